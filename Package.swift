@@ -1,0 +1,160 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+let testSettings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
+let structuredFields = Target.Dependency.product(
+    name: "RawStructuredFieldValues",
+    package: "swift-http-structured-headers"
+)
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let argumentParser = Target.Dependency.product(
+    name: "ArgumentParser",
+    package: "swift-argument-parser"
+)
+
+let package = Package(
+    name: "spoolgate",
+    products: [.executable(name: "spoolgate", targets: ["spoolgate"])],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
+        .package(
+            url: "https://github.com/apple/swift-http-structured-headers",
+            from: "1.7.0"
+        ),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    ],
+    targets: [
+        // System libraries and the one C target; each has exactly one importer.
+        .systemLibrary(name: "CFastCGI", pkgConfig: "fcgi", providers: [.apt(["libfcgi-dev"])]),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(
+            name: "CYAML",
+            pkgConfig: "yaml-0.1",
+            providers: [.apt(["libyaml-dev"])]
+        ),
+        .systemLibrary(
+            name: "CCurl",
+            pkgConfig: "libcurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
+        .target(name: "CLinux", cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+
+        // Floor 0
+        .target(
+            name: "UploadProtocol",
+            dependencies: [httpTypes, structuredFields],
+            swiftSettings: settings
+        ),
+        // Floor 1
+        .target(name: "Posix", dependencies: ["CLinux"], swiftSettings: settings),
+        .target(name: "Crypto", dependencies: ["COpenSSL"], swiftSettings: settings),
+        // Floor 2
+        .target(
+            name: "Spool",
+            dependencies: ["UploadProtocol", "Posix", "Crypto", httpTypes],
+            swiftSettings: settings
+        ),
+        .target(
+            name: "Upstream",
+            dependencies: ["UploadProtocol", "Posix", "Crypto", "CCurl", httpTypes],
+            swiftSettings: settings
+        ),
+        // Floor 3
+        .target(
+            name: "Gateway",
+            dependencies: [
+                "UploadProtocol", "Posix", "Crypto", "Spool", "Upstream", "CYAML", httpTypes,
+                logging,
+            ],
+            swiftSettings: settings
+        ),
+        // Floor 4
+        .target(
+            name: "FastCGIFront",
+            dependencies: ["UploadProtocol", "Posix", "Gateway", "CFastCGI", httpTypes],
+            swiftSettings: settings
+        ),
+        // Floor 5
+        .executableTarget(
+            name: "spoolgate",
+            dependencies: [
+                "UploadProtocol", "Posix", "Spool", "Upstream", "Gateway", "FastCGIFront",
+                argumentParser, logging, httpTypes,
+            ],
+            swiftSettings: settings
+        ),
+
+        // Tests; Foundation is allowed here.
+        .target(
+            name: "TestSupport",
+            dependencies: ["UploadProtocol", "Posix", httpTypes],
+            path: "Tests/TestSupport",
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "UploadProtocolTests",
+            dependencies: ["UploadProtocol", "TestSupport", httpTypes, structuredFields],
+            resources: [.copy("Transcripts"), .copy("Vectors")],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "PosixTests",
+            dependencies: ["Posix", "Crypto", "TestSupport"],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "SpoolTests",
+            dependencies: ["Spool", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "UpstreamTests",
+            dependencies: ["Upstream", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "GatewayTests",
+            dependencies: [
+                "Gateway", "Spool", "Upstream", "UploadProtocol", "Posix", "TestSupport",
+                httpTypes, logging,
+            ],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "FastCGIFrontTests",
+            dependencies: [
+                "FastCGIFront", "Gateway", "UploadProtocol", "Posix", "TestSupport", httpTypes,
+            ],
+            swiftSettings: testSettings
+        ),
+        .testTarget(name: "FloorTests", swiftSettings: testSettings),
+        .testTarget(
+            name: "EndToEndTests",
+            dependencies: ["TestSupport"],
+            swiftSettings: testSettings
+        ),
+        .executableTarget(
+            name: "spoolgate-bench",
+            path: "Tests/Bench",
+            exclude: ["README.md"],
+            swiftSettings: testSettings
+        ),
+    ]
+)

@@ -1,0 +1,2 @@
+/* libyaml's event interface. */
+#include <yaml.h>
