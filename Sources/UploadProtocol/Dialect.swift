@@ -1,0 +1,131 @@
+// What one interop version says differently from the others, as one table.
+//
+// Nothing else compares interop versions: every difference is a column here. Invariant: a request
+// always has a dialect; a version we do not know is served with the newest semantics and no 104.
+
+package import HTTPTypes
+
+/// The dialect of "Resumable Uploads for HTTP" that one request speaks.
+package struct Dialect: Sendable, Equatable {
+    /// The interop version to echo, 3 to 10; nil where the request named none that we know.
+    package let interopVersion: Int?
+
+    /// The field that tells completeness.
+    package let completenessField: CompletenessField
+    /// What an append without a valid completeness field means.
+    package let omittedCompleteness: OmittedCompleteness
+    /// Whether an append must have the content type `application/partial-upload` (draft-04 on).
+    package let requiresPartialMediaType: Bool
+    /// The key of `Upload-Limit` that tells the lifetime; nil: this dialect has no `Upload-Limit`.
+    package let lifetimeKey: LifetimeKey?
+    /// Whether an offset retrieval tells `Upload-Length` (draft-05 on).
+    package let tellsLength: Bool
+    /// Whether HEAD and DELETE with fields of an append are refused (draft-01 to draft-05).
+    package let refusesStrayFields: Bool
+    /// The status of an append that leaves the upload incomplete.
+    package let partialAppendStatus: PartialAppendStatus
+    /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
+    package let locatesFinalResponse: Bool
+    /// Whether an empty creation of length zero that says "incomplete" is the whole upload.
+    ///
+    /// tus-js-client sends nothing after it for an empty file and speaks versions 5 and 6 only.
+    package let completesEmptyCreation: Bool
+    /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
+    package let namesCompletedUpload: Bool
+    /// Whether a 104 may tell progress by `Upload-Offset` (draft-03 on).
+    package let allowsProgress: Bool
+    /// Whether content beyond a known length deactivates the upload (version 7 on) or is only
+    /// refused.
+    package let deactivatesOnExcess: Bool
+
+    /// Whether 104 (Upload Resumption Supported) may be sent for it at all (draft-12 Appendix B).
+    package var allowsInterim: Bool { interopVersion != nil }
+
+    /// Whether its clients take an offset equal to the length for success, asking nothing more.
+    ///
+    /// tus-js-client does, which speaks the versions of `completesEmptyCreation`.
+    package var takesOffsetForSuccess: Bool { completesEmptyCreation }
+
+    /// Names and polarities of the completeness field.
+    package enum CompletenessField: Sendable {
+        /// `Upload-Incomplete`, inverted (version 3).
+        case uploadIncomplete
+        /// `Upload-Complete`.
+        case uploadComplete
+
+        /// The field's name.
+        package var name: HTTPField.Name {
+            switch self {
+            case .uploadIncomplete: .uploadIncomplete
+            case .uploadComplete: .uploadComplete
+            }
+        }
+    }
+
+    /// Meanings of an append that does not tell its completeness.
+    package enum OmittedCompleteness: Sendable {
+        /// It completes the upload.
+        case complete
+        /// It does not.
+        case incomplete
+        /// It is refused.
+        case refused
+    }
+
+    /// The lifetime keys of `Upload-Limit`.
+    package enum LifetimeKey: String, Sendable {
+        /// Drafts 04 and 05.
+        case expires
+        /// Draft 06 on.
+        case maxAge = "max-age"
+    }
+
+    /// Statuses of an append that leaves the upload incomplete.
+    package enum PartialAppendStatus: Int, Sendable {
+        /// 201 (Created), demanded by drafts 01 to 05.
+        case created = 201
+        /// 204 (No Content).
+        case noContent = 204
+    }
+
+    /// Reads the dialect of a request from its `Upload-Draft-Interop-Version`.
+    ///
+    /// draft-12 Appendix B. Absent, malformed, repeated and unknown versions are `newest`.
+    package init(of fields: HTTPFields) {
+        let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
+        self = version.flatMap(Dialect.known) ?? .newest
+    }
+
+    /// The dialect of a request that names no version: the newest semantics and no 104.
+    package static let newest = Dialect(nil)
+
+    /// Every dialect with an interop version, in order.
+    package static let rows = (oldestVersion...newestVersion).map { Dialect($0) }
+
+    /// The dialect of one interop version; nil for versions without a row.
+    package static func known(_ version: Int64) -> Dialect? {
+        guard version >= oldestVersion, version <= newestVersion else { return nil }
+        return rows[Int(version) - oldestVersion]
+    }
+
+    private static let oldestVersion = 3
+    private static let newestVersion = 10
+
+    /// The table: one line a column, told by the version that brought the change.
+    private init(_ interopVersion: Int?) {
+        let version = interopVersion ?? Dialect.newestVersion
+        self.interopVersion = interopVersion
+        completenessField = version == 3 ? .uploadIncomplete : .uploadComplete
+        omittedCompleteness = version == 3 ? .complete : version <= 6 ? .incomplete : .refused
+        requiresPartialMediaType = version >= 6
+        lifetimeKey = version <= 5 ? nil : version == 6 ? .expires : .maxAge
+        tellsLength = version >= 6
+        refusesStrayFields = version <= 6
+        partialAppendStatus = version <= 6 ? .created : .noContent
+        locatesFinalResponse = version <= 6
+        completesEmptyCreation = version == 5 || version == 6
+        namesCompletedUpload = (6...8).contains(version)
+        allowsProgress = interopVersion != nil && version >= 5
+        deactivatesOnExcess = version >= 7
+    }
+}

@@ -1,0 +1,227 @@
+// The errors of the gateway itself, one entry each: delivery, capacity, and requests that a front
+// could not take.
+//
+// The protocol's errors are in ProtocolRefusals.swift; nothing is decided in either. Invariant: a
+// detail names nothing of the inside but a given reason.
+
+import HTTPTypes
+
+// MARK: Delivery
+
+extension Refusal {
+    /// 423: an offset retrieval while the upstream works; no offset before its verdict.
+    package static let verdictPending = Refusal(
+        locked,
+        title: "delivery under way",
+        detail: "The upload is being delivered. Ask again in a moment.",
+        retryAfter: 5
+    )
+
+    /// 503: an append while the upstream works and the wait for its verdict has ended.
+    package static let deliveryUnderWay = Refusal(
+        .serviceUnavailable,
+        title: "delivery under way",
+        detail: """
+            The upload is complete and being delivered. Repeat this request in a moment to get \
+            the final response.
+            """,
+        retryAfter: 5
+    )
+
+    /// 502: an append to an upload that was sent on and got no answer; nothing will repeat it.
+    package static let outcomeUnknown = Refusal(
+        .badGateway,
+        title: "outcome unknown",
+        detail: """
+            The upload was sent on, but no answer came, so nobody here knows whether it was taken. \
+            Check at its destination before uploading it again.
+            """,
+        completeness: .complete
+    )
+
+    /// 410: the same for an offset retrieval, so that no client takes the offset for success.
+    package static let outcomeUnknownGone = Refusal(
+        .gone,
+        title: outcomeUnknown.title,
+        detail: outcomeUnknown.detail,
+        completeness: .complete
+    )
+
+    /// 410: an offset retrieval of an upload that the upstream answered with an error, so that no
+    /// client takes the offset for success.
+    package static let upstreamRefusedGone = Refusal(
+        .gone,
+        title: "upload refused",
+        detail: """
+            The upload was delivered whole, and the server it is for refused it. An empty append \
+            with Upload-Complete: ?1 at its end gets that answer again.
+            """,
+        completeness: .complete
+    )
+
+    /// 502 or 504: the upstream was not reached, nothing of the upload was processed there.
+    ///
+    /// - Parameters:
+    ///   - reason: a clause for the client, without names or addresses of the inside.
+    ///   - timedOut: whether a deadline ended it: 504.
+    ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    package static func upstreamNotReached(
+        reason: String,
+        timedOut: Bool = false,
+        isKept: Bool
+    ) -> Refusal {
+        Refusal(
+            timedOut ? .gatewayTimeout : .badGateway,
+            title: "upstream not reached",
+            detail: isKept
+                ? """
+                The upload is stored, but the server it is for could not be reached: \(reason). \
+                Send an empty append with Upload-Complete: ?1 later.
+                """
+                : "The server this is for could not be reached: \(reason). Try again later.",
+            retryAfter: 10,
+            isOrdinary: !isKept
+        )
+    }
+
+    /// 502 or 504: the upstream was sent the request and gave no answer; the outcome is unknown.
+    ///
+    /// - Parameters:
+    ///   - reason: a clause for the client, without names or addresses of the inside.
+    ///   - timedOut: whether a deadline ended it: 504.
+    /// - Returns: a refusal that tells the client not to resume.
+    package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
+        Refusal(
+            timedOut ? .gatewayTimeout : .badGateway,
+            title: "no answer from upstream",
+            detail: """
+                The request was sent on, but no answer came: \(reason). Check whether it was \
+                taken before you repeat it.
+                """,
+            completeness: .complete
+        )
+    }
+}
+
+// MARK: The gateway's own state
+
+extension Refusal {
+    /// 503: another request uses this upload and did not let go in time.
+    package static let uploadInUse = Refusal(
+        .serviceUnavailable,
+        title: "upload in use",
+        detail: "Another request still uses this upload. Try again in a moment.",
+        retryAfter: 2
+    )
+
+    /// 503: all threads are taken.
+    package static let busy = Refusal(
+        .serviceUnavailable,
+        title: "too many requests at a time",
+        detail: "The server is at its limit of simultaneous requests. Try again in a moment.",
+        retryAfter: 5
+    )
+
+    /// 503: the daemon is about to end.
+    package static let draining = Refusal(
+        .serviceUnavailable,
+        title: "shutting down",
+        detail: "The server is restarting. Try again in a moment.",
+        retryAfter: 5
+    )
+
+    /// 507: the spool has no room above its reserve.
+    package static let spoolFull = Refusal(
+        insufficientStorage,
+        title: "spool full",
+        detail: "The server has no room for this content now. What arrived before is kept.",
+        retryAfter: 60
+    )
+
+    /// 500: a call on the spool's disk failed; the log has the cause.
+    package static let spoolFailed = Refusal(
+        .internalServerError,
+        title: "spool failed",
+        detail: "The server could not store or read this upload. Its log says why.",
+        retryAfter: 30
+    )
+
+    /// 408: no byte of the content came for `seconds`.
+    package static func stalled(seconds: Int64) -> Refusal {
+        Refusal(
+            .requestTimeout,
+            title: "content stalled",
+            detail: "No content came for \(seconds) seconds. A resumable upload may go on later."
+        )
+    }
+
+    /// 400: the connection or the message's framing ended before its content.
+    package static let truncated = Refusal(
+        .badRequest,
+        title: "content cut short",
+        detail: "The content ended before its length. A resumable upload may go on later."
+    )
+}
+
+// MARK: The request as the front received it
+
+extension Refusal {
+    /// 400: no HTTP request we take; `reason` is a clause, without bytes of the request.
+    package static func malformed(reason: String) -> Refusal {
+        Refusal(
+            .badRequest,
+            title: "malformed request",
+            detail: "This request is malformed: \(reason).",
+            isOrdinary: true
+        )
+    }
+
+    /// 431: more field lines than `limit`.
+    package static func tooManyFields(limit: Int) -> Refusal {
+        Refusal(
+            .requestHeaderFieldsTooLarge,
+            title: "too many fields",
+            detail: "A request may have at most \(limit) field lines here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 431: names and values are longer than `limit` bytes together.
+    package static func fieldsTooLarge(limit: Int) -> Refusal {
+        Refusal(
+            .requestHeaderFieldsTooLarge,
+            title: "fields too large",
+            detail: "The fields of a request may have at most \(limit) bytes together here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 414: the request target is longer than `limit` bytes.
+    package static func targetTooLong(limit: Int) -> Refusal {
+        Refusal(
+            .uriTooLong,
+            title: "request target too long",
+            detail: "A request target may have at most \(limit) bytes here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 500: the web server names a route that the settings do not have, or none and there is no
+    /// default; the operator's mistake.
+    package static func unknownRoute(name: String?) -> Refusal {
+        let what = name.map { "the route \"\($0)\", which is not" } ?? "no route, and no default is"
+        return Refusal(
+            .internalServerError,
+            title: "unknown route",
+            detail: "The web server named \(what) in the settings of spoolgate.",
+            isOrdinary: true
+        )
+    }
+}
+
+private let locked = HTTPResponse.Status(code: 423, reasonPhrase: "Locked")
+private let insufficientStorage = HTTPResponse.Status(
+    code: 507,
+    reasonPhrase: "Insufficient Storage"
+)

@@ -1,0 +1,69 @@
+// Items of structured fields (RFC 9651) as the protocol needs them: Integer and Boolean.
+//
+// The protocol ignores a field of the wrong type or spelling as if it were absent (draft-12
+// §4.1.1 to §4.1.3), so nothing here is an error. A repeated field line makes a list of the item,
+// which is the wrong type too (RFC 9651 §4.2). Invariant: no bytes of a field can trap.
+
+package import HTTPTypes
+import RawStructuredFieldValues
+
+/// Reads Items of structured fields (RFC 9651 §3.3); nil stands for every field to be ignored.
+package enum StructuredField {
+    /// The greatest Integer a structured field can hold (RFC 9651 §3.3.1).
+    package static let maxInteger: Int64 = 999_999_999_999_999
+
+    /// The Integer in one field value; parameters are ignored.
+    package static func integer(_ value: String) -> Int64? {
+        // What clients send, without the cost of the whole grammar.
+        if let digits = plainDigits(value) { return digits }
+        guard case .integer(let integer)? = item(value) else { return nil }
+        return integer
+    }
+
+    /// The Boolean in one field value; parameters are ignored.
+    package static func boolean(_ value: String) -> Bool? {
+        switch value {
+        case "?1": return true
+        case "?0": return false
+        default:
+            guard case .bool(let boolean)? = item(value) else { return nil }
+            return boolean
+        }
+    }
+
+    /// The Integer in the field `name`; nil if it is absent, repeated or no Integer Item.
+    package static func integer(_ name: HTTPField.Name, in fields: HTTPFields) -> Int64? {
+        onlyValue(of: name, in: fields).flatMap(integer(_:))
+    }
+
+    /// The Boolean in the field `name`; nil if it is absent, repeated or no Boolean Item.
+    package static func boolean(_ name: HTTPField.Name, in fields: HTTPFields) -> Bool? {
+        onlyValue(of: name, in: fields).flatMap(boolean(_:))
+    }
+
+    private static func onlyValue(of name: HTTPField.Name, in fields: HTTPFields) -> String? {
+        var value: String?
+        for field in fields where field.name == name {
+            guard value == nil else { return nil }
+            value = field.value
+        }
+        return value
+    }
+
+    private static func plainDigits(_ value: String) -> Int64? {
+        let bytes = value.utf8
+        guard !bytes.isEmpty, bytes.count <= 15 else { return nil }
+        var number: Int64 = 0
+        for byte in bytes {
+            guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else { return nil }
+            number = number * 10 + Int64(byte - UInt8(ascii: "0"))
+        }
+        return number
+    }
+
+    private static func item(_ value: String) -> RFC9651BareItem? {
+        var parser = StructuredFieldValueParser(Array(value.utf8))
+        // `try?`: whatever is wrong with the field, it is ignored.
+        return (try? parser.parseItemFieldValue())?.rfc9651BareItem
+    }
+}

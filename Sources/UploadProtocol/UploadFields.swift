@@ -1,0 +1,75 @@
+// The protocol's fields of one request, read in one pass.
+//
+// Only what is valid is kept: a malformed or repeated field is absent (draft-12 §4.1.1 to §4.1.3).
+// What the fields mean together is decided in UploadRequest.
+
+import HTTPTypes
+
+/// The fields that creations and appends have, each nil if absent or to be ignored.
+struct UploadFields {
+    private(set) var offset: Int64?
+    private(set) var length: Int64?
+    private(set) var completeness: Completeness?
+    private(set) var hasPartialMediaType = false
+
+    init(_ fields: HTTPFields, dialect: Dialect) {
+        var offsets = Only()
+        var lengths = Only()
+        var markers = Only()
+        var types = Only()
+        let marker = dialect.completenessField.name
+        for field in fields {
+            // The first letter alone tells most fields of a request apart from these.
+            switch field.name.canonicalName.utf8.first {
+            case UInt8(ascii: "u"):
+                if field.name == .uploadOffset {
+                    offsets.add(field)
+                } else if field.name == marker {
+                    markers.add(field)
+                } else if field.name == .uploadLength {
+                    lengths.add(field)
+                }
+            case UInt8(ascii: "c"):
+                if field.name == .contentType { types.add(field) }
+            default:
+                break
+            }
+        }
+        offset = offsets.value.flatMap(UploadFields.count)
+        length = lengths.value.flatMap(UploadFields.count)
+        completeness = markers.value.flatMap(StructuredField.boolean(_:)).map {
+            switch dialect.completenessField {
+            case .uploadComplete: $0 ? .complete : .incomplete
+            case .uploadIncomplete: $0 ? .incomplete : .complete
+            }
+        }
+        hasPartialMediaType =
+            types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
+    }
+
+    /// Why a request other than a creation or append must not have these fields; nil if it may or
+    /// has none.
+    func strayRefusal(_ dialect: Dialect) -> Refusal? {
+        guard dialect.refusesStrayFields else { return nil }
+        if offset != nil { return .strayField(.uploadOffset) }
+        if completeness != nil { return .strayField(dialect.completenessField.name) }
+        if length != nil, dialect.tellsLength { return .strayField(.uploadLength) }
+        return nil
+    }
+
+    /// The value of a field that occurs once.
+    private struct Only {
+        private(set) var value: String?
+        private var occurred = false
+
+        mutating func add(_ field: HTTPField) {
+            value = occurred ? nil : field.value
+            occurred = true
+        }
+    }
+
+    private static func count(_ value: String) -> Int64? {
+        guard let integer = StructuredField.integer(value), integer >= 0 else { return nil }
+        return integer
+    }
+}

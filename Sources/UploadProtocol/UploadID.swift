@@ -1,0 +1,61 @@
+// The name of one upload: 128 random bits, written as 26 characters.
+//
+// Nothing else a client sends ever becomes part of a file name. Invariant: one identity has exactly
+// one spelling.
+
+/// The identity of one upload, unguessable and never used twice (draft-12 §4, §13).
+package struct UploadID: Hashable, Sendable, CustomStringConvertible {
+    private let high: UInt64
+    private let low: UInt64
+
+    /// How many characters the written form has.
+    package static let characterCount = 26
+
+    /// Makes an identity from 128 random bits.
+    package init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
+    /// Reads the 26-character form; nil for anything else, upper case and other spellings included.
+    package init?(_ text: some StringProtocol) {
+        self.init(bytes: text.utf8)
+    }
+
+    /// Reads the 26-character form from its bytes; nil for anything else.
+    package init?(bytes: some Collection<UInt8>) {
+        var bits: UInt128 = 0
+        var count = 0
+        var last: UInt8 = 0
+        for byte in bytes {
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): last = byte - UInt8(ascii: "0")
+            case UInt8(ascii: "a")...UInt8(ascii: "v"): last = byte - UInt8(ascii: "a") + 10
+            default: return nil
+            }
+            count += 1
+            guard count <= UploadID.characterCount else { return nil }
+            // 25 characters bring five bits each, the last one three and two of padding.
+            bits =
+                count < UploadID.characterCount
+                ? bits << 5 | UInt128(last) : bits << 3 | UInt128(last >> 2)
+        }
+        guard count == UploadID.characterCount, last & 3 == 0 else { return nil }
+        self.high = UInt64(truncatingIfNeeded: bits >> 64)
+        self.low = UInt64(truncatingIfNeeded: bits)
+    }
+
+    /// 26 characters of `0-9a-v` (RFC 4648 §7, lower case, no padding).
+    package var description: String {
+        let bits = UInt128(high) << 64 | UInt128(low)
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(UploadID.characterCount)
+        for position in 0..<UploadID.characterCount {
+            let shift = 123 - 5 * position
+            let group = shift >= 0 ? bits >> UInt128(shift) : bits << UInt128(-shift)
+            let digit = UInt8(truncatingIfNeeded: group) & 31
+            bytes.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,67 @@
+// The limits an upload is held to, and the Upload-Limit field that tells them.
+//
+// Nothing is enforced here. Invariant: the field's value is a Dictionary of Integers that the
+// structured-field grammar can hold.
+
+/// The limits of one route (draft-12 §4.1.4); sizes in bytes, ages in seconds.
+package struct UploadLimits: Sendable, Equatable {
+    /// Most bytes of a whole representation; > 0.
+    package var maxSize: Int64
+    /// Complete uploads of a known length below this are ordinary requests; 0 offers resumption to
+    /// all.
+    package var minSize: Int64
+    /// Most bytes of content in one creation or append; nil: no such limit.
+    package var maxAppendSize: Int64?
+    /// Least bytes of content in one append that does not complete the upload; 0: no such limit.
+    package var minAppendSize: Int64
+    /// Seconds an upload is kept after its last activity; > 0.
+    package var maxAge: Int64
+
+    /// Makes limits from their parts.
+    package init(
+        maxSize: Int64,
+        minSize: Int64 = 0,
+        maxAppendSize: Int64? = nil,
+        minAppendSize: Int64 = 0,
+        maxAge: Int64
+    ) {
+        self.maxSize = maxSize
+        self.minSize = minSize
+        self.maxAppendSize = maxAppendSize
+        self.minAppendSize = minAppendSize
+        self.maxAge = maxAge
+    }
+
+    /// The value of `Upload-Limit`.
+    ///
+    /// - Parameters:
+    ///   - lifetimeKey: the dialect's key for the lifetime.
+    ///   - remainingAge: seconds the upload will still be kept, counted from this response; nil:
+    ///     `maxAge`.
+    /// - Returns: such as `max-size=1000, min-size=0, max-age=3600`.
+    package func fieldValue(_ lifetimeKey: Dialect.LifetimeKey, remainingAge: Int64? = nil)
+        -> String
+    {
+        var text = "max-size="
+        text += UploadLimits.integer(maxSize)
+        text += ", min-size="
+        text += UploadLimits.integer(minSize)
+        if let maxAppendSize {
+            text += ", max-append-size="
+            text += UploadLimits.integer(maxAppendSize)
+        }
+        if minAppendSize > 0 {
+            text += ", min-append-size="
+            text += UploadLimits.integer(minAppendSize)
+        }
+        text += ", "
+        text += lifetimeKey.rawValue
+        text += "="
+        text += UploadLimits.integer(remainingAge ?? maxAge)
+        return text
+    }
+
+    private static func integer(_ value: Int64) -> String {
+        String(min(max(value, 0), StructuredField.maxInteger))
+    }
+}

@@ -1,0 +1,72 @@
+// How upload resources are named, and what a request's path names.
+//
+// Paths are compared byte by byte as sent: nothing is decoded, so that no second spelling of an
+// upload resource exists. Invariant: match(path(of: id)) is that id.
+
+/// How the upload resources of a route are named: `<prefix><id>`, or without a prefix
+/// `<creation path>/upload-resource/<id>`.
+package struct UploadResources: Sendable, Equatable {
+    /// A fixed path prefix that ends in `/`; nil puts a resource below its creation's own path.
+    package var prefix: String?
+
+    /// Makes a naming rule; see `prefix`.
+    package init(prefix: String? = nil) { self.prefix = prefix }
+
+    /// The methods of an upload resource, as `Allow` lists them.
+    package static let allowedMethods = "HEAD, GET, PATCH, DELETE, OPTIONS"
+    /// The media type of an append's content (draft-12 §6).
+    package static let partialMediaType = "application/partial-upload"
+
+    /// What a path names.
+    package enum Match: Equatable, Sendable {
+        /// Not an upload resource.
+        case none
+        /// An upload resource.
+        case resource(UploadID)
+        /// A path of the upload resources' shape whose last segment is no identity: 404.
+        case malformed
+    }
+
+    /// What `path` (no query) names on this route.
+    package func match(_ path: some StringProtocol) -> Match {
+        let bytes = path.utf8
+        if let found = bytes.withContiguousStorageIfAvailable({ match(bytes: $0) }) { return found }
+        return match(bytes: Array(bytes))
+    }
+
+    /// The path of the upload resource made by a creation at `creationPath` (no query).
+    package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
+        if let prefix { return prefix + id.description }
+        // The marker brings the slash; a creation's path may end in one already.
+        let base = String(creationPath)
+        let hasSlash = base.utf8.last == UInt8(ascii: "/")
+        return (hasSlash ? String(base.utf8.dropLast()) ?? "" : base)
+            + UploadResources.marker + id.description
+    }
+
+    private static let marker = "/upload-resource/"
+    private static let markerBytes = Array(marker.utf8)
+
+    private func match(bytes: some RandomAccessCollection<UInt8>) -> Match {
+        guard let start = nameStart(bytes) else { return .none }
+        return UploadID(bytes: bytes[start...]).map { .resource($0) } ?? .malformed
+    }
+
+    /// Where the name of an upload starts in a path of the upload resources' shape.
+    private func nameStart<Bytes: RandomAccessCollection<UInt8>>(_ bytes: Bytes) -> Bytes.Index? {
+        if let prefix {
+            return bytes.starts(with: prefix.utf8)
+                ? bytes.index(bytes.startIndex, offsetBy: prefix.utf8.count) : nil
+        }
+        let marker = UploadResources.markerBytes
+        guard bytes.count >= marker.count else { return nil }
+        var start = bytes.index(bytes.endIndex, offsetBy: -marker.count)
+        while true {
+            if bytes[start] == marker[0], bytes[start...].starts(with: marker) {
+                return bytes.index(start, offsetBy: marker.count)
+            }
+            guard start > bytes.startIndex else { return nil }
+            bytes.formIndex(before: &start)
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// Which fields of a client's request go to the upstream, and which of the upstream's come back.
+//
+// Values are never changed, but for a Content-Type that names the protocol instead of the
+// representation. Invariant: fields of one connection and message framing pass in no direction.
+
+package import HTTPTypes
+
+/// The field rules between client and upstream.
+package enum UpstreamFields {
+    /// The fields of the one regular request built from an upload's creation.
+    ///
+    /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1).
+    ///
+    /// - Parameters:
+    ///   - creation: the creation's fields.
+    ///   - isWhole: whether the creation's message brought the whole representation, so that a
+    ///     `Content-Digest` of it still holds (RFC 9530 §2).
+    /// - Returns: the fields to send, in the order received.
+    package static func delivered(_ creation: HTTPFields, isWhole: Bool = false) -> HTTPFields {
+        var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered)
+        for index in fields.indices where fields[index].name == .contentType {
+            let value = fields[index].value
+            if partialMediaTypes.contains(where: { MediaType.of(value, is: $0) }) {
+                fields[index].value = "application/octet-stream"
+            }
+        }
+        return fields
+    }
+
+    /// The fields of an ordinary request that passes through.
+    ///
+    /// Connection fields are left out; of the Upload-* fields only the markers that would make the
+    /// upstream speak the protocol.
+    package static func passedThrough(_ fields: HTTPFields) -> HTTPFields {
+        kept(of: fields, without: leftOutOfPassed)
+    }
+
+    /// The fields of an upstream's response to an upload that a client may see.
+    ///
+    /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out
+    /// too: the sender knows it.
+    package static func relayed(_ fields: HTTPFields) -> HTTPFields {
+        var kept = kept(of: fields, without: leftOutOfResponse)
+        kept.removeAll {
+            let name = $0.name.canonicalName
+            return name.hasPrefix("upload-") || name.hasPrefix("tus-")
+        }
+        return kept
+    }
+
+    /// The fields of an upstream's response to an ordinary request that a client may see.
+    ///
+    /// Only connection fields, framing and `Content-Length` are left out: the upstream may speak an
+    /// upload protocol of its own.
+    package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
+        kept(of: fields, without: leftOutOfResponse)
+    }
+
+    /// Names that mark a request as one of the IETF protocol.
+    private static let markerNames: Set<String> = [
+        "upload-draft-interop-version", "upload-complete", "upload-incomplete",
+        // The gateway or the web server has answered it; the upstream connection decides anew.
+        "expect",
+    ]
+
+    // One set a direction, so that a field costs one look-up.
+    private static let leftOutOfPassed = connectionNames.union(markerNames)
+    private static let leftOutOfDelivered = leftOutOfWhole.union(["content-digest"])
+    // CGI gives `Status` a meaning that HTTP does not (RFC 3875 §6.3.3).
+    private static let leftOutOfResponse = connectionNames.union(["status"])
+    private static let leftOutOfWhole = leftOutOfPassed.union([
+        "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
+        "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
+        "x-http-method-override", "incremental",
+    ])
+
+    /// Fields of one connection and of message framing (RFC 9110 §7.6.1, RFC 9112 §6).
+    private static let connectionNames: Set<String> = [
+        "connection", "content-length", "keep-alive", "proxy", "proxy-authenticate",
+        "proxy-authentication-info", "proxy-authorization", "proxy-connection", "te", "trailer",
+        "transfer-encoding", "upgrade",
+    ]
+
+    /// Fields that `Connection` cannot name: they are for every recipient of the content, and a
+    /// client that names them wants to hide them from the upstream (RFC 9110 §7.6.1).
+    private static let endToEndNames: Set<String> = [
+        "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
+        "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
+    ]
+
+    private static let partialMediaTypes = [
+        UploadResources.partialMediaType, "application/offset+octet-stream",
+    ]
+
+    private static func kept(of fields: HTTPFields, without leftOut: Set<String>) -> HTTPFields {
+        let named = connectionOptions(fields)
+        var kept = HTTPFields()
+        kept.reserveCapacity(fields.count)
+        for field in fields {
+            let name = field.name.canonicalName
+            if leftOut.contains(name) { continue }
+            if !named.isEmpty, named.contains(name), !endToEndNames.contains(name) { continue }
+            kept.append(field)
+        }
+        return kept
+    }
+
+    /// The names in `Connection`, in lower case.
+    private static func connectionOptions(_ fields: HTTPFields) -> Set<String> {
+        var options: Set<String> = []
+        for field in fields where field.name == .connection {
+            // The two that nearly every request has name no field that would pass anyway.
+            if field.value == "keep-alive" || field.value == "close" { continue }
+            for option in field.value.split(separator: ",") {
+                options.insert(trimmed(option).lowercased())
+            }
+        }
+        return options
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        var text = text
+        while let first = text.first, first == " " || first == "\t" { text.removeFirst() }
+        while let last = text.last, last == " " || last == "\t" { text.removeLast() }
+        return text
+    }
+}
