@@ -1,0 +1,237 @@
+// Reader of the golden transcripts: exchanges as text that needs no Swift to review.
+//
+//     # title of the rule.  where it is written
+//     limits: max-size=100 max-age=3600        settings of the whole file: `name: key=value …`
+//     spool: <id> offset=5 length=10 receiving  an upload before the request, or after it
+//     > PATCH /files/upload-resource/<id>       the request's head, an empty `>` line, its content
+//     > Upload-Offset: 3
+//     ^ 200                                     what the upstream answers, if it is asked
+//     < 409                                     the whole response; another status begins another
+//     < Upload-Offset: 5
+//     < problem: <type> <member>=<value> …      stands for Content-Type and content
+//     = deliver length=10                       a decision, in the words of the test that reads it
+//
+// `Transfer-Encoding: chunked` makes the content's length unknown; `Content-Length` stands for
+// content that is not shown. It checks nothing but its own grammar.
+
+import HTTPTypes
+package import UploadProtocol
+
+/// One transcript file.
+package struct Transcript: Sendable, CustomStringConvertible {
+    /// The first comment line: the rule and where it is written.
+    package private(set) var title = ""
+    /// The settings lines: name, then keys and values.
+    package private(set) var settings: [String: [String: String]] = [:]
+    /// The uploads before the first request.
+    package private(set) var uploads: [SpoolLine] = []
+    /// The exchanges in order.
+    package private(set) var exchanges: [Exchange] = []
+
+    /// The title.
+    package var description: String { title }
+
+    /// One upload as a `spool:` line tells it.
+    package struct SpoolLine: Sendable, Equatable {
+        /// The upload's name.
+        package var id: String
+        /// Its state; nil for `gone`.
+        package var state: UploadState?
+    }
+
+    /// One request, and all that must come of it.
+    package struct Exchange: Sendable {
+        /// The request.
+        package var request: RequestHead
+        /// Its content, as far as it is shown.
+        package var content: [UInt8] = []
+        /// Whether its fields tell how long the content is, or that they do not.
+        fileprivate var isFramed = false
+        /// The upstream's answer.
+        package var upstream: ResponseHead?
+        /// The responses in order.
+        package var responses: [ExpectedResponse] = []
+        /// The decision, if no response of our own is expected.
+        package var decision: String?
+        /// Uploads behind it.
+        package var uploads: [SpoolLine] = []
+    }
+
+    /// One expected response.
+    package struct ExpectedResponse: Sendable, Equatable {
+        /// The status.
+        package var status: Int
+        /// The field lines, `name: value`.
+        package var fields: [String] = []
+        /// The problem's type and members, `type member=value`; nil: no content.
+        package var problem: String?
+
+        /// Makes a response without fields and content.
+        package init(status: Int) { self.status = status }
+    }
+
+    /// A line that is none of the grammar.
+    package struct Malformed: Error {
+        /// The line's number, from 1.
+        package var line: Int
+        /// The line.
+        package var text: String
+    }
+
+    /// Reads a transcript.
+    package init(_ text: String) throws {
+        var inContent = false
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        for (index, line) in lines.enumerated() {
+            let malformed = Malformed(line: index + 1, text: String(line))
+            guard let mark = line.first else { continue }
+            let rest = line.dropFirst().drop { $0 == " " }
+            switch mark {
+            case "#":
+                if title.isEmpty { title = String(rest) }
+            case ">":
+                if exchanges.last.map({ !$0.responses.isEmpty || $0.decision != nil }) ?? true {
+                    inContent = false
+                    exchanges.append(Exchange(request: try Transcript.start(rest, malformed)))
+                } else if rest.isEmpty, !inContent {
+                    inContent = true
+                } else if inContent {
+                    try addContent(line.dropFirst(2), malformed)
+                } else {
+                    try addRequestField(rest, malformed)
+                }
+            case "^":
+                try addUpstream(rest, malformed)
+            case "<":
+                try addExpectation(rest, malformed)
+            case "=":
+                try last(malformed) { $0.decision = String(rest) }
+            default:
+                try addSetting(line, malformed)
+            }
+        }
+        guard !title.isEmpty, !exchanges.isEmpty else { throw Malformed(line: 0, text: "empty") }
+    }
+
+    private mutating func last(_ malformed: Malformed, _ change: (inout Exchange) throws -> Void)
+        throws
+    {
+        guard !exchanges.isEmpty else { throw malformed }
+        try change(&exchanges[exchanges.count - 1])
+    }
+
+    private static func start(_ rest: Substring, _ malformed: Malformed) throws -> RequestHead {
+        let parts = rest.split(separator: " ")
+        guard parts.count == 2, let method = HTTPRequest.Method(rawValue: String(parts[0])) else {
+            throw malformed
+        }
+        return RequestHead(method: method, target: String(parts[1]))
+    }
+
+    private static func field(_ rest: Substring, _ malformed: Malformed) throws -> HTTPField {
+        guard let colon = rest.firstIndex(of: ":"),
+            let name = HTTPField.Name(String(rest[..<colon]))
+        else { throw malformed }
+        let value = rest[rest.index(after: colon)...].drop { $0 == " " }
+        return HTTPField(name: name, value: String(value))
+    }
+
+    private mutating func addRequestField(_ rest: Substring, _ malformed: Malformed) throws {
+        let field = try Transcript.field(rest, malformed)
+        try last(malformed) { exchange in
+            switch field.name {
+            case .contentLength:
+                guard let count = Int64(field.value) else { throw malformed }
+                exchange.request.contentLength = .known(count)
+                exchange.isFramed = true
+            case .transferEncoding:
+                exchange.isFramed = true
+            default:
+                exchange.request.fields.append(field)
+            }
+        }
+    }
+
+    private mutating func addContent(_ text: Substring, _ malformed: Malformed) throws {
+        try last(malformed) { exchange in
+            if !exchange.content.isEmpty { exchange.content.append(UInt8(ascii: "\n")) }
+            exchange.content += Array(text.utf8)
+            if !exchange.isFramed {
+                exchange.request.contentLength = .known(Int64(exchange.content.count))
+            }
+        }
+    }
+
+    private mutating func addUpstream(_ rest: Substring, _ malformed: Malformed) throws {
+        try last(malformed) { exchange in
+            if let code = Int(rest), (200..<600).contains(code) {
+                exchange.upstream = ResponseHead(status: .init(code: code))
+            } else {
+                exchange.upstream?.fields.append(try Transcript.field(rest, malformed))
+            }
+        }
+    }
+
+    private mutating func addExpectation(_ rest: Substring, _ malformed: Malformed) throws {
+        try last(malformed) { exchange in
+            if let code = Int(rest), (100..<600).contains(code) {
+                exchange.responses.append(ExpectedResponse(status: code))
+                return
+            }
+            guard !exchange.responses.isEmpty else { throw malformed }
+            let index = exchange.responses.count - 1
+            if rest.hasPrefix("problem: ") {
+                exchange.responses[index].problem = String(rest.dropFirst(9))
+            } else {
+                let field = try Transcript.field(rest, malformed)
+                exchange.responses[index].fields.append("\(field.name.rawName): \(field.value)")
+            }
+        }
+    }
+
+    private mutating func addSetting(_ line: Substring, _ malformed: Malformed) throws {
+        let words = line.split(separator: " ")
+        guard let name = words.first, name.last == ":" else { throw malformed }
+        var values: [String: String] = [:]
+        var flags: [String] = []
+        for word in words.dropFirst() {
+            let pair = word.split(separator: "=", maxSplits: 1)
+            if pair.count == 2 {
+                values[String(pair[0])] = String(pair[1])
+            } else {
+                flags.append(String(word))
+            }
+        }
+        guard name == "spool:" else {
+            settings[String(name.dropLast())] = values
+            return
+        }
+        guard flags.count == 2 else { throw malformed }
+        let upload = SpoolLine(
+            id: flags[0],
+            state: try Transcript.state(flags[1], values, malformed)
+        )
+        if exchanges.isEmpty {
+            uploads.append(upload)
+        } else {
+            try last(malformed) { $0.uploads.append(upload) }
+        }
+    }
+
+    private static func state(_ phase: String, _ values: [String: String], _ malformed: Malformed)
+        throws -> UploadState?
+    {
+        if phase == "gone" { return nil }
+        let phases: [String: UploadState.Phase] = [
+            "receiving": .receiving, "deferred": .deferred, "delivering": .delivering,
+            "delivered": .delivered, "indeterminate": .indeterminate,
+        ]
+        guard let phase = phases[phase], let offset = values["offset"].flatMap({ Int64($0) })
+        else { throw malformed }
+        return UploadState(
+            offset: offset,
+            length: values["length"].flatMap { Int64($0) },
+            phase: phase
+        )
+    }
+}

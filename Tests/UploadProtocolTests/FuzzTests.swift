@@ -1,0 +1,149 @@
+// Random bytes in the protocol's fields: nothing traps, and what must be ignored is ignored.
+//
+// The generator is seeded, so that a failure comes again.
+
+import HTTPTypes
+import Testing
+import UploadProtocol
+
+/// SplitMix64.
+private struct Seeded: RandomNumberGenerator {
+    var state: UInt64
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
+
+@Suite("random fields")
+struct FuzzTests {
+    private static let limits = UploadLimits(maxSize: .max, maxAge: 60)
+    private static let names: [HTTPField.Name] = [
+        .uploadOffset, .uploadLength, .uploadComplete, .uploadIncomplete,
+        .uploadDraftInteropVersion, .uploadLimit,
+    ]
+    /// Pieces near the grammar, so that more than the first byte is reached.
+    private static let pieces = [
+        "?1", "?0", "0", "7", "-", "999999999999999", ".", ";", "a", "=", "\"", "\\", ":", ",",
+        "@", "%\"", "%f", "(", ")", " ", "\t", "*", "?", "é", "1.5", "3", "6", "10",
+    ]
+
+    private static func value(_ random: inout Seeded) -> [UInt8] {
+        if Bool.random(using: &random) {
+            return (0..<Int.random(in: 0..<24, using: &random)).map { _ in
+                UInt8.random(in: .min ... .max, using: &random)
+            }
+        }
+        return (0..<Int.random(in: 0..<6, using: &random)).flatMap { _ in
+            Array((pieces.randomElement(using: &random) ?? "").utf8)
+        }
+    }
+
+    @Test("any bytes in any field give an answer", arguments: UInt64(0)..<8)
+    func anyBytes(seed: UInt64) {
+        var random = Seeded(state: seed)
+        let methods: [HTTPRequest.Method] = [.post, .put, .patch, .head, .get, .delete, .options]
+        let id = UploadID(high: random.next(), low: random.next())
+        let targets = ["/a", "/a/upload-resource/\(id)", "/upload-resource/", "*", ""]
+        for _ in 0..<1500 {
+            var fields = HTTPFields()
+            for _ in 0..<Int.random(in: 0..<6, using: &random) {
+                let name = FuzzTests.names.randomElement(using: &random) ?? .uploadOffset
+                fields.append(HTTPField(name: name, lenientValue: FuzzTests.value(&random)))
+            }
+            let head = RequestHead(
+                method: methods.randomElement(using: &random) ?? .post,
+                target: targets.randomElement(using: &random) ?? "/",
+                fields: fields,
+                contentLength: [.unknown, .known(0), .known(5), .known(.max)]
+                    .randomElement(using: &random) ?? .unknown
+            )
+            let dialect = Dialect(of: fields)
+            let request = UploadRequest(
+                head,
+                dialect: dialect,
+                resources: UploadResources(),
+                limits: FuzzTests.limits
+            )
+            let builder = UploadResponse(dialect: dialect, limits: FuzzTests.limits)
+            switch request {
+            case .append(_, let append):
+                #expect(append.offset >= 0 && append.length ?? 0 >= 0)
+                let phases: [UploadState.Phase] = [.receiving, .deferred, .delivered]
+                for phase in phases {
+                    for offset in [0, append.offset] {
+                        let state = UploadState(offset: offset, length: offset, phase: phase)
+                        _ = state.decide(append, dialect: dialect, limits: FuzzTests.limits)
+                        _ = state.decideAtEnd(append.completeness, dialect: dialect)
+                    }
+                }
+            case .creation(let creation):
+                #expect(creation.length ?? 0 >= 0)
+                _ = UploadState.decide(creation, limits: FuzzTests.limits)
+            case .refused(let refusal):
+                let answer = builder.refused(refusal, offset: nil)
+                #expect((400..<600).contains(answer.head.status.code))
+            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .plainUpload,
+                .passThrough:
+                break
+            }
+            _ = UpstreamFields.delivered(fields)
+            _ = UpstreamFields.passedThrough(fields)
+            _ = UpstreamFields.relayed(fields)
+        }
+    }
+
+    /// Spellings that no reader may take for an Integer or a Boolean.
+    static let malformed = [
+        "", "five", "5.0", "+5", "5 5", "5,", "-1", "1e3", "0x10", "1234567890123456", "\"5\"",
+        ":NQ==:", "@5", "5;", "5;A=1", "(5)", "?2", "true", "yes", "? 1", "?1,", "\u{660}", "％",
+    ]
+
+    @Test("a malformed field changes nothing", arguments: malformed, 3...11)
+    func malformedIsAbsent(value: String, version: Int) {
+        let id = UploadID(high: 3, low: 4)
+        let marker: HTTPField.Name = version == 3 ? .uploadIncomplete : .uploadComplete
+        let sound: HTTPFields = [
+            .uploadDraftInteropVersion: String(version), .uploadOffset: "5", marker: "?1",
+            .contentType: "application/partial-upload",
+        ]
+        for target in ["/a", "/a/upload-resource/\(id)"] {
+            for method in [HTTPRequest.Method.post, .patch, .head, .delete] {
+                for name in [HTTPField.Name.uploadOffset, .uploadLength, marker] {
+                    var absent = sound
+                    absent[name] = nil
+                    var present = absent
+                    present.append(HTTPField(name: name, value: value))
+                    #expect(
+                        classify(method, target, present) == classify(method, target, absent),
+                        "\(method) \(target) \(name)"
+                    )
+                }
+            }
+        }
+    }
+
+    @Test("a malformed version is no version", arguments: malformed)
+    func malformedVersion(value: String) {
+        #expect(Dialect(of: [.uploadDraftInteropVersion: value]) == .newest)
+    }
+
+    private func classify(_ method: HTTPRequest.Method, _ target: String, _ fields: HTTPFields)
+        -> UploadRequest
+    {
+        UploadRequest(
+            RequestHead(
+                method: method,
+                target: target,
+                fields: fields,
+                contentLength: .known(100)
+            ),
+            dialect: Dialect(of: fields),
+            resources: UploadResources(),
+            limits: FuzzTests.limits
+        )
+    }
+}
