@@ -1,0 +1,156 @@
+#define _GNU_SOURCE
+#include "socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+int spoolgate_accept(int listener) {
+    return accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+}
+
+int spoolgate_unix_socket(void) {
+    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+/* The address's length, 0 if the path does not fit. */
+static socklen_t unix_address(struct sockaddr_un *address, const char *path, size_t length) {
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    if (length == 0 || length >= sizeof(address->sun_path)) {
+        errno = length == 0 ? EINVAL : ENAMETOOLONG;
+        return 0;
+    }
+    memcpy(address->sun_path, path, length);
+    /* The terminating zero is part of a path and no part of an abstract name. */
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (path[0] != 0));
+}
+
+int spoolgate_unix_bind(int socket, const char *path, size_t length) {
+    struct sockaddr_un address;
+    socklen_t size = unix_address(&address, path, length);
+    return size == 0 ? -1 : bind(socket, (struct sockaddr *)&address, size);
+}
+
+int spoolgate_unix_probe(int socket, const char *path, size_t length) {
+    struct sockaddr_un address;
+    socklen_t size = unix_address(&address, path, length);
+    int flags;
+
+    if (size == 0 || (flags = fcntl(socket, F_GETFL)) < 0
+        || fcntl(socket, F_SETFL, flags | O_NONBLOCK) < 0) {
+        return -1;
+    }
+    return connect(socket, (struct sockaddr *)&address, size);
+}
+
+int spoolgate_unix_send(const char *path, size_t length, const void *bytes, size_t count) {
+    struct sockaddr_un address;
+    socklen_t size = unix_address(&address, path, length);
+    int failure, number;
+    ssize_t sent;
+
+    if (size == 0 || (number = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0) {
+        return -1;
+    }
+    sent = sendto(number, bytes, count, MSG_NOSIGNAL, (struct sockaddr *)&address, size);
+    failure = errno;
+    close(number);
+    errno = failure;
+    return sent < 0 ? -1 : 0;
+}
+
+int spoolgate_tcp_bind(const char *host, const char *service, int *resolution) {
+    struct addrinfo hints, *found, *each;
+    int failure = EADDRNOTAVAIL, number = -1, on = 1;
+
+    memset(&hints, 0, sizeof(hints));
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE;
+    *resolution = getaddrinfo(host, service, &hints, &found);
+    if (*resolution != 0) {
+        return -1;
+    }
+    for (each = found; each != NULL; each = each->ai_next) {
+        number = socket(each->ai_family, each->ai_socktype | SOCK_CLOEXEC, each->ai_protocol);
+        if (number < 0) {
+            failure = errno;
+            continue;
+        }
+        if (setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0
+            && bind(number, each->ai_addr, each->ai_addrlen) == 0) {
+            break;
+        }
+        failure = errno;
+        close(number);
+        number = -1;
+    }
+    freeaddrinfo(found);
+    errno = failure;
+    return number;
+}
+
+int spoolgate_is_listening(int socket) {
+    int type = 0, listening = 0;
+    socklen_t size = sizeof(int);
+
+    if (getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) < 0
+        || getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) < 0) {
+        return -1;
+    }
+    return type == SOCK_STREAM && listening;
+}
+
+int spoolgate_set_timeout(int socket, char option, int64_t milliseconds) {
+    struct timeval time;
+
+    time.tv_sec = milliseconds / 1000;
+    time.tv_usec = (milliseconds % 1000) * 1000;
+    return setsockopt(
+        socket, SOL_SOCKET, option == 'r' ? SO_RCVTIMEO : SO_SNDTIMEO, &time, sizeof(time));
+}
+
+int spoolgate_set_nodelay(int socket) {
+    int on = 1;
+    return setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+int spoolgate_set_nonblocking(int socket, int on) {
+    return ioctl(socket, FIONBIO, &on);
+}
+
+int spoolgate_readable_bytes(int socket) {
+    int count = 0;
+    return ioctl(socket, FIONREAD, &count) < 0 ? -1 : count;
+}
+
+int spoolgate_is_hung_up(int socket, int both) {
+    struct pollfd entry = {.fd = socket, .events = POLLRDHUP};
+
+    if (poll(&entry, 1, 0) < 0) {
+        return -1;
+    }
+    return (entry.revents & (POLLHUP | POLLERR | POLLNVAL | (both ? 0 : POLLRDHUP))) != 0;
+}
+
+int spoolgate_wait_readable(int socket, int milliseconds) {
+    struct pollfd entry = {.fd = socket, .events = POLLIN};
+    return poll(&entry, 1, milliseconds);
+}
+
+int spoolgate_duplicate(int descriptor) {
+    return fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+}
+
+int spoolgate_set_cloexec(int descriptor) {
+    return fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+}

@@ -1,0 +1,50 @@
+#define _GNU_SOURCE
+#include "thread.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+void spoolgate_name_thread(const char *name) {
+    char shown[16];
+
+    /* A name is for people who look; cutting it is right, and so is going on without one. */
+    if (snprintf(shown, sizeof(shown), "%s", name) >= 0) {
+        pthread_setname_np(pthread_self(), shown);
+    }
+}
+
+void spoolgate_tune_memory(void) {
+    mallopt(M_ARENA_MAX, 4);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
+void spoolgate_release_stack(void) {
+    static __thread char *low;
+    char here = 0;
+    uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
+    char *end;
+
+    if (low == NULL) {
+        pthread_attr_t attributes;
+        void *address;
+        size_t size;
+
+        if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+            return;
+        }
+        if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
+            low = address;
+        }
+        pthread_attr_destroy(&attributes);
+    }
+    /* Below `here` lies the frame of madvise itself, which needs a few words. */
+    end = (char *) (((uintptr_t) &here - 512) & ~(page - 1));
+    if (low != NULL && end > low) {
+        madvise(low, (size_t) (end - low), MADV_DONTNEED);
+    }
+}

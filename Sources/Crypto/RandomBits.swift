@@ -1,0 +1,24 @@
+// Random bits for names that must not be guessed.
+//
+// OpenSSL's generator seeds itself from the system and again in a forked child. There is no way to
+// go on without randomness, so its absence ends the process.
+
+import COpenSSL
+
+/// Random bits from OpenSSL's generator.
+package enum RandomBits {
+    /// 64 unpredictable bits; traps if the system has no randomness to give.
+    package static func next() -> UInt64 { filled(0) }
+
+    /// 128 unpredictable bits, for half the price of twice 64; traps as `next` does.
+    package static func pair() -> (high: UInt64, low: UInt64) { filled((high: 0, low: 0)) }
+
+    private static func filled<Bits: BitwiseCopyable>(_ zero: Bits) -> Bits {
+        var bits = zero
+        let status = withUnsafeMutableBytes(of: &bits) { bytes in
+            RAND_bytes(bytes.baseAddress, Int32(bytes.count))
+        }
+        precondition(status == 1, "the system has no randomness to give")
+        return bits
+    }
+}

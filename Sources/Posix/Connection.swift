@@ -1,0 +1,160 @@
+// One accepted connection: its limits, its end, and the letting-go from another thread.
+//
+// It reads and writes nothing that means something. Invariant: whatever another thread asks for
+// reaches this connection or nothing, never one that got the same number later.
+
+import CLinux
+import Glibc
+import Synchronization
+
+/// An accepted stream socket.
+///
+/// Used by the thread that serves it, but for `release`, `interrupt` and `cut`.
+package final class Connection: Sendable {
+    /// The number, for a library that reads and writes the socket itself; not valid after `close`.
+    package let number: Int32
+    private let state: Mutex<State>
+
+    private struct State: ~Copyable {
+        var descriptor: Descriptor?
+        var isReleased = false
+        var isWaiting = false
+    }
+
+    /// Takes over an open socket.
+    package init(_ descriptor: consuming Descriptor) {
+        number = descriptor.number
+        state = Mutex(State(descriptor: consume descriptor))
+    }
+
+    /// Whether this connection was asked to let go.
+    package var isReleased: Bool { state.withLock { $0.isReleased } }
+
+    /// Asks for an end of receiving, from any thread: no `beginWaiting` succeeds from now on.
+    ///
+    /// - Returns: whether a thread waits for this connection now; it does not notice before something
+    ///   comes, or `endWaiting` is called.
+    package func release() -> Bool {
+        state.withLock {
+            $0.isReleased = true
+            return $0.isWaiting
+        }
+    }
+
+    /// Says that this thread is about to wait for the peer.
+    /// - Returns: false if it must not, because the connection was asked to let go.
+    package func beginWaiting() -> Bool {
+        state.withLock {
+            $0.isWaiting = !$0.isReleased
+            return $0.isWaiting
+        }
+    }
+
+    /// Says that this thread waits no more.
+    package func stopWaiting() { state.withLock { $0.isWaiting = false } }
+
+    /// Ends the wait of a connection that was asked to let go, from any thread.
+    ///
+    /// Its read returns with what is there and then with the end; sending goes on. A peer that goes
+    /// on sending gets an error, which is why this comes only when it seems to be silent. Without
+    /// effect when nobody waits.
+    package func interrupt() {
+        // Inside the lock, here and below, so that the number cannot be closed and given away in
+        // between; shutdown(2) does not wait.
+        state.withLock {
+            guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
+            _ = shutdown(number, Int32(SHUT_RD))
+        }
+    }
+
+    /// Sends what is no FastCGI record, without waiting.
+    ///
+    /// A web server takes a response without a length for whole when its connection just ends; this
+    /// tells it that it is not, and it breaks the client's connection.
+    package func spoil() {
+        let garbage = [UInt8](repeating: 0xff, count: 8)
+        // Where it cannot be sent, the peer is gone or behind, and the end of the connection must do.
+        _ = send(number, garbage, garbage.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL))
+    }
+
+    /// Ends receiving and sending, from any thread.
+    ///
+    /// Harmless after `close`.
+    package func cut() {
+        state.withLock {
+            $0.isReleased = true
+            if $0.descriptor != nil { _ = shutdown(number, Int32(SHUT_RDWR)) }
+        }
+    }
+
+    /// Closes the socket.
+    ///
+    /// Harmless when it is closed.
+    package func close() {
+        state.withLock { $0.descriptor = nil }
+    }
+
+    /// Ends sending and reads what the peer still sends until it closes, so that it can read all of
+    /// what was sent to it; then closes.
+    ///
+    /// - Parameters:
+    ///   - idle: ends when nothing came for so long.
+    ///   - total: ends after so long in any case.
+    package func linger(idle: Duration, total: Duration) {
+        defer { close() }
+        guard shutdown(number, Int32(SHUT_WR)) == 0 else { return }
+        let deadline = Deadline.after(total)
+        let idleMilliseconds = Int32(clamping: idle.wholeMilliseconds)
+        withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 16) { scrap in
+            while !deadline.hasPassed,
+                spoolgate_wait_readable(number, idleMilliseconds) > 0,
+                recv(number, scrap.baseAddress, scrap.count, Int32(MSG_DONTWAIT)) > 0
+            {}
+        }
+    }
+
+    /// Whether reads and writes wait, or fail with EAGAIN instead.
+    package func setBlocking(_ isBlocking: Bool) {
+        _ = spoolgate_set_nonblocking(number, isBlocking ? 0 : 1)
+    }
+
+    /// Ends a read in which no byte came for `timeout`; it then fails with EAGAIN.
+    package func setReceiveTimeout(_ timeout: Duration) {
+        _ = spoolgate_set_timeout(number, 0x72, timeout.wholeMilliseconds)
+    }
+
+    /// Ends a write in which no byte could be sent for `timeout`; it then fails with EAGAIN.
+    package func setSendTimeout(_ timeout: Duration) {
+        _ = spoolgate_set_timeout(number, 0x73, timeout.wholeMilliseconds)
+    }
+
+    /// Bytes that can be read without waiting.
+    package var readableBytes: Int { Int(max(0, spoolgate_readable_bytes(number))) }
+
+    /// Whether the peer has closed the connection.
+    ///
+    /// A peer that closed only its sending side counts, unless this side has been released: then
+    /// the two cannot be told apart.
+    package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
+
+    /// A second descriptor of the same socket, for a library that closes the one it is given.
+    /// - Returns: its number, the caller's to close.
+    /// - Throws: `SystemError` when the process has no room for it.
+    package func duplicate() throws(SystemError) -> Int32 {
+        let copy = spoolgate_duplicate(number)
+        guard copy >= 0 else {
+            throw SystemError(call: "fcntl", subject: "connection", errno: errno)
+        }
+        return copy
+    }
+}
+
+extension Duration {
+    /// At least one, so that a short limit does not become none.
+    fileprivate var wholeMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
+        guard !overflow else { return Int64.max / 2 }
+        return max(1, milliseconds + attoseconds / 1_000_000_000_000_000)
+    }
+}

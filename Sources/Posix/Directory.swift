@@ -1,0 +1,106 @@
+// An open directory, from which files are reached without walking its path again.
+//
+// It only looks; what changes the disk is in `Disk`. Invariant: names are relative to the directory
+// that was opened, also after somebody has moved or replaced it.
+
+import Glibc
+
+/// A directory held open.
+///
+/// Any thread.
+package final class Directory: Sendable {
+    /// Its path as opened, for messages.
+    package let path: String
+    let descriptor: Descriptor
+
+    /// Opens the directory at `path`.
+    package init(path: String) throws(SystemError) {
+        let number = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard number >= 0 else { throw SystemError("open", on: path) }
+        descriptor = Descriptor(owning: number)
+        self.path = path
+    }
+
+    /// Opens the directory `name` below `parent`.
+    package init(_ name: String, in parent: Directory) throws(SystemError) {
+        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
+        let number = openat(parent.descriptor.number, name, flags)
+        guard number >= 0 else { throw SystemError("openat", on: parent.path(of: name)) }
+        descriptor = Descriptor(owning: number)
+        path = parent.path(of: name)
+    }
+
+    /// The path of a name below it, for messages.
+    package func path(of name: String) -> String { "\(path)/\(name)" }
+
+    /// Opens an existing file, for reading and perhaps writing; nil if there is none.
+    package func open(
+        _ name: String,
+        forWriting: Bool = false
+    ) throws(SystemError) -> Descriptor? {
+        let flags = (forWriting ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW
+        let number = openat(descriptor.number, name, flags)
+        if number >= 0 { return Descriptor(owning: number) }
+        if errno == ENOENT { return nil }
+        throw SystemError("openat", on: path(of: name))
+    }
+
+    /// What the file system knows of a file below it; nil if there is none.
+    package func status(of name: String) throws(SystemError) -> FileStatus? {
+        var raw = stat()
+        if fstatat(descriptor.number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 {
+            return FileStatus(raw)
+        }
+        if errno == ENOENT { return nil }
+        throw SystemError("fstatat", on: path(of: name))
+    }
+
+    /// Every name in the subdirectory `name`, in no order; none if there is no such directory.
+    package func names(in name: String) throws(SystemError) -> [String] {
+        let number = openat(descriptor.number, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        if number < 0 && errno == ENOENT { return [] }
+        guard number >= 0 else { throw SystemError("openat", on: path(of: name)) }
+        guard let stream = fdopendir(number) else {
+            let error = SystemError("fdopendir", on: path(of: name))
+            _ = Descriptor(owning: number)
+            throw error
+        }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while true {
+            errno = 0
+            guard let entry = readdir(stream) else { break }
+            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != "." && name != ".." { names.append(name) }
+        }
+        guard errno == 0 else { throw SystemError("readdir", on: path(of: name)) }
+        return names
+    }
+
+    /// What is free on its file system.
+    package func space() throws(SystemError) -> FileSystemSpace {
+        var raw = statvfs()
+        guard fstatvfs(descriptor.number, &raw) == 0 else {
+            throw SystemError("fstatvfs", on: path)
+        }
+        return FileSystemSpace(
+            freeBytes: Int64(clamping: raw.f_bavail) * Int64(clamping: raw.f_frsize),
+            // A file system that makes its inodes as it needs them says zero of zero.
+            freeFiles: raw.f_files == 0 ? nil : Int64(clamping: raw.f_favail)
+        )
+    }
+
+    func error(_ call: Disk.Call, _ name: String) -> SystemError {
+        SystemError(call.rawValue, on: path(of: name))
+    }
+}
+
+/// What is free on a file system, for a user without privileges.
+package struct FileSystemSpace: Sendable, Equatable {
+    /// Bytes.
+    package var freeBytes: Int64
+    /// Files that can still be made; nil if the file system has no such limit.
+    package var freeFiles: Int64?
+}

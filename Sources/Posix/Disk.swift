@@ -1,0 +1,181 @@
+// The seam: every call by which the spool changes the disk goes through a `Disk`.
+//
+// It adds nothing to the calls but a place to stand before them, so that a test can make call n
+// fail, write short, or be the last one ever made. Reading needs no seam; it is in `Directory` and
+// `FileReading`. Invariant: without a check a call here is exactly the system call it is named by.
+
+import CLinux
+import Glibc
+
+/// The calls that change files and directories.
+package struct Disk: Sendable {
+    /// What a call does, by the system call that does it.
+    package enum Call: String, Sendable, CaseIterable {
+        /// Makes a file.
+        case create = "openat"
+        /// Makes a directory.
+        case makeDirectory = "mkdirat"
+        /// Writes content.
+        case write = "pwrite"
+        /// Sets a file's size.
+        case truncate = "ftruncate"
+        /// Makes a file's content and size durable.
+        case sync = "fdatasync"
+        /// Makes a directory's entries durable.
+        case syncDirectory = "fsync"
+        /// Gives a nameless file a name.
+        case link = "linkat"
+        /// Moves a name.
+        case rename = "renameat"
+        /// Removes a name.
+        case unlink = "unlinkat"
+    }
+
+    /// Asked before every call with what it does and to what.
+    ///
+    /// - Returns: the most bytes a write may write; ignored for other calls.
+    /// - Throws: the error that the call is to fail with, without being made.
+    package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
+
+    private let check: Check?
+
+    /// Makes a disk; `check` is for tests and nil otherwise.
+    package init(check: Check? = nil) { self.check = check }
+
+    /// Makes a new file, mode 0600, open for reading and writing; EEXIST if the name is taken.
+    package func create(_ name: String, in directory: Directory) throws(SystemError) -> Descriptor {
+        _ = try check?(.create, directory.path(of: name))
+        let flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
+        let number = openat(directory.descriptor.number, name, flags, 0o600)
+        guard number >= 0 else { throw directory.error(.create, name) }
+        return Descriptor(owning: number)
+    }
+
+    /// Makes a file without a name, mode 0600, in the subdirectory `name`.
+    ///
+    /// - Returns: nil where the file system has no such files.
+    package func createNameless(
+        in directory: Directory,
+        _ name: String
+    ) throws(SystemError) -> Descriptor? {
+        _ = try check?(.create, directory.path(of: name))
+        let number = spoolgate_open_nameless(directory.descriptor.number, name, 0o600)
+        if number >= 0 { return Descriptor(owning: number) }
+        // ENOENT and EISDIR: what kernels and file systems without O_TMPFILE say (open(2)).
+        if [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) { return nil }
+        throw directory.error(.create, name)
+    }
+
+    /// Makes a directory, mode 0700; one that is there already is fine.
+    package func makeDirectory(_ name: String, in directory: Directory) throws(SystemError) {
+        _ = try check?(.makeDirectory, directory.path(of: name))
+        guard mkdirat(directory.descriptor.number, name, 0o700) == 0 || errno == EEXIST else {
+            throw directory.error(.makeDirectory, name)
+        }
+    }
+
+    /// Makes the directory at `path`, mode 0700; one that is there already is fine.
+    package func makeDirectory(path: String) throws(SystemError) {
+        _ = try check?(.makeDirectory, path)
+        guard mkdir(path, 0o700) == 0 || errno == EEXIST else {
+            throw SystemError(Call.makeDirectory.rawValue, on: path)
+        }
+    }
+
+    /// Writes all of `bytes` from `position` on and moves `position` behind them.
+    ///
+    /// When it throws, `position` is behind the bytes that were written.
+    package func write(
+        _ bytes: RawSpan,
+        to file: borrowing Descriptor,
+        at position: inout Int64,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) {
+        let number = file.number
+        var written = 0
+        while written < bytes.byteCount {
+            let allowed = try check?(.write, subject()) ?? Int.max
+            let count = bytes.withUnsafeBytes { source in
+                let rest = UnsafeRawBufferPointer(rebasing: source[written...])
+                return pwrite(number, rest.baseAddress, min(rest.count, allowed), off_t(position))
+            }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw SystemError(Call.write.rawValue, on: subject())
+            }
+            written += count
+            position += Int64(count)
+        }
+    }
+
+    /// Sets the size of a file.
+    package func truncate(
+        _ file: borrowing Descriptor,
+        to size: Int64,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) {
+        _ = try check?(.truncate, subject())
+        guard ftruncate(file.number, off_t(size)) == 0 else {
+            throw SystemError(Call.truncate.rawValue, on: subject())
+        }
+    }
+
+    /// Makes a file's content and size durable.
+    package func sync(
+        _ file: borrowing Descriptor,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) {
+        _ = try check?(.sync, subject())
+        guard fdatasync(file.number) == 0 else {
+            throw SystemError(Call.sync.rawValue, on: subject())
+        }
+    }
+
+    /// Makes the entries of the subdirectory `name` durable.
+    package func syncDirectory(_ name: String, in directory: Directory) throws(SystemError) {
+        _ = try check?(.syncDirectory, directory.path(of: name))
+        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
+        let number = openat(directory.descriptor.number, name, flags)
+        guard number >= 0 else { throw directory.error(.create, name) }
+        let opened = Descriptor(owning: number)
+        guard fsync(opened.number) == 0 else { throw directory.error(.syncDirectory, name) }
+    }
+
+    /// Gives a nameless file the name `name`; EEXIST if it is taken.
+    package func link(
+        _ file: borrowing Descriptor,
+        as name: String,
+        in directory: Directory
+    ) throws(SystemError) {
+        _ = try check?(.link, directory.path(of: name))
+        let number = directory.descriptor.number
+        guard spoolgate_link_descriptor(file.number, number, name) == 0 else {
+            throw directory.error(.link, name)
+        }
+    }
+
+    /// Moves a file, replacing what has the new name.
+    package func rename(
+        _ name: String,
+        in source: Directory,
+        to newName: String,
+        in target: Directory
+    ) throws(SystemError) {
+        _ = try check?(.rename, target.path(of: newName))
+        let numbers = (source.descriptor.number, target.descriptor.number)
+        guard renameat(numbers.0, name, numbers.1, newName) == 0 else {
+            throw source.error(.rename, name)
+        }
+    }
+
+    /// Removes a name; one that is gone already is fine.
+    ///
+    /// - Returns: whether it was there.
+    @discardableResult
+    package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
+        _ = try check?(.unlink, directory.path(of: name))
+        if unlinkat(directory.descriptor.number, name, 0) == 0 { return true }
+        guard errno == ENOENT else { throw directory.error(.unlink, name) }
+        return false
+    }
+}

@@ -1,0 +1,104 @@
+// Reading, measuring and locking an open file: what leaves the disk as it is.
+//
+// Locks are "open file description" locks (fcntl(2)): the kernel drops them when the last descriptor
+// of the opening is closed, also at kill -9, and they exclude threads as well as processes.
+
+import CLinux
+import Glibc
+
+/// What the file system knows of a file.
+package struct FileStatus: Sendable, Equatable {
+    /// Bytes of content.
+    package var size: Int64
+    /// Bytes taken on the disk.
+    package var diskUsage: Int64
+    /// When its content last changed.
+    package var modified: WallTime
+    /// How many names it has; 0: it was removed.
+    package var names: Int
+
+    init(_ raw: stat) {
+        size = Int64(raw.st_size)
+        diskUsage = Int64(raw.st_blocks) * 512
+        modified = WallTime(seconds: Int64(raw.st_mtim.tv_sec))
+        names = Int(raw.st_nlink)
+    }
+}
+
+extension Descriptor {
+    /// What the file system knows of the open file.
+    package borrowing func status(
+        subject: @autoclosure () -> String
+    ) throws(SystemError) -> FileStatus {
+        var raw = stat()
+        guard fstat(number, &raw) == 0 else { throw SystemError("fstat", on: subject()) }
+        return FileStatus(raw)
+    }
+
+    /// Reads from `position` on until `buffer` is full or the file ends.
+    ///
+    /// - Returns: bytes read; less than asked only at the end of the file.
+    package borrowing func read(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at position: Int64,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) -> Int {
+        var filled = 0
+        while filled < buffer.count {
+            let free = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
+            let count = pread(number, free.baseAddress, free.count, off_t(position) + filled)
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw SystemError("pread", on: subject())
+            }
+            if count == 0 { break }
+            filled += count
+        }
+        return filled
+    }
+
+    /// Reads up to `count` bytes from `position` on; fewer only at the end of the file.
+    package borrowing func bytes(
+        at position: Int64,
+        count: Int,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) -> [UInt8] {
+        var failure: SystemError?
+        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+            do throws(SystemError) {
+                filled = try read(
+                    into: UnsafeMutableRawBufferPointer(buffer),
+                    at: position,
+                    subject: subject()
+                )
+            } catch { failure = error }
+        }
+        if let failure { throw failure }
+        return bytes
+    }
+
+    /// Takes an exclusive lock on the open file, without waiting; it lasts until the file is closed.
+    ///
+    /// - Returns: false if another opening of the file has it.
+    package borrowing func tryLock(
+        subject: @autoclosure () -> String
+    ) throws(SystemError) -> Bool {
+        let status = spoolgate_try_lock(number)
+        guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
+        return status == 0
+    }
+
+    /// Takes an exclusive lock on the open file, waiting for it.
+    package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
+        guard spoolgate_wait_lock(number) == 0 else { throw SystemError("fcntl", on: subject()) }
+    }
+
+    /// Whether another opening of the file has a lock on it.
+    package borrowing func isLockedElsewhere(
+        subject: @autoclosure () -> String
+    ) throws(SystemError) -> Bool {
+        let status = spoolgate_is_locked(number)
+        guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
+        return status == 1
+    }
+}

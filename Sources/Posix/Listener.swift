@@ -1,0 +1,257 @@
+// The listening socket: bound by us (a Unix socket or TCP) or inherited from the service manager.
+//
+// It accepts; it does not know what is spoken on the connections. Invariant: a socket file is
+// removed only by the listener that made it, and only while it is still the same file.
+
+import CLinux
+import Glibc
+
+/// Where connections are to be accepted.
+package enum ListenAddress: Sendable, Equatable {
+    /// A Unix socket: its path, its permission bits, and the group it is given (nil: unchanged).
+    case unix(path: String, mode: UInt32, group: String?)
+    /// TCP, `host:port`; IPv6 addresses in brackets; an empty host means every address.
+    case tcp(String)
+    /// The one socket handed over by the service manager (sd_listen_fds(3)).
+    case inherited
+}
+
+/// A socket that listens.
+///
+/// Closing happens at the end of its life; `remove` comes before that.
+package struct Listener: ~Copyable, Sendable {
+    private let descriptor: Descriptor
+    private let subject: String
+    private let isInherited: Bool
+    private let path: String?
+    private let identity: FileIdentity?
+
+    private struct FileIdentity: Equatable {
+        var device: UInt64
+        var node: UInt64
+
+        init?(of path: String) {
+            var status = stat()
+            guard lstat(path, &status) == 0 else { return nil }
+            device = UInt64(status.st_dev)
+            node = UInt64(status.st_ino)
+        }
+    }
+
+    private init(
+        _ descriptor: consuming Descriptor,
+        subject: String,
+        isInherited: Bool = false,
+        path: String? = nil
+    ) {
+        self.descriptor = descriptor
+        self.subject = subject
+        self.isInherited = isInherited
+        self.path = path
+        identity = path.flatMap(FileIdentity.init(of:))
+    }
+
+    /// Opens a listener.
+    ///
+    /// A socket file on which nobody listens is replaced. The permission bits and the group are in
+    /// place before the first connection can be made.
+    ///
+    /// - Parameters:
+    ///   - address: where to listen.
+    ///   - backlog: connections that may wait, capped by the system.
+    ///   - environment: looks up `LISTEN_PID` and `LISTEN_FDS` for an inherited socket.
+    /// - Returns: the listener; its backlog is open.
+    /// - Throws: `SystemError`; EADDRINUSE when somebody listens there already.
+    package static func open(
+        _ address: ListenAddress,
+        backlog: Int32 = 4096,
+        environment: (String) -> String? = Listener.processEnvironment
+    ) throws(SystemError) -> Listener {
+        switch address {
+        case .unix(let path, let mode, let group):
+            try unix(path: path, mode: mode, group: group, backlog: backlog)
+        case .tcp(let address):
+            try tcp(address, backlog: backlog)
+        case .inherited:
+            try inherited(environment)
+        }
+    }
+
+    /// The process's environment.
+    package static func processEnvironment(_ name: String) -> String? {
+        getenv(name).map { String(cString: $0) }
+    }
+
+    /// Waits for a connection.
+    ///
+    /// - Returns: nil when there is none to be had now and asking again is right: the wait was ended
+    ///   by `stop` or by the second's limit of an inherited socket, or the peer left already.
+    /// - Throws: `SystemError` when the process or the system has no room (EMFILE, ENFILE, ENOMEM,
+    ///   ENOBUFS), or the socket is none.
+    package func accept() throws(SystemError) -> Connection? {
+        let number = spoolgate_accept(descriptor.number)
+        if number >= 0 { return Connection(Descriptor(owning: number)) }
+        switch errno {
+        case EMFILE, ENFILE, ENOMEM, ENOBUFS, EBADF, ENOTSOCK, EOPNOTSUPP, EFAULT, EPERM:
+            throw SystemError(call: "accept4", subject: subject, errno: errno)
+        default:
+            // EINVAL after stop; EAGAIN, EINTR; and what accept(2) passes on of a lost connection.
+            return nil
+        }
+    }
+
+    /// Has the connections accepted from now on send small writes at once (TCP; without effect on
+    /// other sockets).
+    ///
+    /// Linux hands the listener's setting on to them, which saves a call for each.
+    package func setNoDelay() { _ = spoolgate_set_nodelay(descriptor.number) }
+
+    /// Ends every wait in `accept`, now and from now on.
+    ///
+    /// An inherited socket stays open for the next process: its waits end by themselves within a
+    /// second.
+    package func stop() {
+        if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
+    }
+
+    /// Removes the socket file if this listener made it and it has not been replaced since.
+    package func remove() {
+        guard let path, let identity, FileIdentity(of: path) == identity else { return }
+        _ = unlink(path)
+    }
+}
+
+// MARK: Unix sockets
+
+extension Listener {
+    private static func unix(
+        path: String,
+        mode: UInt32,
+        group: String?,
+        backlog: Int32
+    ) throws(SystemError) -> Listener {
+        let number = spoolgate_unix_socket()
+        guard number >= 0 else { throw SystemError(call: "socket", subject: path, errno: errno) }
+        let descriptor = Descriptor(owning: number)
+        if spoolgate_unix_bind(number, path, path.utf8.count) != 0 {
+            guard errno == EADDRINUSE else {
+                throw SystemError(call: "bind", subject: path, errno: errno)
+            }
+            try removeStale(path)
+            guard spoolgate_unix_bind(number, path, path.utf8.count) == 0 else {
+                throw SystemError(call: "bind", subject: path, errno: errno)
+            }
+        }
+        // Nobody can connect before listen: mode and group are right from the first connection on.
+        let listener = Listener(descriptor, subject: path, path: path)
+        do throws(SystemError) {
+            if let group { try give(path, to: group) }
+            guard chmod(path, mode_t(mode)) == 0 else {
+                throw SystemError(call: "chmod", subject: path, errno: errno)
+            }
+            guard listen(number, backlog) == 0 else {
+                throw SystemError(call: "listen", subject: path, errno: errno)
+            }
+        } catch {
+            listener.remove()
+            throw error
+        }
+        return listener
+    }
+
+    /// Removes a socket file on which nobody listens.
+    private static func removeStale(_ path: String) throws(SystemError) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else {
+            throw SystemError(call: "lstat", subject: path, errno: errno)
+        }
+        guard status.st_mode & S_IFMT == S_IFSOCK else {
+            throw SystemError(call: "bind", subject: "\(path), which is no socket", errno: EEXIST)
+        }
+        let number = spoolgate_unix_socket()
+        guard number >= 0 else { throw SystemError(call: "socket", subject: path, errno: errno) }
+        let probe = Descriptor(owning: number)
+        guard spoolgate_unix_probe(probe.number, path, path.utf8.count) != 0, errno == ECONNREFUSED
+        else {
+            throw SystemError(
+                call: "bind",
+                subject: "\(path), where another process listens",
+                errno: EADDRINUSE
+            )
+        }
+        guard unlink(path) == 0 else {
+            throw SystemError(call: "unlink", subject: path, errno: errno)
+        }
+    }
+
+    private static func give(_ path: String, to group: String) throws(SystemError) {
+        var entry = Glibc.group()
+        var found: UnsafeMutablePointer<Glibc.group>?
+        var room = [CChar](repeating: 0, count: 64 * 1024)
+        let failure = getgrnam_r(group, &entry, &room, room.count, &found)
+        guard failure == 0, let found else {
+            throw SystemError(
+                call: "getgrnam",
+                subject: "group \(group)",
+                errno: failure == 0 ? ENOENT : failure
+            )
+        }
+        guard lchown(path, uid_t.max, found.pointee.gr_gid) == 0 else {
+            throw SystemError(call: "chown", subject: "\(path) to group \(group)", errno: errno)
+        }
+    }
+}
+
+// MARK: TCP and inherited sockets
+
+extension Listener {
+    private static func tcp(_ address: String, backlog: Int32) throws(SystemError) -> Listener {
+        guard let colon = address.lastIndex(of: ":") else {
+            throw SystemError(call: "bind", subject: "\(address) (no port)", errno: EINVAL)
+        }
+        var host = address[..<colon]
+        if host.first == "[", host.last == "]" { host = host.dropFirst().dropLast() }
+        let port = String(address[address.index(after: colon)...])
+        var resolution: Int32 = 0
+        let number =
+            host.isEmpty
+            ? spoolgate_tcp_bind(nil, port, &resolution)
+            : spoolgate_tcp_bind(String(host), port, &resolution)
+        guard number >= 0 else {
+            throw resolution == 0
+                ? SystemError(call: "bind", subject: address, errno: errno)
+                : SystemError(call: "getaddrinfo", subject: address, errno: EADDRNOTAVAIL)
+        }
+        let descriptor = Descriptor(owning: number)
+        guard listen(number, backlog) == 0 else {
+            throw SystemError(call: "listen", subject: address, errno: errno)
+        }
+        return Listener(descriptor, subject: address)
+    }
+
+    private static func inherited(
+        _ environment: (String) -> String?
+    ) throws(SystemError) -> Listener {
+        let first: Int32 = 3  // SD_LISTEN_FDS_START
+        let subject = "the service manager's socket"
+        guard environment("LISTEN_PID") == String(getpid()), environment("LISTEN_FDS") == "1" else {
+            throw SystemError(
+                call: "sd_listen_fds",
+                subject: "\(subject) (exactly one is wanted)",
+                errno: ENOENT
+            )
+        }
+        guard spoolgate_is_listening(first) == 1 else {
+            throw SystemError(call: "getsockopt", subject: subject, errno: ENOTSOCK)
+        }
+        guard spoolgate_set_cloexec(first) == 0 else {
+            throw SystemError(call: "fcntl", subject: subject, errno: errno)
+        }
+        // The socket is the service manager's and must not be shut down, so accept has to return
+        // now and then to see that the process is about to end.
+        guard spoolgate_set_timeout(first, 0x72, 1000) == 0 else {
+            throw SystemError(call: "setsockopt", subject: subject, errno: errno)
+        }
+        return Listener(Descriptor(owning: first), subject: subject, isInherited: true)
+    }
+}

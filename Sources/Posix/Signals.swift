@@ -1,0 +1,105 @@
+// Signals as values, taken by one thread; no code ever runs inside a signal handler.
+//
+// Invariant: `block` runs before the first thread starts, so that every thread inherits the mask and
+// a signal can only be taken by `next`.
+
+import Glibc
+
+/// A request to the process from outside.
+package enum Signal: Sendable, Equatable, CaseIterable {
+    /// SIGTERM: end in good order.
+    case terminate
+    /// SIGINT: the same, from a terminal.
+    case interrupt
+    /// SIGHUP: read the settings again.
+    case hangUp
+    /// SIGUSR1: open the log again, or whatever the program makes of it.
+    case user1
+    /// SIGUSR2.
+    case user2
+
+    fileprivate var number: Int32 {
+        switch self {
+        case .terminate: SIGTERM
+        case .interrupt: SIGINT
+        case .hangUp: SIGHUP
+        case .user1: SIGUSR1
+        case .user2: SIGUSR2
+        }
+    }
+}
+
+/// The process's signals, blocked in every thread and taken by one.
+package struct Signals: Sendable {
+    private static var set: sigset_t {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for signal in Signal.allCases { sigaddset(&set, signal.number) }
+        return set
+    }
+
+    /// Blocks the signals of `Signal` in the calling thread and in all it starts from now on, and
+    /// ignores SIGPIPE in the whole process.
+    ///
+    /// Call it first in the program.
+    package static func block() -> Signals {
+        var set = Signals.set
+        pthread_sigmask(SIG_BLOCK, &set, nil)
+        ignorePipe()
+        return Signals()
+    }
+
+    /// Waits for the next signal.
+    ///
+    /// One thread only.
+    package func next() -> Signal {
+        while true {
+            var set = Signals.set
+            var number: Int32 = 0
+            if sigwait(&set, &number) == 0, let signal = Self.signal(number) { return signal }
+        }
+    }
+
+    /// Waits for the next signal until `timeout` is over; nil then.
+    package func next(within timeout: Duration) -> Signal? {
+        let deadline = Deadline.after(timeout)
+        while true {
+            let now = Deadline.after(.zero).nanoseconds
+            let left = deadline.nanoseconds > now ? deadline.nanoseconds - now : 0
+            var time = timespec(
+                tv_sec: Int(left / 1_000_000_000),
+                tv_nsec: Int(left % 1_000_000_000)
+            )
+            var set = Signals.set
+            let number = sigtimedwait(&set, nil, &time)
+            if number > 0 { return Self.signal(number) }
+            // EINTR by a signal outside the set: the wait goes on.
+            if errno != EINTR { return nil }
+        }
+    }
+
+    /// Calls `body`, which may install signal handlers of its own, and puts those of `Signal` back as
+    /// they were; SIGPIPE is ignored afterwards.
+    package static func keepingDispositions<R>(_ body: () -> R) -> R {
+        var before: [(Int32, sigaction)] = []
+        for signal in Signal.allCases {
+            var action = sigaction()
+            sigaction(signal.number, nil, &action)
+            before.append((signal.number, action))
+        }
+        let result = body()
+        for (number, action) in before {
+            var action = action
+            sigaction(number, &action, nil)
+        }
+        ignorePipe()
+        return result
+    }
+
+    /// A write to a peer that is gone then fails with EPIPE instead.
+    private static func ignorePipe() { _ = Glibc.signal(SIGPIPE, SIG_IGN) }
+
+    private static func signal(_ number: Int32) -> Signal? {
+        Signal.allCases.first { $0.number == number }
+    }
+}

@@ -1,0 +1,46 @@
+// A failed system call, as an error that says what was attempted on what.
+//
+// Below the program's own errors everything that the kernel refuses becomes one of these; nobody
+// above looks at the C `errno` variable. The text is the C library's own.
+
+import Glibc
+
+/// One failed call.
+package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The C function's name.
+    package var call: String
+    /// What it was applied to: a path, an address, or what a descriptor stands for.
+    package var subject: String
+    /// The error number.
+    package var errno: Int32
+
+    /// Makes an error from its parts.
+    package init(call: String, subject: String, errno: Int32) {
+        self.call = call
+        self.subject = subject
+        self.errno = errno
+    }
+
+    /// Takes the error number that the call just made left behind; use it before any other call.
+    package init(_ call: String, on subject: @autoclosure () -> String) {
+        // Read before `subject` builds a string: an allocation may change it.
+        let number = Glibc.errno
+        self.init(call: call, subject: subject(), errno: number)
+    }
+
+    /// `openat /var/spool/x: No space left on device`.
+    package var description: String { "\(call) \(subject): \(reason)" }
+
+    /// The error number of a name that does not exist.
+    package static let gone = ENOENT
+
+    /// Whether the disk, or somebody's share of it, is full.
+    package var isFull: Bool { errno == ENOSPC || errno == EDQUOT }
+
+    /// The C library's sentence for the error number.
+    package var reason: String {
+        var text = [CChar](repeating: 0, count: 256)
+        guard strerror_r(errno, &text, text.count) == 0 else { return "error \(errno)" }
+        return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}

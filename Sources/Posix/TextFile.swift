@@ -1,0 +1,31 @@
+// Reading small text files whole: settings, boot id. Never used for content.
+
+import Glibc
+
+/// Small text files.
+package enum TextFile {
+    /// Reads a whole file as UTF-8; invalid bytes become U+FFFD.
+    ///
+    /// - Parameters:
+    ///   - path: the file.
+    ///   - limit: most bytes taken; a longer file is an error (`EFBIG`).
+    /// - Returns: the text.
+    /// - Throws: `SystemError` naming the call that failed and the path.
+    package static func read(_ path: String, limit: Int) throws(SystemError) -> String {
+        let number = open(path, O_RDONLY | O_CLOEXEC)
+        guard number >= 0 else { throw SystemError(call: "open", subject: path, errno: errno) }
+        let file = Descriptor(owning: number)
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 16 * 1024)
+        while true {
+            let count = Glibc.read(file.number, &chunk, chunk.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw SystemError(call: "read", subject: path, errno: errno) }
+            if count == 0 { return String(decoding: bytes, as: UTF8.self) }
+            bytes.append(contentsOf: chunk[..<count])
+            guard bytes.count <= limit else {
+                throw SystemError(call: "read", subject: path, errno: EFBIG)
+            }
+        }
+    }
+}

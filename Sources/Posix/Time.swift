@@ -1,0 +1,79 @@
+// Wall time and monotonic deadlines, as values.
+//
+// Wall time is for records and people, monotonic time for waiting; neither is ever made into the
+// other, so setting the clock cannot end or extend a wait.
+
+import Glibc
+
+/// A moment of wall time.
+package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible {
+    /// Whole seconds since 1970-01-01 UTC.
+    package var seconds: Int64
+
+    /// Makes a moment from seconds since 1970-01-01 UTC.
+    package init(seconds: Int64) { self.seconds = seconds }
+
+    /// The present moment.
+    package static var now: WallTime {
+        var present = timespec()
+        clock_gettime(CLOCK_REALTIME, &present)
+        return WallTime(seconds: Int64(present.tv_sec))
+    }
+
+    /// `2026-11-21T12:31:00Z` (RFC 3339).
+    package var description: String {
+        var moment = time_t(seconds)
+        var parts = tm()
+        guard gmtime_r(&moment, &parts) != nil else { return "@\(seconds)" }
+        func padded(_ number: Int32, _ width: Int = 2) -> String {
+            let digits = String(number)
+            return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
+        }
+        let date =
+            "\(padded(parts.tm_year + 1900, 4))-\(padded(parts.tm_mon + 1))"
+            + "-\(padded(parts.tm_mday))"
+        return "\(date)T\(padded(parts.tm_hour)):\(padded(parts.tm_min)):\(padded(parts.tm_sec))Z"
+    }
+
+    /// Earlier than.
+    package static func < (one: WallTime, other: WallTime) -> Bool { one.seconds < other.seconds }
+}
+
+/// An instant of the monotonic clock by which something must have happened.
+package struct Deadline: Sendable {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    package let nanoseconds: UInt64
+
+    /// The instant `timeout` from now; a negative timeout has passed, a huge one never does.
+    package static func after(_ timeout: Duration) -> Deadline {
+        let (seconds, attoseconds) = timeout.components
+        guard seconds >= 0, attoseconds >= 0 else { return Deadline(nanoseconds: now) }
+        // A hundred years: far beyond any use, and far from the limits of timespec.
+        let capped = UInt64(min(seconds, 3_155_760_000))
+        let span = capped * 1_000_000_000 + UInt64(attoseconds) / 1_000_000_000
+        return Deadline(nanoseconds: now + span)
+    }
+
+    /// Whether the instant has come.
+    package var hasPassed: Bool { Deadline.now >= nanoseconds }
+
+    /// The time left; zero once it has passed.
+    package var remaining: Duration {
+        let present = Deadline.now
+        return present >= nanoseconds ? .zero : .nanoseconds(Int64(nanoseconds - present))
+    }
+
+    /// The instant as the C library wants it.
+    var timespec: timespec {
+        Glibc.timespec(
+            tv_sec: Int(nanoseconds / 1_000_000_000),
+            tv_nsec: Int(nanoseconds % 1_000_000_000)
+        )
+    }
+
+    private static var now: UInt64 {
+        var present = Glibc.timespec()
+        clock_gettime(CLOCK_MONOTONIC, &present)
+        return UInt64(present.tv_sec) * 1_000_000_000 + UInt64(present.tv_nsec)
+    }
+}
