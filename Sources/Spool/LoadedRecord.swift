@@ -1,0 +1,97 @@
+// A record as read from its file.
+//
+// It reads and judges the text; what an unreadable record means is its caller's decision.
+
+import Posix
+import UploadProtocol
+
+/// What a record file holds.
+struct LoadedRecord {
+    /// What the upload was created with.
+    var creation: UploadCreation
+    /// The newest state.
+    var state: RecordState
+    /// Where the creation ends and a stored response begins.
+    var creationEnd: Int64
+
+    /// Most bytes of a record up to the end of its creation; a front's limit on heads is far below.
+    private static let limit = 1 << 20
+    /// Bytes read at first; nearly every record is smaller.
+    private static let firstRead = 4096
+
+    /// Makes a record from its parts.
+    init(creation: UploadCreation, state: RecordState, creationEnd: Int64) {
+        self.creation = creation
+        self.state = state
+        self.creationEnd = creationEnd
+    }
+
+    /// The start of a new record file: the state, an empty slot, the creation.
+    static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
+        var empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordState.slotSize)
+        empty[RecordState.slotSize - 1] = UInt8(ascii: "\n")
+        return state.slot + empty + creation.recordText
+    }
+
+    /// Reads the record of `id`, of whose file `size` bytes are there; fails with why its text is no
+    /// such record.
+    static func read(
+        _ file: OpenFile,
+        of id: UploadID,
+        size: Int64,
+        knowing cache: CreationCache
+    ) throws(SystemError) -> Result<LoadedRecord, UnreadableRecord> {
+        let start = try file.bytes(at: 0, count: Int(min(size, Int64(firstRead))))
+        do throws(UnreadableRecord) {
+            if let record = try LoadedRecord(start, of: id, cache) { return .success(record) }
+        } catch { return .failure(error) }
+        let whole =
+            size <= firstRead ? start : try file.bytes(at: 0, count: Int(min(size, Int64(limit))))
+        do throws(UnreadableRecord) {
+            if let record = try LoadedRecord(whole, of: id, cache) { return .success(record) }
+        } catch { return .failure(error) }
+        return .failure(UnreadableRecord(reason: whole.isEmpty ? "it is empty" : "it is cut off"))
+    }
+
+    /// Reads the stored response.
+    func response(in file: OpenFile) throws(SystemError) -> Result<StoredResponse, UnreadableRecord>
+    {
+        guard let extent = state.response else {
+            return .failure(UnreadableRecord(reason: "it has no stored response"))
+        }
+        // The size of the file bounds what a damaged extent can make us allocate.
+        let size = try file.status().size
+        guard extent.upperBound <= size else {
+            return .failure(UnreadableRecord(reason: "the stored response is cut off"))
+        }
+        let bytes = try file.bytes(at: extent.lowerBound, count: extent.count)
+        do throws(UnreadableRecord) {
+            return .success(try StoredResponse(recordText: bytes))
+        } catch { return .failure(error) }
+    }
+
+    /// Reads a record from the first bytes of its file; nil if they end before the creation does.
+    private init?(
+        _ bytes: [UInt8],
+        of id: UploadID,
+        _ cache: CreationCache
+    ) throws(UnreadableRecord) {
+        let start = 2 * RecordState.slotSize
+        guard bytes.count > start else { return nil }
+        guard let state = RecordState.newest(in: bytes) else {
+            throw UnreadableRecord(reason: "neither of its states has a checksum that matches")
+        }
+        if let (creation, count) = cache.creation(id, in: bytes[start...]) {
+            self.init(creation: creation, state: state, creationEnd: Int64(start + count))
+            return
+        }
+        guard let (creation, count) = try UploadCreation.read(recordText: bytes[start...]) else {
+            return nil
+        }
+        guard creation.id == id else {
+            throw UnreadableRecord(reason: "it is the record of \(creation.id)")
+        }
+        cache.remember(creation, text: bytes[start..<start + count])
+        self.init(creation: creation, state: state, creationEnd: Int64(start + count))
+    }
+}

@@ -1,0 +1,121 @@
+// Lines of text, `name value`, written and read byte by byte.
+//
+// It knows no line's meaning. Invariant: a line ends at the first LF, because no value has one.
+
+import HTTPTypes
+
+/// Builds a block of lines.
+struct LineWriter {
+    /// Bytes of the line that `addSum` writes.
+    static let sumSize = 21
+
+    /// What was written so far.
+    private(set) var bytes: [UInt8] = []
+
+    /// Adds a line as it is.
+    mutating func add(line: String) {
+        bytes += line.utf8
+        bytes.append(UInt8(ascii: "\n"))
+    }
+
+    /// Adds a line whose value may hold any character; none for nil.
+    mutating func add(_ name: String, escaping value: String?) {
+        guard let value else { return }
+        bytes += name.utf8
+        bytes.append(UInt8(ascii: " "))
+        for byte in value.utf8 {
+            switch byte {
+            case UInt8(ascii: "\\"): bytes += "\\\\".utf8
+            case UInt8(ascii: "\n"): bytes += "\\n".utf8
+            case UInt8(ascii: "\r"): bytes += "\\r".utf8
+            case 0: bytes += "\\0".utf8
+            default: bytes.append(byte)
+            }
+        }
+        bytes.append(UInt8(ascii: "\n"))
+    }
+
+    /// Adds a line for each field, in order; names and values as they were received.
+    mutating func add(_ fields: HTTPFields) {
+        for field in fields {
+            bytes += "field ".utf8
+            bytes += field.name.rawName.utf8
+            bytes += ": ".utf8
+            field.withUnsafeBytesOfValue { bytes += $0 }
+            bytes.append(UInt8(ascii: "\n"))
+        }
+    }
+
+    /// Adds bytes of any kind, and a line end.
+    mutating func add(content: [UInt8]) {
+        bytes += content
+        bytes.append(UInt8(ascii: "\n"))
+    }
+
+    /// Adds the checksum of everything before it.
+    mutating func addSum() { bytes += Self.sum(of: bytes) }
+
+    /// The line that `addSum` adds to `bytes`.
+    static func sum(of bytes: [UInt8]) -> [UInt8] {
+        Array("sum ".utf8) + Checksum.digits(of: bytes) + [UInt8(ascii: "\n")]
+    }
+}
+
+/// Takes lines off a block.
+struct LineReader {
+    private let bytes: ArraySlice<UInt8>
+    /// The index of the next line's first byte.
+    private(set) var position: Int
+
+    /// Reads from the start of `bytes`.
+    init(_ bytes: ArraySlice<UInt8>) {
+        self.bytes = bytes
+        position = bytes.startIndex
+    }
+
+    /// The next line without its end; nil if no whole line is left.
+    mutating func line() -> ArraySlice<UInt8>? {
+        guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        defer { position = end + 1 }
+        return bytes[position..<end]
+    }
+
+    /// A line's name and value.
+    static func split(_ line: ArraySlice<UInt8>) -> (name: String, value: ArraySlice<UInt8>) {
+        let end = line.firstIndex(of: UInt8(ascii: " ")) ?? line.endIndex
+        return (String(decoding: line[..<end], as: UTF8.self), line[end...].dropFirst())
+    }
+
+    /// The field in a `field` line's value.
+    static func field(_ value: ArraySlice<UInt8>) throws(UnreadableRecord) -> HTTPField {
+        guard let colon = value.firstIndex(of: UInt8(ascii: ":")),
+            let name = HTTPField.Name(String(decoding: value[..<colon], as: UTF8.self))
+        else { throw UnreadableRecord(reason: "a field has no name") }
+        return HTTPField(name: name, lenientValue: value[colon...].dropFirst(2))
+    }
+
+    /// A value with its escapes resolved.
+    static func unescaped(_ value: ArraySlice<UInt8>) -> String {
+        guard value.contains(UInt8(ascii: "\\")) else {
+            return String(decoding: value, as: UTF8.self)
+        }
+        var result: [UInt8] = []
+        var isEscaped = false
+        for byte in value {
+            if isEscaped {
+                switch byte {
+                case UInt8(ascii: "n"): result.append(UInt8(ascii: "\n"))
+                case UInt8(ascii: "r"): result.append(UInt8(ascii: "\r"))
+                case UInt8(ascii: "0"): result.append(0)
+                default: result.append(byte)
+                }
+                isEscaped = false
+            } else if byte == UInt8(ascii: "\\") {
+                isEscaped = true
+            } else {
+                result.append(byte)
+            }
+        }
+        return String(decoding: result, as: UTF8.self)
+    }
+}

@@ -1,0 +1,177 @@
+// The lasting parts of a record as lines of text: the creation and the stored response; see
+// spoolgate-spool(5), RECORDS.
+//
+// It makes bytes from values and values from bytes and touches no file. Values hold any byte a field
+// value can have; in the others backslash, CR, LF and NUL are escaped. Invariant: reading gives back
+// exactly what was written, or an error; nothing is guessed at.
+
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+/// Why a record cannot be read.
+struct UnreadableRecord: Error, Equatable {
+    /// For the operator: what is wrong with it.
+    var reason: String
+}
+
+extension UploadCreation {
+    private static let firstLine = "spoolgate-record 1"
+
+    /// The creation as text, with its checksum.
+    var recordText: [UInt8] {
+        var writer = LineWriter()
+        writer.add(line: Self.firstLine)
+        writer.add("id", escaping: id.description)
+        writer.add("route", escaping: route)
+        writer.add("owner", escaping: owner)
+        writer.add("method", escaping: head.method.rawValue)
+        writer.add("target", escaping: head.target)
+        if case .known(let length) = head.contentLength {
+            writer.add("content-length", escaping: String(length))
+        }
+        writer.add("resource", escaping: resourcePath)
+        writer.add("remote", escaping: remoteAddress)
+        writer.add("scheme", escaping: scheme)
+        writer.add("created", escaping: String(created.seconds))
+        writer.add("repeatable", escaping: isRepeatable ? "yes" : "no")
+        writer.add(head.fields)
+        writer.addSum()
+        return writer.bytes
+    }
+
+    /// Reads a creation from the start of `bytes`.
+    ///
+    /// - Returns: the creation and the bytes it takes; nil if `bytes` end before it does.
+    static func read(
+        recordText bytes: ArraySlice<UInt8>
+    ) throws(UnreadableRecord) -> (UploadCreation, Int)? {
+        var reader = LineReader(bytes)
+        guard let first = reader.line() else { return nil }
+        guard first.elementsEqual(firstLine.utf8) else {
+            let shown = String(decoding: first.prefix(40), as: UTF8.self)
+            throw UnreadableRecord(reason: "its first line is '\(shown)'")
+        }
+        var values: [String: String] = [:]
+        var fields = HTTPFields()
+        while true {
+            let before = reader.position
+            guard let line = reader.line() else { return nil }
+            let (name, value) = LineReader.split(line)
+            switch name {
+            case "field": fields.append(try LineReader.field(value))
+            case "sum":
+                let covered = Array(bytes[bytes.startIndex..<before])
+                guard value.elementsEqual(Checksum.digits(of: covered)) else {
+                    throw UnreadableRecord(reason: "the creation's checksum does not match")
+                }
+                let creation = try UploadCreation(values: values, fields: fields)
+                return (creation, reader.position - bytes.startIndex)
+            default: values[name] = LineReader.unescaped(value)
+            }
+        }
+    }
+
+    private init(
+        values: [String: String],
+        fields: HTTPFields
+    ) throws(UnreadableRecord) {
+        let known: Set = [
+            "id", "route", "owner", "method", "target", "content-length", "resource", "remote",
+            "scheme", "created", "repeatable",
+        ]
+        if let name = Set(values.keys).subtracting(known).min() {
+            throw UnreadableRecord(reason: "'\(name)' is no line of a creation")
+        }
+        guard let id = values["id"].flatMap({ UploadID($0) }), let route = values["route"],
+            let method = values["method"].flatMap({ HTTPRequest.Method($0) }),
+            let target = values["target"], let resource = values["resource"],
+            let created = values["created"].flatMap({ Int64($0) }),
+            let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable)
+        else { throw UnreadableRecord(reason: "a line of the creation is missing or wrong") }
+        var contentLength = ContentLength.unknown
+        if let text = values["content-length"] {
+            guard let length = Int64(text), length >= 0 else {
+                throw UnreadableRecord(reason: "content-length is '\(text)'")
+            }
+            contentLength = .known(length)
+        }
+        self.init(
+            id: id,
+            route: route,
+            owner: values["owner"],
+            head: RequestHead(
+                method: method,
+                target: target,
+                fields: fields,
+                contentLength: contentLength
+            ),
+            resourcePath: resource,
+            remoteAddress: values["remote"],
+            scheme: values["scheme"],
+            created: WallTime(seconds: created),
+            isRepeatable: repeatable == "yes"
+        )
+    }
+}
+
+extension StoredResponse {
+    private static let firstLine = "spoolgate-response 1"
+
+    /// The response as text, its content, and the checksum of both.
+    var recordText: [UInt8] {
+        var writer = LineWriter()
+        writer.add(line: Self.firstLine)
+        writer.add("status", escaping: "\(head.status.code) \(head.status.reasonPhrase)")
+        writer.add(head.fields)
+        // The last line of the head says how much content follows it, or that it is not kept.
+        writer.add("content", escaping: content.map { String($0.count) } ?? "-")
+        writer.add(content: content ?? [])
+        writer.addSum()
+        return writer.bytes
+    }
+
+    /// Reads a response from exactly `bytes`.
+    init(recordText bytes: [UInt8]) throws(UnreadableRecord) {
+        let end = bytes.count - LineWriter.sumSize
+        guard end > 0, bytes[end...].elementsEqual(LineWriter.sum(of: Array(bytes[..<end]))) else {
+            throw UnreadableRecord(reason: "the stored response's checksum does not match")
+        }
+        var reader = LineReader(bytes[..<end])
+        guard reader.line()?.elementsEqual(Self.firstLine.utf8) == true else {
+            throw UnreadableRecord(reason: "the stored response begins with an unknown line")
+        }
+        var status: HTTPResponse.Status?
+        var fields = HTTPFields()
+        while let line = reader.line() {
+            let (name, value) = LineReader.split(line)
+            switch name {
+            case "status": status = Self.status(LineReader.unescaped(value))
+            case "field": fields.append(try LineReader.field(value))
+            case "content":
+                let rest = bytes[reader.position..<end]
+                let count = Int(String(decoding: value, as: UTF8.self))
+                // The writer ends the content with a line end of its own.
+                guard let status, rest.count == (count ?? 0) + 1 else {
+                    throw UnreadableRecord(reason: "the stored response is incomplete")
+                }
+                let content = count == nil ? nil : Array(rest.dropLast())
+                self.init(head: ResponseHead(status: status, fields: fields), content: content)
+                return
+            default: throw UnreadableRecord(reason: "'\(name)' is no line of a stored response")
+            }
+        }
+        throw UnreadableRecord(reason: "the stored response is incomplete")
+    }
+
+    private static func status(_ text: String) -> HTTPResponse.Status? {
+        let parts = text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let code = parts.first.flatMap({ Int($0) }), (0...999).contains(code) else {
+            return nil
+        }
+        return HTTPResponse.Status(
+            code: code,
+            reasonPhrase: parts.count > 1 ? String(parts[1]) : ""
+        )
+    }
+}

@@ -1,0 +1,91 @@
+// What to do with the files of an upload that nobody holds: the state table of spoolgate-spool(5) as
+// one pure function.
+//
+// It decides and changes nothing. Invariant: every combination of files has exactly one answer, and
+// content that may not be what a client sent is never kept as if it were.
+
+/// What makes an upload's files legal again.
+enum Repair: Equatable {
+    /// Nothing: they are.
+    case keep
+    /// After a power cut: the data file is cut back to what is durable.
+    case cutBack(to: Int64)
+    /// The process died between an attempt's begin and its verdict, and repeating is safe.
+    case putOff
+    /// The process died between an attempt's begin and its verdict, and repeating is not safe.
+    case hold
+    /// The response is stored; only moving the record or removing the content is left to do.
+    case finishDelivery
+    /// A power cut came before anything was promised.
+    case forget
+    /// The record and the content do not fit each other.
+    case setAside(reason: String)
+
+    /// Decides on an upload.
+    ///
+    /// - Parameters:
+    ///   - queue: where its record is.
+    ///   - record: its record.
+    ///   - dataSize: the size of its data file; nil: there is none.
+    ///   - responseFault: why it has no stored response; nil if it has one.
+    ///   - afterPowerCut: whether the kernel was started since the spool was last used.
+    init(
+        queue: Queue,
+        record: LoadedRecord,
+        dataSize: Int64?,
+        responseFault: UnreadableRecord?,
+        afterPowerCut: Bool
+    ) {
+        let durable = record.state.durable
+        let isUnpromised = afterPowerCut && durable == nil
+        switch (queue, responseFault) {
+        case (.corrupt, _):
+            self = .keep
+        case (.delivered, nil):
+            self = dataSize == nil ? .keep : .finishDelivery
+        case (.active, nil):
+            self = .finishDelivery
+        case (_, _) where isUnpromised:
+            self = .forget
+        case (.delivered, .some(let fault)):
+            self = .setAside(reason: fault.reason)
+        case (.incoming, _), (.active, .some), (.deferred, _), (.hold, _):
+            self = Repair(
+                queue: queue,
+                record: record,
+                dataSize: dataSize,
+                afterPowerCut: afterPowerCut
+            )
+        }
+    }
+
+    private init(queue: Queue, record: LoadedRecord, dataSize: Int64?, afterPowerCut: Bool) {
+        let durable = record.state.durable ?? 0
+        guard let dataSize else {
+            self = .setAside(reason: "its data file is gone")
+            return
+        }
+        guard dataSize >= durable else {
+            self = .setAside(
+                reason: "its data file has \(dataSize) bytes, \(durable) were made durable"
+            )
+            return
+        }
+        if queue == .incoming {
+            self = afterPowerCut && dataSize > durable ? .cutBack(to: durable) : .keep
+            return
+        }
+        guard dataSize == record.state.length else {
+            let length = record.state.length.map { String($0) } ?? "no"
+            self = .setAside(
+                reason: "its data file has \(dataSize) bytes, \(length) are its length"
+            )
+            return
+        }
+        guard queue == .active else {
+            self = .keep
+            return
+        }
+        self = record.creation.isRepeatable ? .putOff : .hold
+    }
+}

@@ -1,0 +1,84 @@
+// Content that no request can come back for, in a file without a name.
+//
+// Nothing of it is ever made durable, and it is gone when closed. Invariant: the file holds exactly
+// the first `length` bytes appended.
+
+import Posix
+
+/// A nameless file of content.
+///
+/// Used by one thread.
+package final class ScratchFile {
+    /// Bytes written.
+    package private(set) var length: Int64 = 0
+    /// The open file, for an upstream that links or copies it.
+    package var dataFile: Int32 { file.descriptor.number }
+
+    private let spool: Spool
+    private let file: OpenFile
+    private var nextRoomCheck = interval
+
+    /// Content received between two looks at the free space.
+    private static let interval: Int64 = 64 << 20
+
+    init(_ file: OpenFile, in spool: Spool) {
+        self.spool = spool
+        self.file = file
+    }
+
+    /// Appends bytes; `.full` below the reserve or when the disk is.
+    package func append(_ bytes: RawSpan) throws(SpoolError) {
+        if length + Int64(bytes.byteCount) > nextRoomCheck {
+            try spool.checkRoom(for: Int64(bytes.byteCount))
+            nextRoomCheck = length + Self.interval
+        }
+        try spool.onDisk { () throws(SystemError) in
+            try spool.disk.write(
+                bytes,
+                to: file.descriptor,
+                at: &length,
+                subject: file.subject
+            )
+        }
+    }
+
+    /// Reads content for the upstream.
+    ///
+    /// - Parameters:
+    ///   - buffer: is filled from its start.
+    ///   - position: where in the content to begin.
+    /// - Returns: the bytes read; less than asked only at the end of the content.
+    /// - Throws: `.disk` where they cannot be read.
+    package func read(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at position: Int64
+    ) throws(SpoolError) -> Int {
+        try spool.onDisk { () throws(SystemError) in
+            try file.descriptor.read(into: buffer, at: position, subject: file.subject)
+        }
+    }
+}
+
+extension Spool {
+    /// Makes a nameless file for content that no request can come back for; gone when closed, and at
+    /// the death of the process.
+    ///
+    /// - Returns: the file, empty.
+    /// - Throws: `.full` below the reserve.
+    package func scratch() throws(SpoolError) -> ScratchFile {
+        try checkRoom(for: 0)
+        return try onDisk { () throws(SystemError) in
+            if let nameless = try disk.createNameless(in: layout.data, ".") {
+                return ScratchFile(OpenFile(nameless, "scratch", in: layout.data), in: self)
+            }
+            let name = TemporaryName.next()
+            let file = OpenFile(
+                try disk.create(name, in: layout.temporary),
+                name,
+                in: layout.temporary
+            )
+            try disk.unlink(name, in: layout.temporary)
+            return ScratchFile(file, in: self)
+        }
+    }
+}

@@ -1,0 +1,300 @@
+// The disk queue: opens the directory, creates and finds uploads.
+//
+// See spoolgate-spool(5) for the directories, the files and every state a crash can leave. Changing
+// an upload is in Upload, start-up in Recovery, looking and purging in Listing. Invariant: an
+// upload's files are changed only under the lock on its data file (on its record once delivered).
+
+package import Posix
+package import UploadProtocol
+
+/// What can go wrong in the spool.
+package enum SpoolError: Error, Sendable, Equatable {
+    /// A call on the disk failed.
+    case disk(SystemError)
+    /// Writing would leave less than the reserve free, or the disk or a quota is full: bytes free (0
+    /// where it is files that ran out), bytes to keep free.
+    case full(free: Int64, reserve: Int64)
+    /// The upload is in use and was not let go in time, or this holder had let go of it already.
+    case busy(UploadID)
+    /// The record of an upload cannot be read; it was moved to `corrupt/`.
+    case corrupt(UploadID, reason: String)
+    /// The directory is no spool, or one of a format this version does not know.
+    case unusable(directory: String, reason: String)
+}
+
+/// A spool directory.
+///
+/// Any thread; several processes may use one directory.
+package final class Spool: Sendable {
+    /// The directory's path.
+    package let directory: String
+
+    let layout: SpoolLayout
+    let disk: Disk
+    let reserve: Int64
+    let holders = Holders()
+    let creations = CreationCache()
+
+    /// Files that stay free beside the reserve of bytes, so that other programs can go on.
+    private static let reservedFiles: Int64 = 1000
+
+    /// Opens a spool, making its directories on first use.
+    ///
+    /// - Parameters:
+    ///   - directory: the path; its parent must exist.
+    ///   - reserve: bytes that must stay free on the file system; no upload is taken below it.
+    ///   - disk: the calls that change the disk; tests give one that fails.
+    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use.
+    package init(
+        directory: String,
+        reserve: Int64,
+        disk: Disk = Disk()
+    ) throws(SpoolError) {
+        layout = try SpoolLayout(path: directory, creating: true, disk: disk)
+        self.directory = directory
+        self.reserve = reserve
+        self.disk = disk
+    }
+
+    /// Opens a spool that exists, to list and purge it; makes nothing.
+    ///
+    /// - Parameter directory: the path.
+    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use.
+    package init(existing directory: String) throws(SpoolError) {
+        disk = Disk()
+        layout = try SpoolLayout(path: directory, creating: false, disk: disk)
+        self.directory = directory
+        reserve = 0
+    }
+
+    /// Creates an upload and holds it.
+    ///
+    /// Survives the death of the process at once, a power cut after the first `settle()`: the instant
+    /// it exists is the one `linkat` of its record.
+    ///
+    /// - Parameters:
+    ///   - creation: what is known of it, kept for its whole life.
+    ///   - length: its length, if known.
+    ///   - release: called from another thread, at most once, when a newer request wants the upload;
+    ///     must make the holder's next read end.
+    /// - Returns: the upload, empty and held.
+    /// - Throws: `.full` below the reserve; then nothing was made.
+    package func create(
+        _ creation: UploadCreation,
+        length: Int64? = nil,
+        release: @escaping @Sendable () -> Void
+    ) throws(SpoolError) -> Upload {
+        try checkRoom(for: 0)
+        let id = creation.id
+        let ticket = holders.takeNew(creation, release: release)
+        let name = FileName(id)
+        let state = RecordState(length: length)
+        do throws(SystemError) {
+            let data = try createData(name)
+            do throws(SystemError) {
+                let bytes = LoadedRecord.bytes(state: state, creation: creation)
+                let record = try createRecord(bytes, name)
+                let loaded = LoadedRecord(
+                    creation: creation,
+                    state: state,
+                    creationEnd: Int64(bytes.count)
+                )
+                return Upload(
+                    spool: self,
+                    ticket: ticket,
+                    queue: .incoming,
+                    record: loaded,
+                    file: record,
+                    data: data,
+                    offset: 0,
+                    lastActivity: .now
+                )
+            } catch {
+                // The first error tells; what stays behind has no record, and recovery removes it.
+                _ = try? disk.unlink(name.path, in: layout.data)
+                throw error
+            }
+        } catch {
+            holders.letGo(id, ticket)
+            throw failure(error)
+        }
+    }
+
+    /// Finds an upload and holds it.
+    ///
+    /// A holder that still receives is asked to let go (of several requests the newest wins); one
+    /// that delivers is waited for.
+    ///
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - deadline: when to give up waiting for another holder.
+    ///   - admits: whether the caller may use an upload with that creation; called before any holder
+    ///     is asked to let go, so that a stranger cannot disturb it. Quick and without effect.
+    ///   - release: as in `create`.
+    /// - Returns: nil if there is no such upload, or `admits` says no.
+    /// - Throws: `.busy` when `deadline` comes first, or a newer request does.
+    package func attach(
+        _ id: UploadID,
+        until deadline: Deadline,
+        admits: (UploadCreation) -> Bool = { _ in true },
+        release: @escaping @Sendable () -> Void
+    ) throws(SpoolError) -> Upload? {
+        let ticket: Holders.Ticket
+        switch holders.take(id, until: deadline, admits: admits, release: release) {
+        case .taken(let taken): ticket = taken
+        case .notAdmitted: return nil
+        case .busy: throw .busy(id)
+        }
+        do throws(SpoolError) {
+            if let upload = try find(id, ticket, until: deadline, admits: admits) { return upload }
+        } catch {
+            holders.letGo(id, ticket)
+            throw error
+        }
+        holders.letGo(id, ticket)
+        return nil
+    }
+
+    // MARK: Making files
+
+    /// Makes a data file and locks it.
+    private func createData(_ name: FileName) throws(SystemError) -> OpenFile {
+        while true {
+            let made = try disk.create(name.path, in: layout.data)
+            let data = OpenFile(made, name.path, in: layout.data)
+            // Between the two calls a recovery in another process can take it for an orphan; it
+            // then removes it and lets go, and it is made again.
+            if try !data.tryLock() { try data.descriptor.lock(subject: data.subject) }
+            if try data.status().names > 0 { return data }
+        }
+    }
+
+    /// Makes a record whole and gives it its name, at which instant the upload exists.
+    private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
+        let incoming = layout[.incoming]
+        if let nameless = try disk.createNameless(in: incoming, name.shard) {
+            let record = OpenFile(nameless, name.path, in: incoming)
+            try disk.write(bytes, to: record, at: 0)
+            try disk.link(record.descriptor, as: name.path, in: incoming)
+            return record
+        }
+        let newName = TemporaryName.next()
+        let record = OpenFile(
+            try disk.create(newName, in: layout.temporary),
+            newName,
+            in: layout.temporary
+        )
+        try disk.write(bytes, to: record, at: 0)
+        try disk.rename(newName, in: layout.temporary, to: name.path, in: incoming)
+        return record
+    }
+
+    // MARK: Finding files
+
+    private func find(
+        _ id: UploadID,
+        _ ticket: Holders.Ticket,
+        until deadline: Deadline,
+        admits: (UploadCreation) -> Bool
+    ) throws(SpoolError) -> Upload? {
+        let name = FileName(id)
+        let data = try onDisk { () throws(SystemError) in
+            try OpenFile.open(name.path, in: layout.data)
+        }
+        if let data { try waitForLock(on: data, of: id, until: deadline) }
+        guard let (queue, file) = try openRecord(name, hasData: data != nil) else { return nil }
+        if data == nil || queue == .delivered {
+            try waitForLock(on: file, of: id, until: deadline)
+            // Removed while this request waited.
+            if try onDisk({ () throws(SystemError) in try file.status().names }) == 0 { return nil }
+        }
+        let files = UploadFiles(id: id, queue: queue, data: data, file: file)
+        var found = try load(files, readsResponse: false)
+        holders.setCreation(found.record.creation)
+        guard admits(found.record.creation) else { return nil }
+        let repair = Repair(
+            queue: queue,
+            record: found.record,
+            dataSize: found.dataSize,
+            responseFault: found.responseFault,
+            afterPowerCut: false
+        )
+        try apply(repair, to: &found)
+        return Upload(spool: self, ticket: ticket, found)
+    }
+
+    /// Opens an upload's record wherever it is.
+    ///
+    /// Without content only a delivered upload is one.
+    private func openRecord(
+        _ name: FileName,
+        hasData: Bool
+    ) throws(SpoolError) -> (Queue, OpenFile)? {
+        for queue in hasData ? SpoolLayout.usable : [.delivered] {
+            let file = try onDisk { () throws(SystemError) in
+                try OpenFile.open(name.path, in: layout[queue])
+            }
+            if let file { return (queue, file) }
+        }
+        return nil
+    }
+
+    private func waitForLock(
+        on file: OpenFile,
+        of id: UploadID,
+        until deadline: Deadline
+    ) throws(SpoolError) {
+        if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return }
+        if let creation = try onDisk({ () throws(SystemError) in try peek(id) }) {
+            // Lets a newer request in this process judge that it may take this one's place.
+            holders.setCreation(creation)
+        }
+        while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
+            // The kernel tells nobody when a lock comes free, so another process is asked again.
+            guard !deadline.hasPassed, !holders.isAsked(id, until: .after(.milliseconds(20))) else {
+                throw .busy(id)
+            }
+        }
+    }
+
+    /// The creation of an upload that another process holds; nil where it cannot be seen just now.
+    private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
+        let path = FileName(id).path
+        for queue in SpoolLayout.usable {
+            guard let file = try OpenFile.open(path, in: layout[queue], forWriting: false) else {
+                continue
+            }
+            let size = try file.status().size
+            let read = try LoadedRecord.read(file, of: id, size: size, knowing: creations)
+            guard case .success(let record) = read else { return nil }
+            return record.creation
+        }
+        return nil
+    }
+
+    // MARK: Errors and room
+
+    /// Runs calls on the disk, their errors as the spool's.
+    func onDisk<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
+        do throws(SystemError) { return try body() } catch { throw failure(error) }
+    }
+
+    /// What a failed call means here.
+    func failure(_ error: SystemError) -> SpoolError {
+        guard error.isFull else { return .disk(error) }
+        // Only for the message: if even this fails, nothing is known to be free.
+        let free = (try? layout.root.space())?.freeBytes ?? 0
+        return .full(free: free, reserve: reserve)
+    }
+
+    /// Refuses where `count` more bytes would leave less than the reserve.
+    func checkRoom(for count: Int64) throws(SpoolError) {
+        let space = try onDisk { () throws(SystemError) in try layout.root.space() }
+        if let files = space.freeFiles, files < Self.reservedFiles {
+            throw .full(free: 0, reserve: reserve)
+        }
+        guard space.freeBytes - count >= reserve else {
+            throw .full(free: space.freeBytes, reserve: reserve)
+        }
+    }
+}

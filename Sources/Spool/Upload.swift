@@ -1,0 +1,279 @@
+// Exclusive use of one upload, from attach to detach.
+//
+// Every change of an upload goes through here, in the order that spoolgate-spool(5) proves safe.
+// Invariant: the data file always holds exactly the first `state.offset` bytes of the content, and
+// nothing is promised before it is durable.
+
+package import Posix
+package import UploadProtocol
+
+/// One upload, held.
+///
+/// Used by one thread; let go by `detach()` or at the latest by deinit.
+package final class Upload {
+    /// What it was created with.
+    package let creation: UploadCreation
+    /// Its state as the protocol sees it.
+    package internal(set) var state: UploadState
+    /// When content or state last changed.
+    package internal(set) var lastActivity: WallTime
+
+    let spool: Spool
+    let ticket: Holders.Ticket
+    let name: FileName
+    let creationEnd: Int64
+    var queue: Queue
+    var recordState: RecordState
+    /// The data file, whose lock stands for the upload; nil once delivered.
+    var data: OpenFile?
+    /// The record, while it is needed; in `delivered` its lock stands for the upload.
+    var record: OpenFile?
+    /// The stored final response, once it was written or read.
+    var knownResponse: StoredResponse?
+    var isDetached = false
+    /// Whether the record was written since it was last made durable.
+    var isRecordDirty = false
+    /// Whether the record was moved since its directory was last made durable.
+    var isMoved = false
+    /// The offset at which free space is looked at again.
+    var nextRoomCheck: Int64
+
+    /// Content received between two looks at the free space.
+    private static let roomCheckInterval: Int64 = 64 << 20
+
+    var id: UploadID { creation.id }
+    var disk: Disk { spool.disk }
+    var layout: SpoolLayout { spool.layout }
+
+    init(
+        spool: Spool,
+        ticket: Holders.Ticket,
+        queue: Queue,
+        record: LoadedRecord,
+        file: OpenFile,
+        data: OpenFile?,
+        offset: Int64,
+        lastActivity: WallTime
+    ) {
+        self.spool = spool
+        self.ticket = ticket
+        self.queue = queue
+        self.data = data
+        self.record = file
+        self.lastActivity = lastActivity
+        creation = record.creation
+        creationEnd = record.creationEnd
+        recordState = record.state
+        name = FileName(record.creation.id)
+        nextRoomCheck = offset + Self.roomCheckInterval
+        state = UploadState(offset: offset, length: record.state.length, phase: queue.phase)
+    }
+
+    convenience init(spool: Spool, ticket: Holders.Ticket, _ found: FoundUpload) {
+        let files = found.files
+        // Receiving takes one descriptor an upload; the record is opened again when it changes.
+        self.init(
+            spool: spool,
+            ticket: ticket,
+            queue: files.queue,
+            record: found.record,
+            file: files.file,
+            data: files.data,
+            offset: found.dataSize ?? found.record.state.length ?? 0,
+            lastActivity: found.lastActivity
+        )
+        if files.data != nil { record = nil }
+    }
+
+    deinit { detach() }
+
+    // MARK: Receiving
+
+    /// Appends bytes at the offset.
+    ///
+    /// Survives the death of the process on return.
+    ///
+    /// - Throws: `.full` below the reserve or when the disk is; `.busy` after `detach()`. Whatever
+    ///   was written before the error stays and is counted in `state.offset`.
+    package func append(_ bytes: RawSpan) throws(SpoolError) {
+        let data = try held(while: queue == .incoming)
+        // Receiving takes one descriptor; where these bytes are the last, the attempt needs the record.
+        if state.offset + Int64(bytes.byteCount) != state.length { record = nil }
+        if state.offset + Int64(bytes.byteCount) > nextRoomCheck {
+            try spool.checkRoom(for: Int64(bytes.byteCount))
+            nextRoomCheck = state.offset + Self.roomCheckInterval
+        }
+        var position = state.offset
+        defer {
+            state.offset = position
+            lastActivity = .now
+        }
+        do throws(SystemError) {
+            try disk.write(
+                bytes,
+                to: data.descriptor,
+                at: &position,
+                subject: data.subject
+            )
+        } catch {
+            // In case the kernel left more than it said. If this fails too, the file has no bytes
+            // but those the client sent, and the next attach counts them.
+            try? disk.truncate(data, to: position)
+            throw spool.failure(error)
+        }
+    }
+
+    /// Makes the offset durable.
+    ///
+    /// On return `state.offset` may be told to a client and survives a power cut. Costs nothing if it
+    /// is durable already.
+    ///
+    /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
+    ///   `state.offset` then is the last durable one and content is received again from there.
+    package func settle() throws(SpoolError) {
+        guard queue != .delivered, recordState.durable != state.offset || isRecordDirty || isMoved
+        else { return }
+        let data = try held(while: queue != .corrupt)
+        if recordState.durable != state.offset { try sync(data) }
+        let isFirst = recordState.durable == nil
+        if isFirst || isMoved {
+            // Before the slot says "durable": a record that says so must be one that can be found.
+            try spool.onDisk { () throws(SystemError) in
+                if isFirst { try disk.syncDirectory(name.shard, in: layout.data) }
+                try disk.syncDirectory(name.shard, in: layout[queue])
+            }
+            isMoved = false
+        }
+        try writeDurably { $0.durable = state.offset }
+    }
+
+    /// Records the length; it must not change once known.
+    ///
+    /// Survives the death of the process on return, a power cut after the next `settle()`.
+    package func setLength(_ length: Int64) throws(SpoolError) {
+        guard state.length != length else { return }
+        precondition(state.length == nil, "a length does not change once known")
+        _ = try held(while: queue == .incoming)
+        try write { $0.length = length }
+        state.length = length
+    }
+
+    // MARK: The end
+
+    /// Removes the upload and its content; later requests find nothing.
+    ///
+    /// Also lets go of it.
+    ///
+    /// A power cut soon afterwards may bring it back.
+    package func remove() throws(SpoolError) {
+        guard !isDetached else { throw .busy(id) }
+        defer { detach() }
+        try spool.onDisk { () throws(SystemError) in
+            // The record first: content without a record is nothing, a record without content damage.
+            try disk.unlink(name.path, in: layout[queue])
+            if data != nil { try disk.unlink(name.path, in: layout.data) }
+        }
+    }
+
+    /// Lets go of it, so that the next request can have it.
+    package func detach() {
+        guard !isDetached else { return }
+        isDetached = true
+        // The kernel's lock goes with the descriptor, so it must be closed before the next holder in
+        // this process looks.
+        data = nil
+        record = nil
+        spool.holders.letGo(id, ticket)
+    }
+
+    // MARK: Steps
+
+    /// The data file of an upload that is still held and not delivered.
+    func held(while isAllowed: Bool) throws(SpoolError) -> OpenFile {
+        guard !isDetached else { throw .busy(id) }
+        guard isAllowed, let data else { preconditionFailure("not for an upload in \(queue)") }
+        return data
+    }
+
+    func openRecord() throws(SystemError) -> OpenFile {
+        if let record { return record }
+        guard let opened = try OpenFile.open(name.path, in: layout[queue]) else {
+            throw SystemError(
+                call: "openat",
+                subject: layout[queue].path(of: name.path),
+                errno: SystemError.gone
+            )
+        }
+        record = opened
+        return opened
+    }
+
+    /// Writes a new state beside the old one.
+    ///
+    /// Survives the death of the process on return.
+    func write(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+        var next = recordState
+        change(&next)
+        next.sequence += 1
+        try spool.onDisk { () throws(SystemError) in
+            try disk.write(next.slot, to: try openRecord(), at: next.slotPosition)
+        }
+        recordState = next
+        isRecordDirty = true
+        lastActivity = .now
+    }
+
+    /// Writes a new state and makes it durable, or takes it back.
+    func writeDurably(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+        let before = recordState
+        try write(change)
+        do throws(SpoolError) { try syncRecord() } catch {
+            // The next holder must not read a promise that was not kept; if this fails as well, the
+            // record cannot be written at all and the upload is beyond use.
+            try? write { next in
+                next = RecordState(before, sequence: next.sequence)
+            }
+            throw error
+        }
+    }
+
+    func syncRecord() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in try disk.sync(try openRecord()) }
+        isRecordDirty = false
+    }
+
+    /// Makes the content durable, or forgets what is not.
+    func sync(_ data: OpenFile) throws(SpoolError) {
+        do throws(SystemError) { try disk.sync(data) } catch {
+            // After a failed sync the kernel calls the lost pages clean: the next sync would succeed
+            // and lie. So they are cut off; the client has them still.
+            if queue == .incoming || queue == .deferred { try forgetUndurable(data) }
+            throw spool.failure(error)
+        }
+    }
+
+    /// Cuts the content back to what is durable; one that waits for its delivery is received again
+    /// from there.
+    func forgetUndurable(_ data: OpenFile) throws(SpoolError) {
+        let durable = recordState.durable ?? 0
+        do throws(SystemError) { try disk.truncate(data, to: durable) } catch {
+            defer { detach() }
+            let reason = "its content could neither be made durable nor cut back"
+            try spool.setAside(UploadFiles(id: id, queue: queue, data: data, file: data))
+            throw SpoolError.corrupt(id, reason: reason)
+        }
+        state.offset = durable
+        if queue == .deferred { try move(to: .incoming) }
+    }
+
+    func move(to target: Queue) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            // Opened before the move, so that no later step can fail for want of a descriptor.
+            _ = try openRecord()
+            try disk.rename(name.path, in: layout[queue], to: name.path, in: layout[target])
+        }
+        queue = target
+        state.phase = target.phase
+        isMoved = true
+    }
+}

@@ -1,0 +1,163 @@
+// One delivery attempt of a held upload: its begin, its content, its verdict.
+//
+// The order of the calls is what makes "at most once" true: what an attempt begins with is on the disk
+// before the upstream hears of it, and the verdict before the content is removed. It decides nothing:
+// which verdict an outcome gets is the gateway's business.
+
+import Posix
+import UploadProtocol
+
+extension Upload {
+    /// Marks it whole and an attempt as begun: incoming, deferred or hold -> active, by one rename.
+    ///
+    /// From here newer requests wait for the verdict instead of asking this holder to let go. If
+    /// anything was ever promised of it, the attempt is durable on return, so that a power cut
+    /// cannot make it be delivered twice.
+    package func beginAttempt() throws(SpoolError) {
+        let data = try held(while: queue != .active)
+        let origin = queue
+        let isPromised = recordState.durable != nil
+        if isPromised, recordState.durable != state.offset { try sync(data) }
+        func begin(_ next: inout RecordState) {
+            next.length = state.offset
+            next.attempts += 1
+            next.reason = nil
+            if isPromised { next.durable = state.offset }
+        }
+        // Durable before the move: a record in `active` must say a length that fits its content.
+        if isPromised { try writeDurably(begin) } else { try write(begin) }
+        state.length = state.offset
+        try move(to: .active)
+        if isPromised {
+            do throws(SpoolError) { try syncMove(from: origin) } catch {
+                // Nothing was sent, so it goes back; where the disk refuses that too, it is found in
+                // `active` and treated as an attempt of unknown outcome, the safe mistake.
+                try? move(to: origin)
+                throw error
+            }
+        }
+        spool.holders.setDelivering(id)
+    }
+
+    /// Reads content for the upstream.
+    ///
+    /// - Parameters:
+    ///   - buffer: is filled from its start.
+    ///   - position: where in the content to begin.
+    /// - Returns: the bytes read; less than asked only at the end of the content.
+    /// - Throws: `.disk` where they cannot be read.
+    package func read(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at position: Int64
+    ) throws(SpoolError) -> Int {
+        let data = try held(while: queue != .corrupt)
+        return try spool.onDisk { () throws(SystemError) in
+            try data.descriptor.read(into: buffer, at: position, subject: data.subject)
+        }
+    }
+
+    /// The open data file; nil once delivered or let go.
+    ///
+    /// For an upstream that links or copies it.
+    package var dataFile: Int32? { data?.descriptor.number }
+
+    /// active -> delivered: stores the final response and removes the content.
+    ///
+    /// Where the disk has no room for the response's content, it is stored without it. Survives the
+    /// death of the process on return; a power cut too, if anything was ever promised of the upload.
+    package func delivered(_ response: StoredResponse) throws(SpoolError) {
+        _ = try held(while: queue == .active)
+        var response = response
+        do throws(SpoolError) {
+            try store(response)
+        } catch .full where response.content != nil {
+            response.content = nil
+            try store(response)
+        }
+        if recordState.durable != nil { try syncRecord() }
+        try move(to: .delivered)
+        knownResponse = response
+        // The verdict is safe, even if a power cut undoes the move: a record in `active` that has a
+        // response is delivered. Content that stays behind is removed by the next who attaches.
+        _ = try? disk.unlink(name.path, in: layout.data)
+        data = nil
+    }
+
+    /// The stored final response; nil unless delivered.
+    ///
+    /// - Returns: the response, its content nil where that is not kept.
+    /// - Throws: `.corrupt` after setting aside a record whose response cannot be read.
+    package func response() throws(SpoolError) -> StoredResponse? {
+        guard queue == .delivered, !isDetached else { return nil }
+        if let knownResponse { return knownResponse }
+        let found = try spool.onDisk { () throws(SystemError) in
+            let file = try openRecord()
+            let record = LoadedRecord(
+                creation: creation,
+                state: recordState,
+                creationEnd: creationEnd
+            )
+            return (file, try record.response(in: file))
+        }
+        switch found.1 {
+        case .success(let response):
+            knownResponse = response
+            return response
+        case .failure(let fault):
+            try spool.setAside(UploadFiles(id: id, queue: queue, data: nil, file: found.0))
+            throw .corrupt(id, reason: fault.reason)
+        }
+    }
+
+    /// active or hold -> deferred: the upstream was not reached, or an operator releases it; the bytes
+    /// stay.
+    package func deferred(reason: String) throws(SpoolError) {
+        _ = try held(while: queue != .incoming)
+        try write { $0.reason = reason }
+        if queue != .deferred { try move(to: .deferred) }
+    }
+
+    /// active or deferred -> hold: sent, and no answer came, or an operator holds it; nothing will
+    /// repeat it by itself.
+    ///
+    /// Durable on return.
+    package func indeterminate(reason: String) throws(SpoolError) {
+        _ = try held(while: queue != .incoming)
+        try write { $0.reason = reason }
+        if queue != .hold { try move(to: .hold) }
+        try settle()
+    }
+
+    // MARK: Steps
+
+    /// Makes the last move durable: the new entry, and that the old one is gone.
+    private func syncMove(from origin: Queue) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try disk.syncDirectory(name.shard, in: layout[queue])
+            try disk.syncDirectory(name.shard, in: layout[origin])
+        }
+        isMoved = false
+    }
+
+    /// Writes a response behind the creation, and then the state that points to it.
+    private func store(_ response: StoredResponse) throws(SpoolError) {
+        let bytes = response.recordText
+        try spool.onDisk { () throws(SystemError) in
+            try disk.write(bytes, to: try openRecord(), at: creationEnd)
+        }
+        try write { $0.response = creationEnd..<creationEnd + Int64(bytes.count) }
+    }
+}
+
+extension Queue {
+    /// What a client can tell of an upload there.
+    var phase: UploadState.Phase {
+        switch self {
+        case .incoming: .receiving
+        case .active: .delivering
+        case .deferred: .deferred
+        case .hold, .corrupt: .indeterminate
+        case .delivered: .delivered
+        }
+    }
+}

@@ -1,0 +1,152 @@
+// The open, locked files of one upload: reading what they say, and making them legal again.
+//
+// Shared by attaching and recovery, so that both take the same files for the same thing. Invariant:
+// every step here leaves a combination of files that spoolgate-spool(5) has a row for.
+
+import Posix
+import UploadProtocol
+
+/// The files of one upload, locked by the caller.
+struct UploadFiles {
+    /// The upload.
+    let id: UploadID
+    /// Where its record is.
+    var queue: Queue
+    /// Its data file; nil: there is none.
+    var data: OpenFile?
+    /// Its record.
+    let file: OpenFile
+}
+
+/// What the files of one upload say.
+struct FoundUpload {
+    /// The files.
+    var files: UploadFiles
+    /// The record.
+    var record: LoadedRecord
+    /// The size of the data file; nil: there is none.
+    var dataSize: Int64?
+    /// Why it has no stored response; nil if it has one.
+    var responseFault: UnreadableRecord?
+    /// When content or state last changed.
+    var lastActivity: WallTime
+}
+
+extension Spool {
+    /// Reads what an upload's files say; sets a record aside that cannot be read.
+    ///
+    /// - Parameters:
+    ///   - files: the files.
+    ///   - readsResponse: whether to read a delivered upload's response too. Otherwise it is read
+    ///     when it is asked for.
+    /// - Returns: what they say.
+    /// - Throws: `.corrupt` after setting the record aside.
+    func load(_ files: UploadFiles, readsResponse: Bool) throws(SpoolError) -> FoundUpload {
+        let (status, read) = try onDisk { () throws(SystemError) in
+            let status = try files.file.status()
+            let (id, size) = (files.id, status.size)
+            return (
+                status, try LoadedRecord.read(files.file, of: id, size: size, knowing: creations)
+            )
+        }
+        switch read {
+        case .failure(let fault):
+            try setAside(files)
+            throw .corrupt(files.id, reason: fault.reason)
+        case .success(let record):
+            return try onDisk { () throws(SystemError) in
+                let dataStatus = try files.data?.status()
+                var fault: UnreadableRecord?
+                if files.queue != .delivered || readsResponse,
+                    case .failure(let found) = try record.response(in: files.file)
+                {
+                    fault = found
+                }
+                return FoundUpload(
+                    files: files,
+                    record: record,
+                    dataSize: dataStatus?.size,
+                    responseFault: fault,
+                    lastActivity: max(status.modified, dataStatus?.modified ?? status.modified)
+                )
+            }
+        }
+    }
+
+    /// Carries out a repair; `found` says afterwards what is there.
+    ///
+    /// - Throws: `.corrupt` after setting an upload aside.
+    func apply(_ repair: Repair, to found: inout FoundUpload) throws(SpoolError) {
+        let reason = "the process ended during the delivery attempt"
+        switch repair {
+        case .keep: return
+        case .cutBack(let size):
+            let data = found.files.data
+            try onDisk { () throws(SystemError) in
+                if let data { try disk.truncate(data, to: size) }
+            }
+            found.dataSize = size
+        case .putOff:
+            try move(&found, to: .deferred, reason: reason)
+        case .hold:
+            try move(&found, to: .hold, reason: reason + "; its outcome is unknown")
+        case .finishDelivery:
+            try finishDelivery(&found)
+        case .forget:
+            try removeFiles(of: found.files)
+        case .setAside(let reason):
+            try setAside(found.files)
+            throw .corrupt(found.files.id, reason: reason)
+        }
+    }
+
+    /// Moves the record to `corrupt`; the data file stays where it is.
+    func setAside(_ files: UploadFiles) throws(SpoolError) {
+        let path = FileName(files.id).path
+        try onDisk { () throws(SystemError) in
+            try disk.rename(path, in: layout[files.queue], to: path, in: layout[.corrupt])
+        }
+    }
+
+    /// Removes an upload: first the record, so that nothing half is ever found, then the content.
+    func removeFiles(of files: UploadFiles) throws(SpoolError) {
+        creations.forget(files.id)
+        let path = FileName(files.id).path
+        try onDisk { () throws(SystemError) in
+            try disk.unlink(path, in: layout[files.queue])
+            if files.data != nil { try disk.unlink(path, in: layout.data) }
+        }
+    }
+
+    private func move(
+        _ found: inout FoundUpload,
+        to queue: Queue,
+        reason: String
+    ) throws(SpoolError) {
+        var state = found.record.state
+        state.sequence += 1
+        state.reason = reason
+        let files = found.files
+        let path = FileName(files.id).path
+        try onDisk { () throws(SystemError) in
+            try disk.write(state.slot, to: files.file, at: state.slotPosition)
+            try disk.rename(path, in: layout[files.queue], to: path, in: layout[queue])
+        }
+        found.record.state = state
+        found.files.queue = queue
+    }
+
+    private func finishDelivery(_ found: inout FoundUpload) throws(SpoolError) {
+        let files = found.files
+        let path = FileName(files.id).path
+        try onDisk { () throws(SystemError) in
+            if files.queue != .delivered {
+                try disk.rename(path, in: layout[files.queue], to: path, in: layout[.delivered])
+            }
+            try disk.unlink(path, in: layout.data)
+        }
+        found.files.queue = .delivered
+        found.files.data = nil
+        found.dataSize = nil
+    }
+}

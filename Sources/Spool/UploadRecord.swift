@@ -1,0 +1,103 @@
+// What the spool keeps of one upload beside its content.
+
+package import Posix
+package import UploadProtocol
+
+/// What is known of an upload when it is created; never changes.
+package struct UploadCreation: Sendable, Equatable {
+    /// Its identity.
+    package var id: UploadID
+    /// The route that received it.
+    package var route: String
+    /// Who created it, as the web server said; only the same, or the same nobody, gets at it again.
+    package var owner: String?
+    /// The creation's method, target and fields: what the upstream will be sent.
+    package var head: RequestHead
+    /// The path of its upload resource.
+    package var resourcePath: String
+    /// The client's address as the web server said, for forwarding fields.
+    package var remoteAddress: String?
+    /// The scheme the client used, as the web server said.
+    package var scheme: String?
+    /// When it was created.
+    package var created: WallTime
+    /// Whether a delivery may be repeated after an unknown outcome (RFC 9110 §9.2.2).
+    package var isRepeatable: Bool
+
+    /// Makes a creation from its parts.
+    package init(
+        id: UploadID,
+        route: String,
+        owner: String?,
+        head: RequestHead,
+        resourcePath: String,
+        remoteAddress: String?,
+        scheme: String?,
+        created: WallTime,
+        isRepeatable: Bool
+    ) {
+        self.id = id
+        self.route = route
+        self.owner = owner
+        self.head = head
+        self.resourcePath = resourcePath
+        self.remoteAddress = remoteAddress
+        self.scheme = scheme
+        self.created = created
+        self.isRepeatable = isRepeatable
+    }
+}
+
+/// The directories of the queue (Postfix's words).
+package enum Queue: String, Sendable, CaseIterable {
+    /// Being received.
+    case incoming
+    /// Whole; a delivery attempt is under way.
+    case active
+    /// Whole; the upstream was not reached, a later attempt follows.
+    case deferred
+    /// Whole; waits for the operator: the outcome of its delivery is unknown.
+    case hold
+    /// Delivered; only the record with the stored response is left.
+    case delivered
+    /// Unreadable; never touched again.
+    case corrupt
+}
+
+/// One upload as `list` and `purge` see it.
+package struct UploadSummary: Sendable, Equatable {
+    /// Its identity.
+    package var id: UploadID
+    /// Where it is.
+    package var queue: Queue
+    /// Its creation; nil in `corrupt` and where the record cannot be read.
+    package var creation: UploadCreation?
+    /// Bytes received.
+    package var offset: Int64
+    /// The length, once known.
+    package var length: Int64?
+    /// When content or state last changed.
+    package var lastActivity: WallTime
+    /// Bytes its files take on the disk.
+    package var diskUsage: Int64
+    /// Delivery attempts made.
+    package var attempts: Int
+    /// Why the last attempt did not deliver it; nil if none failed.
+    package var reason: String?
+    /// Whether a process holds it at this moment.
+    package var isInUse: Bool
+}
+
+/// A final response kept for a client that lost it.
+package struct StoredResponse: Sendable, Equatable {
+    /// Status and fields, ready to be relayed.
+    package var head: ResponseHead
+    /// The content, or nil where it was over the cap and is not kept.
+    package var content: [UInt8]?
+
+    /// Makes a stored response from its parts.
+    package init(head: ResponseHead, content: [UInt8]?) {
+        self.head = head
+        self.content = content
+    }
+}

@@ -1,0 +1,169 @@
+// Who holds an upload: threads of one process and, by the kernel's locks, other processes.
+//
+// A second `Spool` on the same directory is another process here: it has a table of holders of its
+// own, and open file description locks exclude openings, not processes.
+
+import Posix
+import Synchronization
+import Testing
+import TestSupport
+import UploadProtocol
+
+@testable import Spool
+
+/// Counts, from any thread.
+private final class Counter: Sendable {
+    private let state = Mutex((now: 0, most: 0, total: 0))
+
+    var most: Int { state.withLock { $0.most } }
+    var total: Int { state.withLock { $0.total } }
+
+    func enter() {
+        state.withLock { state in
+            state.now += 1
+            state.total += 1
+            state.most = max(state.most, state.now)
+        }
+    }
+
+    func leave() { state.withLock { $0.now -= 1 } }
+}
+
+@Suite("Holding")
+struct HoldingTests {
+    /// Lives as long as the test, which has a suite of its own.
+    private let directory = TemporarySpool()
+
+    @Test("many threads attach to one upload, and it never has two holders")
+    func oneHolder() throws {
+        let spools = [try directory.open(), try directory.open()]
+        let creation = UploadCreation.sample()
+        try spools[0].create(creation, release: {}).detach()
+        let holders = Counter()
+        let finished = Monitor(0)
+        let threads = 12
+        let rounds = 20
+        for thread in 0..<threads {
+            try Thread.start(name: "attach-\(thread)") {
+                for _ in 0..<rounds {
+                    let isReleased = Monitor(false)
+                    // Being pre-empted while waiting for the other process is a fair outcome.
+                    let upload = try? spools[thread % 2].attach(
+                        creation.id,
+                        until: .after(.seconds(60)),
+                        release: { isReleased.update { $0 = true } }
+                    )
+                    guard let upload else { continue }
+                    holders.enter()
+                    // Some hold on until they are asked, as a receiving request does.
+                    if thread % 3 == 0 {
+                        _ = isReleased.wait(until: .after(.milliseconds(5))) { $0 ? true : nil }
+                    }
+                    try? upload.append("x")
+                    holders.leave()
+                    upload.detach()
+                }
+                finished.update { $0 += 1 }
+            }
+        }
+        let all = finished.wait(until: .after(.seconds(60))) { $0 == threads ? true : nil }
+        #expect(all == true, "a thread never came back")
+        #expect(holders.most == 1)
+        #expect(holders.total >= threads)
+        #expect(directory.content(of: creation.id)?.count == holders.total)
+    }
+
+    @Test("a receiving holder is asked once to let go, and the newer request then has it")
+    func newestWins() throws {
+        let spool = try directory.open()
+        let creation = UploadCreation.sample()
+        let asked = Monitor(0)
+        let upload = try spool.create(creation, release: { asked.update { $0 += 1 } })
+        let outcome = Monitor<Int64?>(nil)
+        try Thread.start(name: "newer") {
+            let newer = try? spool.attach(creation.id)
+            outcome.update { $0 = newer?.state.offset ?? -1 }
+        }
+        #expect(asked.wait(until: .after(.seconds(60))) { $0 > 0 ? true : nil } == true)
+        try upload.append("late")
+        upload.detach()
+        #expect(outcome.wait(until: .after(.seconds(60))) { $0 } == 4)
+        #expect(asked.update { $0 } == 1)
+        #expect(throws: SpoolError.busy(creation.id)) { try upload.append("too late") }
+        #expect(throws: SpoolError.busy(creation.id)) { try upload.remove() }
+    }
+
+    @Test("a holder that delivers is waited for and never asked to let go")
+    func deliveringIsNotDisturbed() throws {
+        let spool = try directory.open()
+        let creation = UploadCreation.sample()
+        let asked = Mutex(false)
+        let upload = try spool.create(creation, release: { asked.withLock { $0 = true } })
+        try upload.beginAttempt()
+        #expect(throws: SpoolError.busy(creation.id)) {
+            try spool.attach(creation.id, until: .after(.milliseconds(50)), release: {})
+        }
+        let phase = Monitor<UploadState.Phase?>(nil)
+        try Thread.start(name: "waiting") {
+            let waiting = try? spool.attach(creation.id)
+            phase.update { $0 = waiting?.state.phase ?? .receiving }
+        }
+        try upload.delivered(.sample)
+        upload.detach()
+        #expect(phase.wait(until: .after(.seconds(60))) { $0 } == .delivered)
+        #expect(!asked.withLock { $0 })
+    }
+
+    @Test("a stranger neither gets an upload nor disturbs its holder")
+    func strangers() throws {
+        let spool = try directory.open()
+        let creation = UploadCreation.sample(owner: "alice")
+        let asked = Mutex(false)
+        let upload = try spool.create(creation, release: { asked.withLock { $0 = true } })
+        let isBob: @Sendable (UploadCreation) -> Bool = { $0.owner == "bob" }
+        let deadline = Deadline.after(.seconds(60))
+        #expect(try spool.attach(creation.id, until: deadline, admits: isBob, release: {}) == nil)
+        #expect(!asked.withLock { $0 })
+        upload.detach()
+        #expect(try spool.attach(creation.id, until: deadline, admits: isBob, release: {}) == nil)
+        #expect(try spool.attach(creation.id) != nil)
+    }
+
+    @Test(
+        "an upload that another process holds is busy until it lets go",
+        arguments: [false, true]
+    )
+    func otherProcess(isDelivered: Bool) throws {
+        let (mine, theirs) = (try directory.open(), try directory.open())
+        let creation = UploadCreation.sample()
+        var upload: Upload? = try theirs.create(creation, release: {})
+        if isDelivered {
+            try upload?.beginAttempt()
+            try upload?.delivered(.sample)
+            upload = nil
+            upload = try theirs.attach(creation.id)
+        }
+        #expect(throws: SpoolError.busy(creation.id)) {
+            try mine.attach(creation.id, until: .after(.milliseconds(50)), release: {})
+        }
+        let summary = try #require(try mine.summaries().first { $0.id == creation.id })
+        #expect(summary.isInUse)
+        #expect(try !mine.remove(creation.id, ifUnchangedSince: summary))
+        _ = try mine.recover()
+        upload?.detach()
+        #expect(try mine.attach(creation.id) != nil)
+    }
+
+    @Test("an upload that nobody made is not found")
+    func unknown() throws {
+        #expect(try directory.open().attach(.random()) == nil)
+    }
+
+    @Test("a holder that is forgotten lets go")
+    func deinitialised() throws {
+        let spool = try directory.open()
+        let creation = UploadCreation.sample()
+        _ = try spool.create(creation, release: {})
+        #expect(try spool.attach(creation.id, seconds: 0) != nil)
+    }
+}

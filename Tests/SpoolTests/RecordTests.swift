@@ -1,0 +1,195 @@
+// The text of records, both ways, and what damage does to it.
+
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Records")
+struct RecordTests {
+    static let creations: [UploadCreation] = {
+        var plain = UploadCreation.sample()
+        plain.owner = nil
+        plain.remoteAddress = nil
+        plain.scheme = nil
+        var strange = UploadCreation.sample(
+            owner: "o\\w\nn\r\0é",
+            fields: fields([("A", [0x20, 0x21])])
+        )
+        strange.head.target = "/a\\b?c=%0A"
+        strange.head.contentLength = .known(.max)
+        strange.head.method = .init("M-SEARCH") ?? .get
+        strange.created = WallTime(seconds: -1)
+        strange.isRepeatable = false
+        let repeated = UploadCreation.sample(
+            fields: fields([
+                ("X-One", Array("b".utf8)), ("x-two", []), ("x-ONE", Array("a: sum 0".utf8)),
+                ("X-One", Array("b".utf8)),
+            ])
+        )
+        let bytes = UploadCreation.sample(
+            fields: fields([("X-Bytes", (1...255).filter { $0 != 10 && $0 != 13 }.map(UInt8.init))])
+        )
+        let long = UploadCreation.sample(
+            fields: fields((0..<40).map { ("x-\($0)", [UInt8](repeating: 0x61, count: 500)) })
+        )
+        return [plain, strange, repeated, bytes, long]
+    }()
+
+    private static func fields(_ lines: [(String, [UInt8])]) -> HTTPFields {
+        var fields = HTTPFields()
+        for (name, value) in lines {
+            guard let name = HTTPField.Name(name) else { continue }
+            fields.append(HTTPField(name: name, lenientValue: value))
+        }
+        return fields
+    }
+
+    /// Every field line with its bytes: HTTPFields compares neither case nor order across names.
+    private static func lines(_ fields: HTTPFields) -> [[UInt8]] {
+        fields.map { field in
+            Array(field.name.rawName.utf8) + [0] + field.withUnsafeBytesOfValue { Array($0) }
+        }
+    }
+
+    @Test("a creation is remembered unless its text is long", arguments: [100, 40_000])
+    func remembering(size: Int) {
+        let cache = CreationCache()
+        let value = String(repeating: "v", count: size)
+        let creation = UploadCreation.sample(fields: [.userAgent: value])
+        let text = creation.recordText
+        cache.remember(creation, text: text[...])
+        let known = cache.creation(creation.id, in: text[...])
+        #expect((known != nil) == (text.count <= CreationCache.longest))
+        #expect((known != nil) == (size == 100))
+    }
+
+    @Test("a creation comes back as it was written, byte for byte", arguments: creations)
+    func creationRoundTrip(creation: UploadCreation) throws {
+        let text = creation.recordText
+        let (read, count) = try #require(try UploadCreation.read(recordText: text[...]))
+        #expect(count == text.count)
+        #expect(read == creation)
+        #expect(Self.lines(read.head.fields) == Self.lines(creation.head.fields))
+    }
+
+    @Test("a creation comes back from the disk in another process", arguments: creations)
+    func creationOnDisk(creation: UploadCreation) throws {
+        let directory = TemporarySpool()
+        try directory.open().create(creation, length: 7, release: {}).detach()
+        let upload = try #require(try directory.open().attach(creation.id))
+        #expect(upload.creation == creation)
+        #expect(Self.lines(upload.creation.head.fields) == Self.lines(creation.head.fields))
+        #expect(upload.state == UploadState(offset: 0, length: 7))
+        #expect(try directory.open().summaries().first?.creation == creation)
+    }
+
+    @Test("no changed, missing or added byte of a creation goes unseen")
+    func creationDamage() throws {
+        let text = UploadCreation.sample().recordText
+        for index in text.indices {
+            var changed = text
+            changed[index] ^= 0x20
+            #expect(throws: UnreadableRecord.self, "byte \(index)") {
+                // Nil: the damage made the text end early, which is an error for a whole file.
+                if try UploadCreation.read(recordText: changed[...]) == nil {
+                    throw UnreadableRecord(reason: "cut off")
+                }
+            }
+        }
+        for count in text.indices {
+            #expect(try UploadCreation.read(recordText: text[..<count]) == nil)
+        }
+    }
+
+    static let responses: [StoredResponse] = [
+        .sample,
+        StoredResponse(head: ResponseHead(status: 204), content: nil),
+        StoredResponse(head: ResponseHead(status: 200), content: []),
+        StoredResponse(
+            head: ResponseHead(
+                status: .init(code: 599, reasonPhrase: "Über"),
+                fields: fields([("Set-Cookie", [0xff]), ("Set-Cookie", [0x62])])
+            ),
+            content: Array(0...255) + Array("\nsum 0000\n".utf8)
+        ),
+    ]
+
+    @Test("a response comes back as it was written, byte for byte", arguments: responses)
+    func responseRoundTrip(response: StoredResponse) throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample()
+        let upload = try directory.open().create(creation, release: {})
+        try upload.beginAttempt()
+        #expect(try upload.response() == nil)
+        try upload.delivered(response)
+        #expect(try upload.response() == response)
+        upload.detach()
+        let read = try #require(try directory.open().attach(creation.id)?.response())
+        #expect(read == response)
+        #expect(read.head.status.reasonPhrase == response.head.status.reasonPhrase)
+        #expect(Self.lines(read.head.fields) == Self.lines(response.head.fields))
+    }
+
+    @Test("no changed byte of a response goes unseen")
+    func responseDamage() throws {
+        let text = StoredResponse.sample.recordText
+        for index in text.indices {
+            var changed = text
+            changed[index] ^= 0x20
+            #expect(throws: UnreadableRecord.self, "byte \(index)") {
+                try StoredResponse(recordText: changed)
+            }
+        }
+    }
+
+    static let states: [RecordState] = {
+        var full = RecordState(length: .max)
+        full.sequence = .max - 1
+        full.durable = .max
+        full.attempts = .max
+        full.reason = String(repeating: "x", count: 240)
+        full.response = 1024..<(1 << 40)
+        var text = RecordState()
+        text.sequence = 3
+        text.durable = 0
+        text.reason = "curl: (7) sum=0123456789abcdef reason= é"
+        return [RecordState(), RecordState(length: 0), full, text]
+    }()
+
+    @Test("a state comes back from its slot", arguments: states)
+    func slotRoundTrip(state: RecordState) {
+        let slot = state.slot
+        #expect(slot.count == RecordState.slotSize)
+        #expect(slot.filter { $0 == UInt8(ascii: "\n") }.count == 1)
+        let empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordState.slotSize)
+        let both = state.sequence % 2 == 0 ? slot + empty : empty + slot
+        #expect(RecordState.newest(in: both) == state)
+    }
+
+    @Test("the newer of two slots counts, and the older one if the newer is torn anywhere")
+    func tornSlot() {
+        let older = RecordState(length: 5)
+        var newer = older
+        newer.sequence = 1
+        newer.durable = 3
+        #expect(RecordState.newest(in: older.slot + newer.slot) == newer)
+        let end = newer.slot.lastIndex { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") } ?? 0
+        for count in 0...end {
+            let torn = newer.slot.prefix(count) + older.slot.dropFirst(count)
+            #expect(RecordState.newest(in: older.slot + torn) == older)
+        }
+        #expect(RecordState.newest(in: newer.slot + older.slot) == nil, "slots changed places")
+    }
+
+    @Test("a reason of any text fits on its line")
+    func longReason() throws {
+        var state = RecordState()
+        state.reason = String(repeating: "é\n", count: 400)
+        let empty = [UInt8](repeating: 32, count: RecordState.slotSize)
+        let read = try #require(RecordState.newest(in: state.slot + empty))
+        #expect(read.reason?.hasPrefix("é é é") == true)
+    }
+}

@@ -1,0 +1,256 @@
+// The spool as a whole: opening, room, listing, purging, scratch files, the order of an upload's life.
+
+import Foundation
+import Posix
+import Synchronization
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("The spool")
+struct SpoolTests {
+    @Test("a directory that is no spool is refused and left as it is")
+    func strangersDirectory() throws {
+        let directory = TemporarySpool()
+        try FileManager.default.createDirectory(
+            atPath: directory.path,
+            withIntermediateDirectories: true
+        )
+        try Data().write(to: URL(filePath: "\(directory.path)/passwd"))
+        #expect(throws: SpoolError.self) { try directory.open() }
+        #expect(throws: SpoolError.self) { try Spool(existing: directory.path) }
+        let left = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        #expect(left == ["passwd"])
+    }
+
+    @Test("looking at a spool makes none")
+    func existing() throws {
+        let directory = TemporarySpool()
+        #expect(throws: SpoolError.self) { try Spool(existing: directory.path) }
+        #expect(!FileManager.default.fileExists(atPath: directory.path))
+        _ = try directory.open()
+        #expect(try Spool(existing: directory.path).summaries().isEmpty)
+    }
+
+    @Test("a spool of another format is refused")
+    func otherFormat() throws {
+        let directory = TemporarySpool()
+        _ = try directory.open()
+        try Data("spoolgate-spool 2\n".utf8).write(to: URL(filePath: "\(directory.path)/format"))
+        #expect {
+            try directory.open()
+        } throws: { error in
+            guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+            return reason.contains("spoolgate-spool 2")
+        }
+    }
+
+    @Test("making a spool can be cut short anywhere and is finished the next time")
+    func interruptedMaking() throws {
+        var number = 0
+        while true {
+            number += 13
+            let directory = TemporarySpool()
+            let calls = Mutex(0)
+            let limit = number
+            let disk = Disk { call, subject throws(SystemError) in
+                let count = calls.withLock { calls in
+                    calls += 1
+                    return calls
+                }
+                guard count < limit else {
+                    throw SystemError(call: call.rawValue, subject: subject, errno: EIO)
+                }
+                return Int.max
+            }
+            let isMade = (try? directory.open(disk)) != nil
+            let creation = UploadCreation.sample()
+            try directory.open().create(creation, release: {}).detach()
+            #expect(directory.queues(of: creation.id) == [.incoming])
+            if isMade { break }
+        }
+        #expect(number > 200)
+    }
+
+    @Test("below the reserve nothing is taken")
+    func reserve() throws {
+        let directory = TemporarySpool()
+        _ = try directory.open()
+        let spool = try directory.open(reserve: .max / 2)
+        #expect {
+            try spool.create(.sample(), release: {})
+        } throws: { error in
+            guard case .full(let free, let reserve) = error as? SpoolError else { return false }
+            return free > 0 && reserve == .max / 2
+        }
+        #expect(throws: SpoolError.self) { try spool.scratch() }
+        #expect(try spool.summaries().isEmpty)
+    }
+
+    @Test("content that comes in many parts is one content")
+    func parts() throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample(repeatable: false)
+        var sent: [UInt8] = []
+        for part in 0..<5 {
+            let spool = try directory.open()
+            let found =
+                try part == 0
+                ? spool.create(creation, release: {}) : spool.attach(creation.id)
+            let upload = try #require(found)
+            #expect(upload.state.offset == Int64(sent.count))
+            let bytes = (0..<1000 * part + 1).map { _ in UInt8.random(in: 0...255) }
+            try upload.append(bytes.span.bytes)
+            sent += bytes
+        }
+        let upload = try #require(try directory.open().attach(creation.id))
+        #expect(try upload.content() == sent)
+        try upload.setLength(Int64(sent.count))
+        try upload.beginAttempt()
+        try upload.deferred(reason: "not reached")
+        #expect(upload.state.phase == .deferred)
+        try upload.beginAttempt()
+        try upload.indeterminate(reason: "no answer")
+        upload.detach()
+        let held = try #require(try directory.open().attach(creation.id))
+        #expect(
+            held.state
+                == UploadState(
+                    offset: Int64(sent.count),
+                    length: Int64(sent.count),
+                    phase: .indeterminate
+                )
+        )
+        let summary = try #require(try directory.open().summaries().first)
+        #expect((summary.queue, summary.attempts, summary.reason) == (.hold, 2, "no answer"))
+        try held.deferred(reason: "released")
+        try held.beginAttempt()
+        #expect(try held.content() == sent)
+        try held.delivered(.sample)
+        #expect(directory.queues(of: creation.id) == [.delivered])
+        try held.remove()
+        #expect(directory.queues(of: creation.id).isEmpty)
+        #expect(try directory.open().attach(creation.id) == nil)
+    }
+
+    @Test("a length survives the process that was told it")
+    func length() throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample()
+        let upload = try directory.open().create(creation, release: {})
+        try upload.setLength(100)
+        try upload.append("some")
+        upload.detach()
+        let again = try #require(try directory.open().attach(creation.id))
+        #expect(again.state == UploadState(offset: 4, length: 100))
+    }
+
+    @Test("a purge removes what it saw and nobody uses, in every queue")
+    func purge() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        for _ in 0..<3 { try spool.create(.sample(), release: {}).append("content") }
+        let delivered = try spool.create(.sample(), release: {})
+        try delivered.beginAttempt()
+        try delivered.delivered(.sample)
+        delivered.detach()
+        let damaged = try spool.create(.sample(), release: {}).creation.id
+        try directory.move(damaged, from: .incoming, to: .corrupt)
+        let held = try spool.create(.sample(), release: {})
+        let seen = try spool.summaries()
+        #expect(Set(seen.map(\.id)).count == 6 && seen.count == 6)
+        #expect(seen.filter(\.isInUse).map(\.id) == [held.creation.id])
+        let purger = try Spool(existing: directory.path)
+        for summary in seen {
+            let isRemoved = try purger.remove(summary.id, ifUnchangedSince: summary)
+            #expect(isRemoved == (summary.id != held.creation.id))
+            #expect(directory.queues(of: summary.id).isEmpty == isRemoved)
+            #expect((directory.content(of: summary.id) == nil) == isRemoved)
+        }
+        #expect(try purger.summaries().map(\.id) == [held.creation.id])
+    }
+
+    @Test("an upload that was resumed since it was seen is not purged")
+    func purgeOfResumed() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let creation = UploadCreation.sample()
+        try spool.create(creation, release: {}).detach()
+        let seen = try #require(try spool.summaries().first)
+        let upload = try #require(try spool.attach(creation.id))
+        #expect(try !spool.remove(creation.id, ifUnchangedSince: seen))
+        try upload.append("more")
+        upload.detach()
+        #expect(try !spool.remove(creation.id, ifUnchangedSince: seen))
+        #expect(directory.queues(of: creation.id) == [.incoming])
+    }
+
+    @Test("a scratch file holds what was written and has no name")
+    func scratch() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let file = try spool.scratch()
+        let bytes = Array("scratch".utf8)
+        try file.append(bytes.span.bytes)
+        try file.append(bytes.span.bytes)
+        #expect(file.length == 14)
+        var read = [UInt8](repeating: 0, count: 20)
+        let count = try read.withUnsafeMutableBytes { try file.read(into: $0, at: 7) }
+        #expect(read[..<count].elementsEqual(bytes))
+        #expect(try spool.summaries().isEmpty)
+        #expect(try directory.open().recover() == Recovery())
+    }
+
+    @Test("a response that has no room is stored without its content")
+    func responseWithoutRoom() throws {
+        let directory = TemporarySpool()
+        let isFull = Mutex(false)
+        let spool = try directory.open(
+            Disk { call, subject throws(SystemError) in
+                // The disk is full for one write: the response with its content.
+                let fails = isFull.withLock { flag in
+                    defer { if call == .write { flag = false } }
+                    return flag && call == .write
+                }
+                if fails { throw SystemError(call: "pwrite", subject: subject, errno: ENOSPC) }
+                return Int.max
+            }
+        )
+        let upload = try spool.create(.sample(), release: {})
+        try upload.beginAttempt()
+        isFull.withLock { $0 = true }
+        try upload.delivered(.sample)
+        #expect(try upload.response()?.head == StoredResponse.sample.head)
+        #expect(try upload.response()?.content == nil)
+    }
+
+    @Test("a full disk is told as such, and what was written stays")
+    func fullDisk() throws {
+        let directory = TemporarySpool()
+        let room = Mutex(Int.max)
+        let spool = try directory.open(
+            Disk { call, subject throws(SystemError) in
+                guard call == .write else { return Int.max }
+                let left = room.withLock { $0 }
+                guard left > 0 else {
+                    throw SystemError(call: "pwrite", subject: subject, errno: EDQUOT)
+                }
+                if left < 100 { room.withLock { $0 = 0 } }
+                return left
+            }
+        )
+        let upload = try spool.create(.sample(), release: {})
+        room.withLock { $0 = 3 }
+        #expect {
+            try upload.append("content")
+        } throws: { error in
+            if case .full = error as? SpoolError { true } else { false }
+        }
+        #expect(upload.state.offset == 3)
+        #expect(directory.content(of: upload.creation.id) == Array("con".utf8))
+        room.withLock { $0 = .max }
+        try upload.append("tent")
+        #expect(try upload.content() == Array("content".utf8))
+    }
+}

@@ -1,0 +1,139 @@
+// A spool directory of a test's own, and what can be seen in it from outside.
+//
+// It looks at files, not at the spool's answers, so that a test compares the two.
+
+import Foundation
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+@testable import Spool
+
+/// A directory that is removed with the last reference to it.
+final class TemporarySpool {
+    /// The spool's path; nothing is there at first.
+    let path: String
+
+    init() {
+        let name = "spoolgate-test-\(UInt64.random(in: 0...(.max)))"
+        // In memory where the system has a place for it: what must survive a power cut is judged by
+        // the calls that are made, not by the disk.
+        let memory = "/dev/shm"
+        let isThere = FileManager.default.isWritableFile(atPath: memory)
+        path = "\(isThere ? memory : NSTemporaryDirectory())/\(name)"
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    /// Opens it as one more process would: with a table of holders of its own.
+    func open(_ disk: Disk = Disk(), reserve: Int64 = 0) throws -> Spool {
+        try Spool(directory: path, reserve: reserve, disk: disk)
+    }
+
+    /// Makes the next recovery believe that the machine was started since.
+    func cutPower() throws {
+        try Data("another boot\n".utf8).write(to: URL(filePath: "\(path)/boot"))
+    }
+
+    func file(_ queue: Queue, _ id: UploadID) -> String { "\(path)/\(queue)/\(FileName(id).path)" }
+
+    func data(_ id: UploadID) -> String { "\(path)/data/\(FileName(id).path)" }
+
+    /// The queues that have a record of an upload.
+    func queues(of id: UploadID) -> [Queue] {
+        Queue.allCases.filter { FileManager.default.fileExists(atPath: file($0, id)) }
+    }
+
+    /// The content of the data file; nil if there is none.
+    func content(of id: UploadID) -> [UInt8]? {
+        FileManager.default.contents(atPath: data(id)).map { Array($0) }
+    }
+
+    func move(_ id: UploadID, from queue: Queue, to target: Queue) throws {
+        try FileManager.default.moveItem(atPath: file(queue, id), toPath: file(target, id))
+    }
+
+    /// Changes the bytes of a file.
+    func edit(_ path: String, _ change: (inout Data) -> Void) throws {
+        let url = URL(filePath: path)
+        var bytes = try Data(contentsOf: url)
+        change(&bytes)
+        try bytes.write(to: url)
+    }
+}
+
+extension UploadID {
+    /// An identity for a test.
+    static func random() -> UploadID {
+        UploadID(high: .random(in: 0...(.max)), low: .random(in: 0...(.max)))
+    }
+}
+
+extension UploadCreation {
+    /// A creation for a test.
+    static func sample(
+        _ id: UploadID = .random(),
+        repeatable: Bool = true,
+        owner: String? = nil,
+        fields: HTTPFields = [.contentType: "text/plain"]
+    ) -> UploadCreation {
+        UploadCreation(
+            id: id,
+            route: "default",
+            owner: owner,
+            head: RequestHead(method: .post, target: "/files?x=1", fields: fields),
+            resourcePath: "/files/\(id)",
+            remoteAddress: "192.0.2.1",
+            scheme: "https",
+            created: WallTime(seconds: 1_795_000_000),
+            isRepeatable: repeatable
+        )
+    }
+}
+
+extension StoredResponse {
+    /// A response for a test.
+    static let sample = StoredResponse(
+        head: ResponseHead(
+            status: .init(code: 201, reasonPhrase: "Made"),
+            fields: [.location: "/stored/1"]
+        ),
+        content: Array("stored\n".utf8)
+    )
+}
+
+extension Upload {
+    /// Appends text.
+    func append(_ text: String) throws(SpoolError) {
+        let bytes = Array(text.utf8)
+        try append(bytes.span.bytes)
+    }
+
+    /// All of the content, read back.
+    func content() throws -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: Int(state.offset) + 10)
+        var failure: SpoolError?
+        let count = bytes.withUnsafeMutableBytes { buffer in
+            do throws(SpoolError) { return try read(into: buffer, at: 0) } catch {
+                failure = error
+                return 0
+            }
+        }
+        if let failure { throw failure }
+        return Array(bytes[..<count])
+    }
+}
+
+extension Spool {
+    /// Attaches with a deadline that is only met when something is broken.
+    func attach(_ id: UploadID, seconds: Int = 60) throws(SpoolError) -> Upload? {
+        try attach(id, until: .after(.seconds(seconds)), release: {})
+    }
+
+    /// Every upload in it.
+    func summaries() throws -> [UploadSummary] {
+        var all: [UploadSummary] = []
+        try forEachUpload { all.append($0) }
+        return all
+    }
+}
