@@ -1,0 +1,123 @@
+// The upstream that is a directory. The drop format, for whoever consumes it:
+//
+//   <id>-<name>        the upload's content, mode 0640
+//   <id>-<name>.json   its record, one JSON object on one line; appears last
+//
+// <id> is the upload's 26 characters, <name> the client's file name made harmless (DropName.swift);
+// a content's name never ends in `.json`. Wait for `*.json` (inotify: IN_MOVED_TO), then read the
+// file its "file" names; move or remove the content first and the record last. Names that begin
+// with a dot are drops under way, or, when older than any upload can take, what a crash left.
+// The content may share its inode with the spool until the daemon has noted the delivery: rename it
+// as you like, but write to a copy. The record's members: "id", "name", "file", "method", "target",
+// "length" (bytes), "content-type" (string or null), "received" (RFC 3339, UTC).
+// The invariant: a record is there only while the content it names was whole and on disk.
+// Dropping the same upload again ends in the same two files.
+
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+/// Drops uploads into one directory.
+struct DirectoryDrop {
+    /// The directory; it must exist.
+    let path: String
+
+    /// Drops an upload and answers 201 once content, record and both names are on disk; answers 405
+    /// to everything else.
+    func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
+        let purpose =
+            "\(request.method.rawValue) \(request.target.prefix(200)) to directory:\(path)"
+        let response: Response
+        if request.isUpload {
+            do {
+                response = try store(request)
+            } catch let error as SystemError {
+                return .notReached(
+                    reason: "\(purpose): \(error); look whether the directory exists, may be "
+                        + "written by this user and has room"
+                )
+            } catch let error as DropContentError {
+                return .abandoned(
+                    reason: "\(purpose): the content could not be read: \(error.underlying)"
+                )
+            } catch {
+                return .abandoned(reason: "\(purpose): \(error)")
+            }
+        } else {
+            response = Self.refusal
+        }
+        do {
+            try sink.receive(head: response.head, contentLength: Int64(response.content.count))
+            if request.method != .head {
+                let content = response.content
+                try sink.receive(content: content.span.bytes)
+            }
+            return .answered
+        } catch {
+            return .abandoned(reason: "\(purpose): the response could not be passed on: \(error)")
+        }
+    }
+
+    private func store(_ request: UpstreamRequest) throws -> Response {
+        let files = try DropFiles(path: path)
+        let name = DropName.name(target: request.target, fields: request.fields)
+        let file = "\(request.id)-\(name)"
+        let length = try storeContent(request.content, as: file, in: files)
+        let record = JSON.object([
+            ("id", .string("\(request.id)")),
+            ("name", .string(name)),
+            ("file", .string(file)),
+            ("method", .string(request.method.rawValue)),
+            ("target", .string(request.target)),
+            ("length", .integer(length)),
+            ("content-type", request.fields[.contentType].map { .string($0) } ?? .null),
+            ("received", .string(WallTime.now.description)),
+        ])
+        var text = Array((record.text + "\n").utf8)[...]
+        _ = try files.write(as: "\(file).json") { buffer in
+            let part = text.prefix(buffer.count)
+            buffer.copyBytes(from: part)
+            text = text.dropFirst(part.count)
+            return part.count
+        }
+        // One sync is enough for both names: they are of one directory, and file systems with a
+        // journal do not keep a later change without an earlier one.
+        try files.sync()
+        let answer = JSON.object([
+            ("id", .string("\(request.id)")), ("name", .string(name)), ("length", .integer(length)),
+        ])
+        return Response(
+            ResponseHead(status: .created, fields: [.contentType: "application/json"]),
+            content: Array((answer.text + "\n").utf8)
+        )
+    }
+
+    private func storeContent(
+        _ content: UpstreamContent,
+        as file: String,
+        in files: borrowing DropFiles
+    ) throws -> Int64 {
+        if case .file(let descriptor?, let length, _) = content,
+            try files.link(descriptor, length: length, as: file)
+        {
+            return length
+        }
+        let source = ContentSource(content)
+        return try files.write(as: file) { buffer in try source?.read(into: buffer) ?? 0 }
+    }
+
+    private static let refusal = Response(
+        ResponseHead(
+            status: .methodNotAllowed,
+            fields: [
+                .allow: "POST, PUT, PATCH", .contentType: "application/problem+json",
+            ]
+        ),
+        content: Array(
+            (JSON.object([
+                ("title", .string("Only uploads are taken here")), ("status", .integer(405)),
+                ("detail", .string("Send content with POST, PUT or PATCH.")),
+            ]).text + "\n").utf8
+        )
+    )
+}

@@ -1,0 +1,140 @@
+// The few calls by which a drop reaches a directory: link or copy, rename, sync.
+//
+// Every path is relative to the open directory, so that a drop cannot land half in another one. It
+// knows nothing of uploads or records. The invariant: a name that does not begin with a dot appears
+// in the directory only by a rename of a whole file that is on disk.
+
+import Glibc
+import Posix
+
+/// The content of an upload could not be read; not the directory's fault.
+struct DropContentError: Error {
+    var underlying: any Error
+}
+
+/// One open drop directory.
+struct DropFiles: ~Copyable {
+    private let path: String
+    private let directory: Descriptor
+
+    /// Opens the directory.
+    init(path: String) throws(SystemError) {
+        self.path = path
+        let number = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard number >= 0 else { throw SystemError(call: "open", subject: path, errno: errno) }
+        directory = Descriptor(owning: number)
+    }
+
+    /// Makes `name` the file that is open as `descriptor`, by a hard link.
+    ///
+    /// False when that file cannot be linked here (another file system, not ours, no name allowed)
+    /// or is not `length` bytes long, and nothing was done.
+    func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError) -> Bool {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_size == length,
+            status.st_mode & S_IFMT == S_IFREG, fchmod(descriptor, 0o640) == 0
+        else { return false }
+        let temporary = try vacantTemporary(for: name)
+        let source = "/proc/self/fd/\(descriptor)"
+        guard
+            linkat(AT_FDCWD, source, directory.number, temporary, AT_SYMLINK_FOLLOW) == 0
+        else {
+            if [EXDEV, EPERM, ENOENT, EMLINK, EOPNOTSUPP, ENOSYS].contains(errno) { return false }
+            throw failure("linkat", temporary)
+        }
+        do throws(SystemError) {
+            guard fsync(descriptor) == 0 else { throw failure("fsync", temporary) }
+            try commit(temporary, as: name)
+        } catch {
+            remove(temporary)
+            throw error
+        }
+        return true
+    }
+
+    /// Makes `name` a new file with what `next` puts into its buffer, call after call, until it
+    /// puts nothing.
+    ///
+    /// Returns the bytes written.
+    ///
+    /// - Throws: `SystemError`, or `DropContentError` with what `next` threw. Nothing is left.
+    func write(
+        as name: String,
+        _ next: (UnsafeMutableRawBufferPointer) throws -> Int
+    ) throws -> Int64 {
+        let temporary = try vacantTemporary(for: name)
+        let number = openat(
+            directory.number,
+            temporary,
+            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+            0o640
+        )
+        guard number >= 0 else { throw failure("openat", temporary) }
+        let file = Descriptor(owning: number)
+        do {
+            let length = try fill(file.number, temporary, next)
+            // The mode of openat is cut by the umask.
+            guard fchmod(file.number, 0o640) == 0 else { throw failure("fchmod", temporary) }
+            guard fsync(file.number) == 0 else { throw failure("fsync", temporary) }
+            try commit(temporary, as: name)
+            return length
+        } catch {
+            remove(temporary)
+            throw error
+        }
+    }
+
+    /// Makes every name so far survive a power cut.
+    func sync() throws(SystemError) {
+        guard fsync(directory.number) == 0 else {
+            throw SystemError(call: "fsync", subject: path, errno: errno)
+        }
+    }
+
+    private func fill(
+        _ file: Int32,
+        _ temporary: String,
+        _ next: (UnsafeMutableRawBufferPointer) throws -> Int
+    ) throws -> Int64 {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 * 1024, alignment: 4096)
+        defer { buffer.deallocate() }
+        var length: Int64 = 0
+        while true {
+            let count: Int
+            do { count = try next(buffer) } catch { throw DropContentError(underlying: error) }
+            guard count > 0 else { return length }
+            var rest = UnsafeRawBufferPointer(rebasing: buffer[..<count])
+            while !rest.isEmpty {
+                let written = Glibc.write(file, rest.baseAddress, rest.count)
+                if written < 0, errno == EINTR { continue }
+                guard written > 0 else { throw failure("write", temporary) }
+                rest = .init(rebasing: rest[written...])
+            }
+            length += Int64(count)
+        }
+    }
+
+    /// A hidden name for `name`'s file until it is whole; what an earlier crash left is removed.
+    private func vacantTemporary(for name: String) throws(SystemError) -> String {
+        let temporary = ".\(name).part"
+        guard unlinkat(directory.number, temporary, 0) == 0 || errno == ENOENT else {
+            throw failure("unlinkat", temporary)
+        }
+        return temporary
+    }
+
+    private func commit(_ temporary: String, as name: String) throws(SystemError) {
+        guard renameat(directory.number, temporary, directory.number, name) == 0 else {
+            throw failure("renameat", name)
+        }
+        // Between two links to one file rename(2) does nothing and leaves both; that is the case
+        // when the same data file is dropped again.
+        remove(temporary)
+    }
+
+    private func remove(_ name: String) { _ = unlinkat(directory.number, name, 0) }
+
+    private func failure(_ call: String, _ name: String) -> SystemError {
+        SystemError(call: call, subject: "\(path)/\(name)", errno: errno)
+    }
+}

@@ -1,0 +1,182 @@
+// The text of an upstream target, as an operator writes it, and the parts of one that is read.
+//
+// Pure: no name is looked up and no path is opened. Every text that is not a target gets one
+// sentence that says what is wrong and how it should look. The invariant: a base kept in
+// `UpstreamTarget.http` has a scheme, a host, a port within range, no user, no query and no
+// fragment, and does not end in a slash.
+
+extension UpstreamTarget {
+    /// Reads the setting's text: `http://host[:port][/path]`, `https://…`, `unix:/path` or
+    /// `directory:/path`.
+    ///
+    /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
+    package init(_ text: String) throws(UpstreamTargetError) {
+        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
+            throw .init(reason: "an upstream target has no spaces or control characters")
+        }
+        if let path = text.dropping(prefix: "unix:") {
+            self = .unix(path: try Self.absolute(path, scheme: "unix", example: "/run/app.sock"))
+            // sun_path of unix(7) holds 108 bytes with its NUL.
+            guard path.utf8.count < 108 else {
+                throw .init(reason: "unix: the socket's path is longer than 107 bytes")
+            }
+        } else if let path = text.dropping(prefix: "directory:") {
+            self = .directory(
+                path: try Self.absolute(path, scheme: "directory", example: "/srv/incoming")
+            )
+        } else if let rest = text.dropping(prefix: "http://") {
+            self = .http(base: try Self.base("http://", rest))
+        } else if let rest = text.dropping(prefix: "https://") {
+            self = .http(base: try Self.base("https://", rest))
+        } else {
+            throw .init(
+                reason: "\(text) is no upstream target: it begins with http://, https://, unix: "
+                    + "or directory:"
+            )
+        }
+    }
+
+    private static func absolute(
+        _ path: Substring,
+        scheme: String,
+        example: String
+    ) throws(UpstreamTargetError) -> String {
+        guard path.hasPrefix("/"), !path.hasPrefix("//") else {
+            throw .init(
+                reason: "\(scheme): needs an absolute path, as in \(scheme):\(example)"
+            )
+        }
+        return String(path)
+    }
+
+    private static func base(
+        _ scheme: String,
+        _ rest: Substring
+    ) throws(UpstreamTargetError) -> String {
+        guard !rest.contains("?"), !rest.contains("#") else {
+            throw .init(reason: "\(scheme): an upstream target has no query and no fragment")
+        }
+        let authority = rest.prefix { $0 != "/" }
+        guard !authority.contains("@") else {
+            throw .init(
+                reason: "\(scheme): a user or password does not belong in an upstream target"
+            )
+        }
+        try checkAuthority(authority, scheme: scheme)
+        var base = Substring(scheme + rest)
+        while base.hasSuffix("/") { base.removeLast() }
+        return String(base)
+    }
+
+    private static func checkAuthority(
+        _ authority: Substring,
+        scheme: String
+    ) throws(UpstreamTargetError) {
+        var host = authority
+        var port: Substring?
+        if authority.hasPrefix("[") {
+            guard let end = authority.firstIndex(of: "]") else {
+                throw .init(reason: "\(scheme)\(authority): the IPv6 address has no closing ]")
+            }
+            host = authority[authority.index(after: authority.startIndex)..<end]
+            let tail = authority[authority.index(after: end)...]
+            guard tail.isEmpty || tail.hasPrefix(":") else {
+                throw .init(reason: "\(scheme)\(authority): only a port may follow the address")
+            }
+            port = tail.isEmpty ? nil : tail.dropFirst()
+            guard !host.isEmpty,
+                host.utf8.allSatisfy({ $0.isHexadecimal || $0 == 0x3a || $0 == 0x2e })
+            else {
+                throw .init(reason: "\(scheme)\(authority): no IPv6 address between [ and ]")
+            }
+        } else {
+            if let colon = authority.firstIndex(of: ":") {
+                host = authority[..<colon]
+                port = authority[authority.index(after: colon)...]
+            }
+            guard !host.isEmpty else {
+                throw .init(reason: "\(scheme) names no host, as in \(scheme)127.0.0.1:8080")
+            }
+            guard host.utf8.allSatisfy(\.isHostByte) else {
+                throw .init(reason: "\(scheme)\(authority): \(host) is no host name or address")
+            }
+        }
+        if let port {
+            guard port.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(port),
+                number > 0
+            else {
+                throw .init(reason: "\(scheme)\(authority): a port is a number from 1 to 65535")
+            }
+        }
+    }
+}
+
+/// Where an HTTP upstream is, taken apart for one attempt.
+struct UpstreamLocation {
+    /// How reasons name it.
+    let name: String
+    /// What libcurl connects to; its path is replaced by the request target.
+    let url: String
+    /// The authority, for a `Host` when the request has none.
+    let authority: String
+    /// The path that goes before every target; empty or without a last slash.
+    let basePath: String
+    /// The unix socket, or nil for TCP.
+    let socket: String?
+    /// Whether TLS is spoken.
+    let isSecure: Bool
+
+    /// Takes the base of a read `UpstreamTarget.http` apart.
+    init(base: String) {
+        isSecure = base.hasPrefix("https://")
+        let scheme = isSecure ? "https://" : "http://"
+        let rest = base.dropFirst(scheme.count)
+        authority = String(rest.prefix { $0 != "/" })
+        basePath = String(rest.dropFirst(authority.count))
+        url = scheme + authority + "/"
+        name = base
+        socket = nil
+    }
+
+    /// An upstream behind a unix socket.
+    init(socket path: String) {
+        isSecure = false
+        authority = "localhost"
+        basePath = ""
+        url = "http://localhost/"
+        name = "unix:\(path)"
+        socket = path
+    }
+
+    /// The host part of the authority.
+    var host: Substring {
+        authority.hasPrefix("[")
+            ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
+    }
+
+    /// The request target to send for the client's `target`, or nil if that cannot be one.
+    func requestTarget(_ target: String) -> String? {
+        guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
+            return nil
+        }
+        return target.hasPrefix("/") ? basePath + target : target
+    }
+}
+
+extension String {
+    fileprivate func dropping(prefix: String) -> Substring? {
+        hasPrefix(prefix) ? dropFirst(prefix.count) : nil
+    }
+}
+
+extension UInt8 {
+    fileprivate var isHexadecimal: Bool {
+        (0x30...0x39).contains(self) || (0x61...0x66).contains(self | 0x20)
+    }
+
+    /// Letters, digits, `-`, `.` and `_`.
+    fileprivate var isHostByte: Bool {
+        (0x30...0x39).contains(self) || (0x61...0x7a).contains(self | 0x20) || self == 0x2d
+            || self == 0x2e || self == 0x5f
+    }
+}

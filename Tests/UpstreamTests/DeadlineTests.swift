@@ -1,0 +1,221 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+@Suite("deadlines and content")
+struct DeadlineTests {
+    @Test("an upstream that stops reading meets the stall deadline", arguments: [true, false])
+    func stalledSending(isFile: Bool) throws {
+        let origin = try LoopbackOrigin(receiveBuffer: 8192) { connection in
+            _ = try connection.receiveHead()
+            connection.waitWithoutReading()
+        }
+        let content =
+            isFile
+            ? pattern(50_000_000) : patternStream(50_000_000, piece: 65_536, saysLength: false)
+        let began = ContinuousClock.now
+        let outcome = try upstream(origin.base, stall: .milliseconds(300)).attempt(
+            try UpstreamRequest("PUT", content: content),
+            sink: RecordingSink()
+        )
+        #expect(outcome.isIndeterminate)
+        #expect(outcome.reason.contains("stalled"), "\(outcome)")
+        #expect(outcome.reason.contains("0.3 seconds"))
+        #expect(ContinuousClock.now - began < .seconds(20))
+    }
+
+    @Test(
+        "an upstream that falls silent meets the response deadline",
+        arguments: [
+            ("", "no response"), ("HTTP/1.1 100 Continue\r\n\r\n", "no response"),
+            ("HTTP/1.1 200 OK\r\nContent-", "no response"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "nothing more"),
+        ],
+        [UpstreamContent.Kind.none, .small, .large, .stream]
+    )
+    func silent(said: (text: String, word: String), kind: UpstreamContent.Kind) throws {
+        let (text, word) = said
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveRequest()
+            try connection.send(text)
+            connection.waitForEnd()
+        }
+        let outcome = try upstream(origin.base, response: .milliseconds(200)).attempt(
+            try UpstreamRequest("POST", content: kind.content),
+            sink: RecordingSink()
+        )
+        #expect(outcome.isIndeterminate)
+        #expect(outcome.reason.contains(word), "\(outcome)")
+        #expect(outcome.reason.contains("0.2 seconds"))
+    }
+
+    @Test("an upstream that is slow but goes on is never cut")
+    func slowButAlive() throws {
+        let origin = try LoopbackOrigin(receiveBuffer: 16_384) { connection in
+            _ = try connection.receiveHead()
+            var left = 3_000_000
+            while left > 0 {
+                let part = connection.receive(atMost: 200_000)
+                guard !part.isEmpty else { return }
+                left -= part.count
+                // The slowness under test: well inside the deadline, far beyond it in all.
+                if left % 3 == 0 { usleep(40_000) }
+            }
+            try connection.send("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+            for _ in 0..<12 {
+                usleep(150_000)
+                try connection.send("x")
+            }
+        }
+        let sink = RecordingSink()
+        let outcome = try upstream(
+            origin.base,
+            stall: .milliseconds(1200),
+            response: .milliseconds(1200)
+        ).attempt(try UpstreamRequest("POST", content: pattern(3_000_000)), sink: sink)
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(sink.text == "xxxxxxxxxxxx")
+    }
+
+    @Test("a slow client's stream is not the upstream's stall")
+    func slowStream() throws {
+        let origin = try LoopbackOrigin()
+        var left = 4
+        let content = UpstreamContent.stream(length: nil) { buffer in
+            guard left > 0 else { return 0 }
+            left -= 1
+            usleep(400_000)
+            buffer[0] = 0x61
+            return 1
+        }
+        let outcome = try upstream(origin.base, stall: .milliseconds(200)).attempt(
+            try UpstreamRequest("POST", content: content),
+            sink: RecordingSink()
+        )
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(origin.requests.first?.content == Array("aaaa".utf8))
+    }
+
+    @Test("TLS that never comes meets the connect deadline and was not reached")
+    func connectDeadline() throws {
+        let origin = try LoopbackOrigin { $0.waitForEnd() }
+        let outcome = try upstream(
+            "https://127.0.0.1:\(origin.port)",
+            connect: .milliseconds(300)
+        ).attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        #expect(outcome.isNotReached)
+        #expect(outcome.reason.contains("connect timeout"), "\(outcome)")
+    }
+
+    @Test("content that throws or ends early abandons the attempt and ends the connection")
+    func brokenContent() throws {
+        struct Broken: Error {}
+        let contents: [UpstreamContent] = [
+            .file(descriptor: nil, length: 10) { _, _ in throw Broken() },
+            .file(descriptor: nil, length: 100_000) { _, position in
+                if position > 0 { throw Broken() }
+                return 50_000
+            },
+            .file(descriptor: nil, length: 100_000) { _, position in position > 0 ? 0 : 50_000 },
+            .file(descriptor: nil, length: 100) { _, position in position > 0 ? 0 : 50 },
+            .stream(length: 10) { _ in throw Broken() },
+            .stream(length: nil) { _ in throw Broken() },
+            patternStream(5, piece: 5, saysLength: false).announced(as: 6),
+        ]
+        for content in contents {
+            let origin = try LoopbackOrigin()
+            let sink = RecordingSink()
+            let outcome = try upstream(origin.base).attempt(
+                try UpstreamRequest("PUT", content: content),
+                sink: sink
+            )
+            #expect(outcome.isAbandoned, "\(outcome)")
+            #expect(sink.head == nil)
+            #expect(origin.requests.isEmpty)
+        }
+    }
+
+    @Test("64 MiB go through with constant memory, from a file and from a stream of unknown length")
+    func constantMemory() throws {
+        let length: Int64 = 64 << 20
+        for isFile in [true, false] {
+            let origin = try LoopbackOrigin { connection in
+                guard let request = try connection.receiveRequest(keptContent: 0) else { return }
+                try connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                let chunk = "10000\r\n" + String(repeating: "z", count: 0x10000) + "\r\n"
+                for _ in 0..<(request.contentLength >> 16) { try connection.send(chunk) }
+                try connection.send("0\r\n\r\n")
+            }
+            let peak = Mutex(0)
+            let start = residentKilobytes()
+            let inner =
+                isFile ? pattern(length) : patternStream(length, piece: 1 << 18, saysLength: false)
+            let content = inner.observed { peak.withLock { $0 = max($0, residentKilobytes()) } }
+            let sink = RecordingSink()
+            sink.keptContent = 0
+            let outcome = try upstream(origin.base).attempt(
+                try UpstreamRequest("PUT", content: content),
+                sink: sink
+            )
+            #expect(outcome == .answered)
+            #expect(origin.requests.first?.contentLength == Int(length))
+            #expect(sink.contentCount == Int(length))
+            // Other tests run beside this one; 64 MiB held anywhere would still show.
+            #expect(peak.withLock { $0 } - start < 40 * 1024)
+            #expect(residentKilobytes() - start < 40 * 1024)
+        }
+    }
+}
+
+extension UpstreamContent {
+    /// Kinds that take different ways through libcurl.
+    enum Kind: Sendable {
+        case none
+        case small
+        case large
+        case stream
+
+        var content: UpstreamContent {
+            switch self {
+            case .none: .none
+            case .small: .bytes([1, 2, 3])
+            case .large: pattern(300_000)
+            case .stream: patternStream(50_000, piece: 5000, saysLength: false)
+            }
+        }
+    }
+
+    /// The same stream with a length that may be wrong.
+    func announced(as length: Int64) -> UpstreamContent {
+        guard case .stream(_, let read) = self else { return self }
+        return .stream(length: length, read: read)
+    }
+
+    /// The same content, `look` called at every read.
+    func observed(_ look: @escaping () -> Void) -> UpstreamContent {
+        switch self {
+        case .none, .bytes:
+            return self
+        case .file(let descriptor, let length, let read):
+            return .file(descriptor: descriptor, length: length) {
+                look()
+                return try read($0, $1)
+            }
+        case .stream(let length, let read):
+            return .stream(length: length) {
+                look()
+                return try read($0)
+            }
+        }
+    }
+}
+
+/// VmRSS of this process.
+private func residentKilobytes() -> Int {
+    let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
+    let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""
+    return Int(line.filter(\.isNumber)) ?? 0
+}

@@ -1,0 +1,132 @@
+// The openssl command as an authority and as a TLS server, for the TLS tests.
+//
+// It does not speak HTTP beyond what `s_server -www` says; a script answers through its pipes.
+
+import Foundation
+import Synchronization
+import TestSupport
+
+/// A private authority in a directory of its own.
+final class TestAuthority {
+    private let directory: ScratchDirectory
+    let certificate: String
+    private let key: String
+
+    init() throws {
+        directory = try ScratchDirectory()
+        certificate = directory.file("ca.pem")
+        key = directory.file("ca.key")
+        try OpenSSLCommand.run([
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=Test authority",
+        ])
+    }
+
+    /// A PEM file with a key and a certificate for `name`.
+    func identity(_ name: String) throws -> String {
+        let (request, leafKey, leaf) =
+            (
+                directory.file("\(name).csr"), directory.file("\(name).key"),
+                directory.file("\(name).crt")
+            )
+        try OpenSSLCommand.run([
+            "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+            leafKey, "-out", request, "-subj", "/CN=\(name)", "-addext",
+            "subjectAltName=DNS:\(name)",
+        ])
+        try OpenSSLCommand.run([
+            "x509", "-req", "-in", request, "-CA", certificate, "-CAkey", key, "-CAcreateserial",
+            "-copy_extensions", "copy", "-days", "2", "-out", leaf,
+        ])
+        let both = directory.file("\(name).pem")
+        let parts = try [leafKey, leaf].map { try String(contentsOfFile: $0, encoding: .utf8) }
+        try parts.joined().write(toFile: both, atomically: true, encoding: .utf8)
+        return both
+    }
+}
+
+/// `openssl s_server`, running until the value goes.
+final class OpenSSLCommand {
+    struct Failed: Error { var arguments: [String] }
+
+    static let path = "/usr/bin/openssl"
+    static var isThere: Bool { FileManager.default.isExecutableFile(atPath: path) }
+
+    let base: String
+    private let process = Process()
+    private let input = Pipe()
+    private let output = Pipe()
+
+    static func run(_ arguments: [String]) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: path)
+        process.arguments = arguments
+        process.standardError = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else { throw Failed(arguments: arguments) }
+    }
+
+    init(serving identity: String, more: [String]) throws {
+        // A port that was free a moment ago; s_server cannot choose and tell one quietly.
+        let port = try LoopbackOrigin().port
+        base = "https://localhost:\(port)"
+        process.executableURL = URL(fileURLWithPath: Self.path)
+        process.arguments =
+            ["s_server", "-accept", "127.0.0.1:\(port)", "-cert", identity, "-key", identity]
+            + more
+        process.standardInput = input
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try eventually("port \(port) is free again") { !Self.isListening(port) }
+        try process.run()
+        try eventually("s_server listens") { Self.isListening(port) }
+    }
+
+    deinit {
+        // Not SIGTERM: a child inherits whatever signals the test runner has blocked.
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+
+    /// Whether a socket listens on the port, told without connecting to it.
+    private static func isListening(_ port: UInt16) -> Bool {
+        let table = (try? String(contentsOfFile: "/proc/net/tcp", encoding: .utf8)) ?? ""
+        let local = "0100007F:" + String(format: "%04X", port)
+        return table.split(separator: "\n").contains { line in
+            let columns = line.split(separator: " ")
+            return columns.count > 3 && columns[1] == local && columns[3] == "0A"
+        }
+    }
+
+    /// The content of the one request that was answered.
+    final class Served: Sendable {
+        private let bytes = Mutex<[UInt8]?>(nil)
+        var content: [UInt8]? {
+            get { bytes.withLock { $0 } }
+            set { bytes.withLock { $0 = newValue } }
+        }
+    }
+
+    /// Reads one request with content of `contentLength` from the TLS connection and answers it.
+    func answerOnce(contentLength: Int, _ answer: String) -> Served {
+        let served = Served()
+        let (from, to) = (output.fileHandleForReading, input.fileHandleForWriting)
+        Thread.detachNewThread {
+            var bytes = Data()
+            while true {
+                let part = from.availableData
+                guard !part.isEmpty else { return }
+                bytes += part
+                guard let end = bytes.range(of: Data("\r\n\r\n".utf8)),
+                    bytes.count - end.upperBound >= contentLength
+                else { continue }
+                served.content = Array(bytes[end.upperBound...])
+                to.write(Data(answer.utf8))
+                return
+            }
+        }
+        return served
+    }
+}

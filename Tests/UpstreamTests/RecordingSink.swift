@@ -1,0 +1,145 @@
+// What the tests of this target share: a sink that remembers, and short ways to make requests.
+
+import Foundation
+import HTTPTypes
+import UploadProtocol
+
+@testable import Upstream
+
+/// Remembers a response; throws when told to.
+final class RecordingSink: ResponseSink {
+    struct Refused: Error {}
+
+    var interim: [ResponseHead] = []
+    var head: ResponseHead?
+    var contentLength: Int64?
+    var content: [UInt8] = []
+    /// Content is counted and not kept beyond this.
+    var keptContent = 1 << 20
+    var contentCount = 0
+    var refusesHead = false
+    var refusesContent = false
+
+    func receive(interim head: ResponseHead) throws { interim.append(head) }
+
+    func receive(head: ResponseHead, contentLength: Int64?) throws {
+        if refusesHead { throw Refused() }
+        self.head = head
+        self.contentLength = contentLength
+    }
+
+    func receive(content: RawSpan) throws {
+        if refusesContent { throw Refused() }
+        contentCount += content.byteCount
+        content.withUnsafeBytes { bytes in
+            self.content += bytes.prefix(max(0, keptContent - self.content.count))
+        }
+    }
+
+    var text: String { String(decoding: content, as: UTF8.self) }
+}
+
+extension AttemptOutcome {
+    var reason: String {
+        switch self {
+        case .answered: ""
+        case .notReached(let reason), .indeterminate(let reason), .abandoned(let reason): reason
+        }
+    }
+    var isNotReached: Bool { if case .notReached = self { true } else { false } }
+    var isIndeterminate: Bool { if case .indeterminate = self { true } else { false } }
+    var isAbandoned: Bool { if case .abandoned = self { true } else { false } }
+}
+
+extension UpstreamRequest {
+    init(
+        _ method: String,
+        _ target: String = "/x",
+        _ fields: HTTPFields = [:],
+        content: UpstreamContent = .none,
+        isUpload: Bool = true
+    ) throws {
+        guard let method = HTTPRequest.Method(method) else { throw RecordingSink.Refused() }
+        self.init(
+            method: method,
+            target: target,
+            fields: fields,
+            content: content,
+            isUpload: isUpload,
+            id: UploadID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
+        )
+    }
+}
+
+/// Content of `length` bytes that is made while it is read: byte n is n modulo 251.
+func pattern(_ length: Int64) -> UpstreamContent {
+    .file(descriptor: nil, length: length) { buffer, position in
+        let count = Int(min(Int64(buffer.count), length - position))
+        fillPattern(.init(rebasing: buffer[..<count]), from: position)
+        return count
+    }
+}
+
+/// A stream of the same bytes in pieces of `piece`.
+func patternStream(_ length: Int64, piece: Int, saysLength: Bool) -> UpstreamContent {
+    var position: Int64 = 0
+    return .stream(length: saysLength ? length : nil) { buffer in
+        let count = Int(min(Int64(min(buffer.count, piece)), length - position))
+        fillPattern(.init(rebasing: buffer[..<count]), from: position)
+        position += Int64(count)
+        return count
+    }
+}
+
+private func fillPattern(_ buffer: UnsafeMutableRawBufferPointer, from position: Int64) {
+    for index in buffer.indices {
+        buffer[index] = UInt8(truncatingIfNeeded: (position + Int64(index)) % 251)
+    }
+}
+
+func isPattern(_ bytes: [UInt8]) -> Bool {
+    bytes.enumerated().allSatisfy { Int($1) == $0 % 251 }
+}
+
+/// An upstream at `target` with short deadlines where given.
+func upstream(
+    _ target: String,
+    connect: Duration = .seconds(10),
+    stall: Duration = .seconds(30),
+    response: Duration = .seconds(30),
+    authority: String? = nil,
+    certificate: String? = nil
+) throws -> Upstream {
+    Upstream(
+        UpstreamSettings(
+            target: try UpstreamTarget(target),
+            connectTimeout: connect,
+            stallTimeout: stall,
+            responseTimeout: response,
+            certificateAuthority: authority,
+            clientCertificate: certificate
+        )
+    )
+}
+
+/// A new directory that is removed with the value.
+final class ScratchDirectory {
+    let path: String
+
+    init(in parent: String = NSTemporaryDirectory()) throws {
+        path = (parent as NSString).appendingPathComponent("upstream-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(
+            atPath: path,
+            withIntermediateDirectories: false
+        )
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    func file(_ name: String) -> String { (path as NSString).appendingPathComponent(name) }
+
+    /// Every name in it, hidden ones included.
+    var names: [String] {
+        (try? FileManager.default.contentsOfDirectory(atPath: path).sorted()) ?? []
+    }
+}

@@ -1,0 +1,197 @@
+import Foundation
+import HTTPTypes
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+@Suite("a response")
+struct ResponseTests {
+    /// Sends one request to an origin that says `text` and closes.
+    private func exchange(
+        _ text: String,
+        method: String = "GET",
+        sink: RecordingSink = RecordingSink()
+    ) throws -> (AttemptOutcome, RecordingSink) {
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveRequest()
+            try connection.send(
+                Array(text.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) })
+            )
+        }
+        let outcome = try upstream(origin.base).attempt(try UpstreamRequest(method), sink: sink)
+        return (outcome, sink)
+    }
+
+    @Test(
+        "status, reason, repeated fields, odd names, high bytes and content come as they were sent"
+    )
+    func whole() throws {
+        let (outcome, sink) = try exchange(
+            "HTTP/1.1 299 Rather Odd\r\nSet-Cookie: a=1\r\nx-y:\r\nSet-Cookie:  b=2 \r\n"
+                + "X-Folded: one\r\n  two\r\nX-High: \u{e9}\u{ff}\r\nContent-Encoding: gzip\r\n"
+                + "Content-Length: 4\r\n\r\n\u{1f}\u{8b}zz"
+        )
+        #expect(outcome == .answered)
+        let head = try #require(sink.head)
+        #expect(head.status.code == 299)
+        #expect(head.status.reasonPhrase == "Rather Odd")
+        #expect(
+            head.fields.map(\.name.rawName) == [
+                "Set-Cookie", "x-y", "Set-Cookie", "X-Folded", "X-High", "Content-Encoding",
+                "Content-Length",
+            ]
+        )
+        #expect(head.fields[0].value == "a=1" && head.fields[2].value == "b=2")
+        #expect(head.fields[3].value == "one two")
+        #expect(head.fields[4].withUnsafeBytesOfValue { Array($0) } == [0xe9, 0xff])
+        #expect(sink.contentLength == 4)
+        #expect(sink.content == [0x1f, 0x8b, 0x7a, 0x7a])
+    }
+
+    @Test("a head of too many fields is no response, and ends nothing but the attempt")
+    func tooManyFields() throws {
+        let lines = String(repeating: "a:\n", count: 70_000)
+        let (outcome, sink) = try exchange("HTTP/1.1 200 OK\n\(lines)\n")
+        guard case .indeterminate(let reason) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        #expect(reason.contains("more than 2000 field lines"))
+        #expect(sink.head == nil)
+    }
+
+    @Test(
+        "content ends as its framing says",
+        arguments: [
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\n"
+                    + "X-Trailer: 1\r\n\r\n", "abcde", Int64?.none
+            ),
+            ("HTTP/1.0 200 OK\r\n\r\nuntil the end", "until the end", nil),
+            ("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "", 0),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nab", "ab", 2),
+            ("HTTP/1.1 204 No Content\r\n\r\n", "", nil),
+            ("HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n", "", nil),
+            (
+                "HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 1\r\n\r\nm",
+                "m", 1
+            ),
+            ("HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 1\r\n\r\nm", "m", 1),
+            ("HTTP/1.1 417 No\r\nContent-Length: 1\r\n\r\nm", "m", 1),
+        ]
+    )
+    func framing(text: String, content: String, length: Int64?) throws {
+        let (outcome, sink) = try exchange(text)
+        #expect(outcome == .answered)
+        #expect(sink.text == content)
+        #expect(sink.contentLength == length)
+        #expect(sink.head?.fields.contains { $0.name.rawName == "X-Trailer" } == false)
+    }
+
+    @Test("a HEAD's length is told and not awaited")
+    func head() throws {
+        let (outcome, sink) = try exchange(
+            "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+            method: "HEAD"
+        )
+        #expect(outcome == .answered)
+        #expect(sink.head?.fields[.contentLength] == "1000")
+        #expect(sink.contentLength == 1000)
+    }
+
+    @Test("of interim responses 102 and 103 are passed on, 100 and 104 are not")
+    func interim() throws {
+        let (outcome, sink) = try exchange(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\n"
+                + "HTTP/1.1 104 Upload Resumption Supported\r\nLocation: /u\r\n\r\n"
+                + "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+            method: "POST"
+        )
+        #expect(outcome == .answered)
+        #expect(sink.interim.map(\.status.code) == [103, 102])
+        #expect(sink.interim.first?.fields.map(\.value) == ["</a>", "</b>"])
+        #expect(sink.head?.status.code == 200)
+        #expect(sink.head?.fields.contains { $0.name.rawName == "Link" } == false)
+    }
+
+    @Test(
+        "what is no response is indeterminate and never reaches the sink",
+        arguments: [
+            "SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP/2 200\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n",
+            "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 099 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "HTTP/1.1 200 OK\r\nbad name: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n folded: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\nX: a\u{0}b\r\n\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n"
+                + String(repeating: "X: " + String(repeating: "y", count: 9000) + "\r\n", count: 40),
+        ]
+    )
+    func malformed(text: String) throws {
+        let (outcome, sink) = try exchange(text)
+        #expect(outcome.isIndeterminate, "\(outcome)")
+        #expect(sink.head == nil)
+        #expect(outcome.reason.contains("GET /x to http://127.0.0.1:"))
+    }
+
+    @Test(
+        "a response that breaks off is indeterminate",
+        arguments: [
+            "", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 100 Continue\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        ]
+    )
+    func cut(text: String) throws {
+        let (outcome, _) = try exchange(text)
+        #expect(outcome.isIndeterminate, "\(outcome)")
+    }
+
+    @Test("a sink that throws ends the exchange as abandoned", arguments: [true, false])
+    func refusingSink(atHead: Bool) throws {
+        let sink = RecordingSink()
+        sink.refusesHead = atHead
+        sink.refusesContent = !atHead
+        let (outcome, _) = try exchange(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
+            sink: sink
+        )
+        #expect(outcome.isAbandoned)
+        #expect(outcome.reason.contains("Refused"))
+    }
+
+    @Test(
+        "a refusal while 20 MB are being sent is the answer, whatever the content's kind",
+        arguments: ["file", "stream", "chunked"]
+    )
+    func early(kind: String) throws {
+        let length: Int64 = 20_000_000
+        for round in 0..<15 {
+            let origin = try LoopbackOrigin { connection in
+                _ = try connection.receiveHead()
+                _ = connection.receive()
+                try connection.answer("413 Too Large", content: "no")
+                // Closed with content unread: the system sends a reset at once.
+            }
+            let content =
+                switch kind {
+                case "file": pattern(length)
+                default: patternStream(length, piece: 100_000, saysLength: kind == "stream")
+                }
+            let sink = RecordingSink()
+            let outcome = try upstream(origin.base).attempt(
+                try UpstreamRequest("POST", content: content),
+                sink: sink
+            )
+            #expect(outcome == .answered, "round \(round)")
+            #expect(sink.head?.status.code == 413)
+            #expect(sink.text == "no")
+        }
+    }
+}

@@ -1,0 +1,122 @@
+import Foundation
+import HTTPTypes
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+@Suite("TLS", .enabled(if: OpenSSLCommand.isThere, "needs the openssl command"))
+struct TLSTests {
+    @Test("a certificate of the right authority and name is accepted, an old TLS is not")
+    func rightAuthority() throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: ["-www"]
+        )
+        let upstream = try upstream(server.base, authority: authority.certificate)
+        let sink = RecordingSink()
+        #expect(upstream.attempt(try UpstreamRequest("GET", "/"), sink: sink) == .answered)
+        #expect(sink.head?.status.code == 200)
+        // The server is told the name by SNI and speaks HTTP/1.0: the connection's end ends it.
+        #expect(sink.text.contains("s_server"))
+
+        let old = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: ["-www", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]
+        )
+        let outcome = try UpstreamTests.upstream(
+            old.base,
+            authority: authority.certificate
+        ).attempt(
+            try UpstreamRequest("GET", "/"),
+            sink: RecordingSink()
+        )
+        #expect(outcome.isNotReached)
+        #expect(outcome.reason.contains("no TLS with host localhost"), "\(outcome)")
+    }
+
+    @Test("an unknown authority is not reached, and the reason names host, file and fault")
+    func wrongAuthority() throws {
+        let authority = try TestAuthority()
+        let other = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: ["-www"]
+        )
+        let request = try UpstreamRequest("POST", content: .bytes([1]))
+        let outcome = try upstream(server.base, authority: other.certificate)
+            .attempt(request, sink: RecordingSink())
+        #expect(outcome.isNotReached)
+        #expect(outcome.reason.contains("certificate of host localhost could not be verified"))
+        #expect(outcome.reason.contains(other.certificate))
+        #expect(outcome.reason.contains("certificate problem"), "\(outcome)")
+
+        let system = try upstream(server.base).attempt(request, sink: RecordingSink())
+        #expect(system.isNotReached)
+        #expect(system.reason.contains("the system's authorities"), "\(system)")
+    }
+
+    @Test("a certificate for another name is not reached")
+    func wrongName() throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("other.example"),
+            more: ["-www"]
+        )
+        let outcome = try upstream(server.base, authority: authority.certificate)
+            .attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        #expect(outcome.isNotReached)
+        #expect(outcome.reason.contains("certificate of host localhost could not be verified"))
+        #expect(outcome.reason.contains("'localhost'"), "\(outcome)")
+    }
+
+    @Test("files that are missing are named", arguments: [true, false])
+    func missingFiles(isAuthority: Bool) throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: ["-www"]
+        )
+        let outcome = try upstream(
+            server.base,
+            authority: isAuthority ? "/none/ca.pem" : authority.certificate,
+            certificate: isAuthority ? nil : "/none/client.pem"
+        ).attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        #expect(outcome.isNotReached)
+        #expect(
+            outcome.reason.contains(isAuthority ? "/none/ca.pem" : "/none/client.pem"),
+            "\(outcome)"
+        )
+    }
+
+    @Test("content and a client certificate go through TLS", arguments: [Int64(20_000), 700_000])
+    func contentOverTLS(length: Int64) throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: [
+                "-quiet", "-Verify", "1", "-verify_return_error", "-CAfile", authority.certificate,
+            ]
+        )
+        let served = server.answerOnce(
+            contentLength: Int(length),
+            "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"
+        )
+        let sink = RecordingSink()
+        let outcome = try upstream(
+            server.base,
+            authority: authority.certificate,
+            certificate: try authority.identity("client")
+        ).attempt(
+            try UpstreamRequest("POST", content: pattern(length)),
+            sink: sink
+        )
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(sink.text == "ok")
+        let content = try eventually("the origin has read it") { served.content }
+        #expect(content.count == Int(length))
+        #expect(isPattern(content))
+    }
+}

@@ -1,0 +1,53 @@
+import Testing
+
+@testable import Upstream
+
+@Suite("the text of an upstream target")
+struct TargetTextTests {
+    @Test(
+        "a right text is read",
+        arguments: [
+            ("http://127.0.0.1:8080", UpstreamTarget.http(base: "http://127.0.0.1:8080")),
+            ("https://app.example.org/base/", .http(base: "https://app.example.org/base")),
+            ("http://[::1]:80/", .http(base: "http://[::1]:80")),
+            ("http://under_score", .http(base: "http://under_score")),
+            ("unix:/run/app.sock", .unix(path: "/run/app.sock")),
+            ("directory:/srv/in", .directory(path: "/srv/in")),
+        ]
+    )
+    func right(text: String, target: UpstreamTarget) throws {
+        #expect(try UpstreamTarget(text) == target)
+    }
+
+    @Test(
+        "a wrong text is told what is wrong with it",
+        arguments: [
+            ("", "begins with"), ("localhost:80", "begins with"), ("ftp://x", "begins with"),
+            ("http://", "names no host"), ("http:///x", "names no host"),
+            ("http://:80", "names no host"), ("http://user@h", "user or password"),
+            ("http://user:pw@h/", "user or password"), ("http://h?x=1", "no query"),
+            ("http://h/#x", "no fragment"), ("http://h:0", "port"), ("http://h:65536", "port"),
+            ("http://h:", "port"), ("http://h:+1", "port"), ("http://h:8a", "port"),
+            ("http://[::1", "closing ]"), ("http://[x]", "IPv6"), ("http://[::1]x", "port"),
+            ("http://a b", "spaces"), ("http://h\r\n", "control"), ("http://h,i", "host name"),
+            ("unix:run/app.sock", "absolute"), ("unix:", "absolute"),
+            ("unix:/" + String(repeating: "x", count: 107), "longer"),
+            ("directory:in", "absolute"), ("directory://host/x", "absolute"),
+        ]
+    )
+    func wrong(text: String, word: String) {
+        let error = #expect(throws: UpstreamTargetError.self) { try UpstreamTarget(text) }
+        #expect(error?.reason.contains(word) == true, "\(error?.reason ?? "")")
+    }
+
+    @Test("a base is taken apart")
+    func location() throws {
+        let location = UpstreamLocation(base: "https://[2001:db8::1]:8443/base")
+        #expect(location.host == "2001:db8::1")
+        #expect(location.url == "https://[2001:db8::1]:8443/")
+        #expect(location.requestTarget("/a/../%2F?q") == "/base/a/../%2F?q")
+        #expect(location.requestTarget("*") == "*")
+        #expect(location.requestTarget("/a b") == nil)
+        #expect(location.requestTarget("") == nil)
+    }
+}
