@@ -1,0 +1,87 @@
+// What a front supplies for one request, and how its content can end.
+
+package import Posix
+package import UploadProtocol
+
+/// What the web server, as the operator's word, says of one request.
+package struct ExchangeContext: Sendable, Equatable {
+    /// The route's name; nil: the default route (`SPOOLGATE_ROUTE`).
+    package var route: String?
+    /// Who the client is; nil: unknown (`SPOOLGATE_OWNER`).
+    package var owner: String?
+    /// The public origin, `https://example.org:8443`; nil: path-absolute `Location` (`SPOOLGATE_ORIGIN`).
+    package var origin: String?
+    /// The interim statuses the web server forwards (`SPOOLGATE_INTERIM`); empty: none.
+    package var interimStatuses: Set<Int>
+    /// The client's address (`REMOTE_ADDR`).
+    package var remoteAddress: String?
+    /// The scheme the client used (`REQUEST_SCHEME`).
+    package var scheme: String?
+
+    /// Makes a context from its parts.
+    package init(
+        route: String? = nil,
+        owner: String? = nil,
+        origin: String? = nil,
+        interimStatuses: Set<Int> = [],
+        remoteAddress: String? = nil,
+        scheme: String? = nil
+    ) {
+        self.route = route
+        self.owner = owner
+        self.origin = origin
+        self.interimStatuses = interimStatuses
+        self.remoteAddress = remoteAddress
+        self.scheme = scheme
+    }
+}
+
+/// Why content did not come to its proper end.
+///
+/// Bytes received before it are good.
+package enum ContentError: Error, Sendable, Equatable {
+    /// The connection ended first, or the message was malformed.
+    case truncated
+    /// No byte came for the stall limit.
+    case stalled
+    /// A newer request, or the end of the daemon, asked this one to let go.
+    case released
+}
+
+/// The client is gone: nothing more can be sent to it.
+package struct ClientGone: Error, Sendable {
+    /// Makes the error.
+    package init() {}
+}
+
+/// One request and the way to answer it.
+///
+/// Used by one thread, but for `release`.
+package protocol Exchange: AnyObject {
+    /// The request's head, validated by the front, or why it is no request we take.
+    var head: Result<RequestHead, Refusal> { get }
+    /// What the web server says of it.
+    var context: ExchangeContext { get }
+    /// Asks this request's thread, from any other, to stop receiving: its next read ends with
+    /// `.released`. Harmless when the request is over.
+    var release: @Sendable () -> Void { get }
+    /// Whether the web server has gone away from this request, as far as can be told without reading.
+    var isAbandoned: Bool { get }
+
+    /// Adds content to `buffer`: at least one byte, and as many as are there without waiting.
+    /// - Returns: false at the proper end of the content, with nothing added.
+    func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
+
+    /// Sends an interim response if `context.interimStatuses` has its status; otherwise nothing.
+    func send(interim head: ResponseHead)
+
+    /// Sends the final head. With `contentLength` the content that follows must have that length;
+    /// nil where it is not known beforehand.
+    func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone)
+
+    /// Sends content after the head.
+    func send(content: RawSpan) throws(ClientGone)
+
+    /// Ends the exchange without an answer, so that the client sees its connection break.
+    func abort()
+}

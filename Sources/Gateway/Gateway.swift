@@ -1,0 +1,90 @@
+// The gateway: one request in, one answer out. Here a request only finds its way; what is done with
+// it stands in the files named for it (Creation, Append, PlainUpload, PassThrough, Delivery).
+//
+// Invariant: whatever happens to one request, the uploads of others are untouched.
+
+package import Spool
+import Synchronization
+import UploadProtocol
+import Upstream
+
+/// The gateway.
+///
+/// Any thread; one exchange occupies its thread until it is answered.
+package final class Gateway: Sendable {
+    let spool: Spool
+    let log: Log
+    let slots: DeliverySlots
+    let buffers = BufferShelf()
+    private let configuration: Mutex<Configuration>
+
+    /// The settings in force and the upstreams made from them.
+    ///
+    /// One reference, so that a request has the lock for the time of one retain.
+    final class Configuration: Sendable {
+        let settings: Settings
+        let upstreams: [String: Upstream]
+
+        init(_ settings: Settings, keeping old: Configuration?) {
+            self.settings = settings
+            // An upstream whose settings did not change keeps its open connections.
+            upstreams = settings.routes.reduce(into: [:]) { upstreams, route in
+                let kept = old?.upstreams[route.key]
+                upstreams[route.key] =
+                    kept?.settings == route.value.upstream
+                    ? kept : Upstream(route.value.upstream)
+            }
+        }
+    }
+
+    /// Makes a gateway over an opened and recovered spool.
+    package init(settings: Settings, spool: Spool, log: Log) {
+        self.spool = spool
+        self.log = log
+        slots = DeliverySlots(settings.maximumDeliveries)
+        configuration = Mutex(Configuration(settings, keeping: nil))
+    }
+
+    /// Puts new settings in force for the requests that begin from now on.
+    package func reload(_ settings: Settings) {
+        configuration.withLock { $0 = Configuration(settings, keeping: $0) }
+        slots.setMaximum(settings.maximumDeliveries)
+    }
+
+    /// Answers one request, or ends it without an answer where that is the right thing to do.
+    package func serve(_ exchange: any Exchange) {
+        let configuration = configuration.withLock { $0 }
+        let head: RequestHead
+        switch exchange.head {
+        case .success(let received): head = received
+        case .failure(let refusal):
+            log.refused(refusal, target: nil)
+            return exchange.answer(refusal.response)
+        }
+        let name = exchange.context.route ?? Route.defaultName
+        guard let route = configuration.settings.routes[name],
+            let upstream = configuration.upstreams[name]
+        else {
+            log.unknownRoute(name, target: head.target)
+            return exchange.answer(Refusal.unknownRoute(name: name).response)
+        }
+        let dialect = Dialect(of: head.fields)
+        let transaction = Transaction(
+            gateway: self,
+            exchange: exchange,
+            head: head,
+            routeName: name,
+            route: route,
+            upstream: upstream,
+            holdTimeout: configuration.settings.holdTimeout,
+            answers: UploadResponse(dialect: dialect, limits: route.limits)
+        )
+        let request = UploadRequest(
+            head,
+            dialect: dialect,
+            resources: UploadResources(prefix: route.uploadResources),
+            limits: route.limits
+        )
+        transaction.run(request)
+    }
+}

@@ -1,0 +1,207 @@
+// Every line the daemon can write, one function each. Keys are the words of the settings and pages.
+
+import HTTPTypes
+package import Logging
+import Posix
+package import Spool
+package import UploadProtocol
+
+/// The daemon's log.
+package struct Log: Sendable {
+    private let logger: Logger
+
+    /// Writes through `logger`.
+    package init(_ logger: Logger) { self.logger = logger }
+
+    // MARK: The daemon's own life
+
+    /// Requests are taken from now on.
+    package func serving(listen: String, spool: String, routes: [String]) {
+        logger.notice(
+            "serving",
+            metadata: [
+                "listen": "\(listen)", "spool": "\(spool)",
+                "routes": "\(routes.joined(separator: ","))",
+            ]
+        )
+    }
+
+    /// What recovery found in the spool.
+    package func recovered(_ recovery: Recovery) {
+        logger.notice(
+            "spool recovered",
+            metadata: [
+                "uploads": "\(recovery.uploads)", "cut-back": "\(recovery.cutBack)",
+                "interrupted": "\(recovery.interrupted)", "orphans": "\(recovery.orphans)",
+                "forgotten": "\(recovery.forgotten)", "corrupt": "\(recovery.corrupt)",
+            ]
+        )
+    }
+
+    /// New settings are in force; `unchanged` names those that need a restart.
+    package func reloaded(unchanged: [String]) {
+        logger.notice(
+            "settings reloaded",
+            metadata: unchanged.isEmpty
+                ? [:] : ["need-restart": "\(unchanged.joined(separator: ","))"]
+        )
+    }
+
+    /// New settings were refused; the old ones stay.
+    package func reloadRefused(reason: String) {
+        logger.error("settings not reloaded", metadata: ["reason": "\(reason)"])
+    }
+
+    /// The daemon stops taking requests.
+    package func draining(signal: String) {
+        logger.notice("draining", metadata: ["signal": "\(signal)"])
+    }
+
+    /// The daemon ends; `left` exchanges did not end in time.
+    package func stopped(left: Int) {
+        logger.notice("stopped", metadata: ["left": "\(left)"])
+    }
+
+    /// The front could not take a connection or start a thread.
+    package func frontTrouble(_ reason: String) {
+        logger.error("front in trouble", metadata: ["reason": "\(reason)"])
+    }
+
+    /// Somebody connected and sent no FastCGI request, or not in time.
+    package func noRequest() { logger.debug("connection without a request") }
+
+    /// An answer ended before its announced length; the web server breaks the client's connection.
+    package func incompleteAnswer() { logger.debug("answer incomplete") }
+
+    // MARK: An upload's life
+
+    /// An upload resource was created.
+    package func created(_ id: UploadID, route: String, method: String, target: String) {
+        logger.info(
+            "upload created",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "method": "\(method)",
+                "target": "\(target)",
+            ]
+        )
+    }
+
+    /// Content of one request was received to its proper end.
+    package func received(_ id: UploadID, offset: Int64) {
+        logger.info("content received", metadata: ["upload": "\(id)", "offset": "\(offset)"])
+    }
+
+    /// Content ended early; what arrived is kept.
+    package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
+        logger.info(
+            "upload interrupted",
+            metadata: ["upload": "\(id)", "offset": "\(offset)", "reason": "\(reason)"]
+        )
+    }
+
+    /// A delivery attempt begins.
+    package func delivering(_ id: UploadID, length: Int64) {
+        logger.info("delivering", metadata: ["upload": "\(id)", "length": "\(length)"])
+    }
+
+    /// The upstream answered.
+    package func delivered(_ id: UploadID, status: Int) {
+        logger.info("delivered", metadata: ["upload": "\(id)", "status": "\(status)"])
+    }
+
+    /// The upstream was not reached; the bytes stay.
+    package func deferred(_ id: UploadID, reason: String) {
+        logger.warning("delivery deferred", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// The upstream was sent the upload and gave no answer; it is held.
+    package func indeterminate(_ id: UploadID, reason: String) {
+        logger.error("outcome unknown", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// The client cancelled the upload.
+    package func cancelled(_ id: UploadID) {
+        logger.info("upload cancelled", metadata: ["upload": "\(id)"])
+    }
+
+    /// The upload was older than its route keeps one.
+    package func expired(_ id: UploadID) {
+        logger.info("upload expired", metadata: ["upload": "\(id)"])
+    }
+
+    /// The upload can never become whole and was removed.
+    package func deactivated(_ id: UploadID, reason: String) {
+        logger.warning("upload deactivated", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    // MARK: Single requests
+
+    /// An upload without a resource was answered by the upstream.
+    package func plainDelivered(_ id: UploadID, route: String, length: Int64, status: Int) {
+        logger.info(
+            "plain upload delivered",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "length": "\(length)",
+                "status": "\(status)",
+            ]
+        )
+    }
+
+    /// An upload without a resource was not delivered; its bytes are gone and the client was told.
+    package func plainFailed(_ id: UploadID, route: String, reason: String) {
+        logger.warning(
+            "plain upload failed",
+            metadata: ["upload": "\(id)", "route": "\(route)", "reason": "\(reason)"]
+        )
+    }
+
+    /// An ordinary request did not get its answer from the upstream.
+    package func passThroughFailed(route: String, target: String, reason: String) {
+        logger.warning(
+            "request failed",
+            metadata: ["route": "\(route)", "target": "\(target)", "reason": "\(reason)"]
+        )
+    }
+
+    /// A request was refused.
+    package func refused(_ refusal: Refusal, target: String?) {
+        logger.debug(
+            "request refused",
+            metadata: [
+                "status": "\(refusal.status.code)", "target": "\(target ?? "-")",
+                "reason": "\(refusal.detail)",
+            ]
+        )
+    }
+
+    /// The web server names a route that the settings do not have.
+    package func unknownRoute(_ route: String, target: String) {
+        logger.error("unknown route", metadata: ["route": "\(route)", "target": "\(target)"])
+    }
+
+    /// The spool failed under a request.
+    package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
+        logger.error(
+            "spool failed",
+            metadata: [
+                "upload": "\(upload.map(\.description) ?? "-")", "reason": "\(error.sentence)",
+            ]
+        )
+    }
+}
+
+extension SpoolError {
+    /// One line for the operator: what was attempted, on what, and what to do.
+    package var sentence: String {
+        switch self {
+        case .disk(let error): "\(error)"
+        case .full(let free, let reserve):
+            "only \(ByteSize.rounded(free)) are free and \(ByteSize.rounded(reserve)) must stay free; "
+                + "free space or lower spool.reserve"
+        case .busy(let id): "upload \(id) is in use and was not let go in time"
+        case .corrupt(let id, let reason):
+            "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt"
+        case .unusable(let directory, let reason): "\(directory) cannot be a spool: \(reason)"
+        }
+    }
+}

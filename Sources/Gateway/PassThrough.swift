@@ -1,0 +1,141 @@
+// Every request that is no upload: streamed to the upstream and back, nothing kept.
+
+import HTTPTypes
+import Posix
+import UploadProtocol
+import Upstream
+
+extension Transaction {
+    /// Passes a request through; `transform` has the last word on the response's head.
+    func passThrough(_ transform: @escaping (ResponseHead) -> ResponseHead) {
+        sendContinueIfExpected()
+        gateway.buffers.withBuffer { buffer in
+            let content: UpstreamContent
+            do throws(ContentError) {
+                content = try passedContent(buffer)
+            } catch {
+                return exchange.abort()
+            }
+            var fields = UpstreamFields.passedThrough(head.fields)
+            fields.addForwarding(
+                address: exchange.context.remoteAddress,
+                scheme: exchange.context.scheme
+            )
+            let relay = StreamRelay(
+                exchange,
+                fields: UpstreamFields.passedBack,
+                transform: transform
+            )
+            let outcome = upstream.attempt(
+                UpstreamRequest(
+                    method: head.method,
+                    target: head.target,
+                    fields: fields,
+                    content: content,
+                    isUpload: false,
+                    id: .random()
+                ),
+                sink: relay
+            )
+            switch outcome {
+            case .answered: break
+            case .notReached(let reason):
+                fail(reason, .notReached(isKept: false), relay)
+            case .indeterminate(let reason):
+                fail(reason, .silent, relay)
+            case .abandoned(let reason):
+                // The client's content broke off, or the client is gone: it hears nothing of the
+                // upstream, which is not at fault.
+                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+                exchange.abort()
+            }
+        }
+    }
+
+    /// The request's content as a stream.
+    ///
+    /// Without a length only reading tells whether there is any.
+    private func passedContent(_ buffer: ContentBuffer) throws(ContentError) -> UpstreamContent {
+        buffer.removeAll()
+        let length: Int64?
+        switch head.contentLength {
+        case .known(0): return .none
+        case .known(let known): length = known
+        case .unknown:
+            guard try exchange.receive(into: buffer) else { return .none }
+            length = nil
+        }
+        var taken = 0
+        return .stream(length: length) { [exchange] target in
+            if taken == buffer.count {
+                buffer.removeAll()
+                taken = 0
+                guard try exchange.receive(into: buffer) else { return 0 }
+            }
+            let count = min(target.count, buffer.count - taken)
+            buffer.withBytes { bytes in
+                bytes.withUnsafeBytes { filled in
+                    target.copyMemory(
+                        from: UnsafeRawBufferPointer(rebasing: filled[taken..<taken + count])
+                    )
+                }
+            }
+            taken += count
+            return count
+        }
+    }
+
+    private func fail(_ reason: String, _ refusal: Refusal, _ relay: StreamRelay) {
+        log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+        if relay.hasBegun { exchange.abort() } else { refusePlain(refusal) }
+    }
+}
+
+/// Relays a response as it arrives.
+final class StreamRelay: ResponseSink {
+    private let exchange: any Exchange
+    private let fields: (HTTPFields) -> HTTPFields
+    private let transform: (ResponseHead) -> ResponseHead
+    private let slot: DeliverySlot?
+    /// Whether the upstream's content belongs to another status than the one sent on.
+    private var dropsContent = false
+    /// The upstream's status; 0 before its head came.
+    private(set) var status = 0
+    /// Whether the final head has been sent on.
+    var hasBegun: Bool { status != 0 }
+
+    /// Relays to `exchange`.
+    ///
+    /// - Parameters:
+    ///   - exchange: where the response goes.
+    ///   - fields: which of the upstream's fields the client may see.
+    ///   - transform: has the last word on the head; where it changes the status, the upstream's content
+    ///     is left out.
+    ///   - slot: given back when the head is there.
+    init(
+        _ exchange: any Exchange,
+        fields: @escaping (HTTPFields) -> HTTPFields,
+        transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
+        slot: DeliverySlot? = nil
+    ) {
+        self.exchange = exchange
+        self.fields = fields
+        self.transform = transform
+        self.slot = slot
+    }
+
+    func receive(interim head: ResponseHead) { exchange.send(interim: head) }
+
+    func receive(head: ResponseHead, contentLength: Int64?) throws {
+        slot?.giveBack()
+        status = head.status.code
+        var relayed = transform(ResponseHead(status: head.status, fields: fields(head.fields)))
+        dropsContent = relayed.status != head.status
+        if dropsContent { relayed.fields[.contentType] = nil }
+        try exchange.send(head: relayed, contentLength: dropsContent ? 0 : contentLength)
+    }
+
+    func receive(content: RawSpan) throws {
+        if !dropsContent { try exchange.send(content: content) }
+    }
+}

@@ -1,0 +1,137 @@
+// An ordinary upload: received whole, however slowly it comes, then delivered with its length.
+//
+// It has no upload resource, so nobody can come back for it: its bytes live in memory if they are
+// few, else in a nameless file, and are gone with the request.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Transaction {
+    /// Most content of an ordinary upload that is held in memory.
+    static let memoryLimit = 128 << 10
+
+    /// Receives an ordinary upload and relays the upstream's response.
+    func receivePlainUpload() {
+        sendContinueIfExpected()
+        do throws(SpoolError) {
+            let content = try gateway.buffers.withBuffer { buffer in
+                Result { () throws(SpoolError) in try receivePlainContent(buffer) }
+            }.get()
+            guard let content else { return }
+            deliverPlain(content)
+        } catch {
+            log.spoolFailed(error, upload: nil)
+            refusePlain(error.refusal)
+        }
+    }
+
+    private enum PlainContent {
+        case memory([UInt8])
+        case file(ScratchFile)
+    }
+
+    /// The whole content, or nil when the request was ended here.
+    private func receivePlainContent(_ buffer: ContentBuffer) throws(SpoolError) -> PlainContent? {
+        if head.contentLength == .known(0) { return .memory([]) }
+        var memory: [UInt8] = []
+        var file: ScratchFile?
+        if case .known(let length) = head.contentLength, length <= Self.memoryLimit {
+            memory.reserveCapacity(Int(length))
+        }
+        let end = try Reception(exchange: exchange, buffer: buffer).receive(
+            room: route.limits.maxSize,
+            store: { bytes throws(SpoolError) in
+                if file == nil, memory.count + bytes.byteCount <= Self.memoryLimit {
+                    return bytes.withUnsafeBytes { memory.append(contentsOf: $0) }
+                }
+                let scratch: ScratchFile
+                if let file {
+                    scratch = file
+                } else {
+                    scratch = try gateway.spool.scratch()
+                    try scratch.append(memory.span.bytes)
+                    file = scratch
+                    memory = []
+                }
+                try scratch.append(bytes)
+            }
+        )
+        switch end {
+        case .ended:
+            return file.map { .file($0) } ?? .memory(memory)
+        case .interrupted:
+            exchange.abort()
+            return nil
+        case .exceeded:
+            refusePlain(.plainTooLarge(maxSize: route.limits.maxSize))
+            return nil
+        }
+    }
+
+    private func deliverPlain(_ content: PlainContent) {
+        guard !exchange.isAbandoned else { return exchange.abort() }
+        let id = UploadID.random()
+        let outcome = gateway.slots.withSlot(until: .after(holdTimeout)) {
+            slot -> (AttemptOutcome, StreamRelay) in
+            let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, slot: slot)
+            return (upstream.attempt(plainRequest(content, id: id), sink: relay), relay)
+        }
+        guard let (outcome, relay) = outcome else { return refusePlain(.busy) }
+        let length: Int64 =
+            switch content {
+            case .memory(let bytes): Int64(bytes.count)
+            case .file(let scratch): scratch.length
+            }
+        switch outcome {
+        case .answered:
+            log.plainDelivered(id, route: routeName, length: length, status: relay.status)
+        case .notReached(let reason):
+            failPlain(id, reason, .notReached(isKept: false), relay)
+        case .indeterminate(let reason), .abandoned(let reason):
+            failPlain(id, reason, .silent, relay)
+        }
+    }
+
+    private func plainRequest(_ content: PlainContent, id: UploadID) -> UpstreamRequest {
+        var fields = UpstreamFields.delivered(head.fields, isWhole: true)
+        fields.addForwarding(
+            address: exchange.context.remoteAddress,
+            scheme: exchange.context.scheme
+        )
+        let upstreamContent: UpstreamContent =
+            switch content {
+            case .memory(let bytes): .bytes(bytes)
+            case .file(let scratch):
+                .file(descriptor: scratch.dataFile, length: scratch.length) { buffer, position in
+                    try scratch.read(into: buffer, at: position)
+                }
+            }
+        return UpstreamRequest(
+            method: head.method,
+            target: head.target,
+            fields: fields,
+            content: upstreamContent,
+            isUpload: true,
+            id: id
+        )
+    }
+
+    private func failPlain(
+        _ id: UploadID,
+        _ reason: String,
+        _ refusal: Refusal,
+        _ relay: StreamRelay
+    ) {
+        log.plainFailed(id, route: routeName, reason: reason)
+        if relay.hasBegun { exchange.abort() } else { refusePlain(refusal) }
+    }
+
+    /// Refuses without the protocol's fields: this client did not ask for them.
+    func refusePlain(_ refusal: Refusal) {
+        log.refused(refusal, target: head.target)
+        exchange.answer(refusal.response)
+    }
+}

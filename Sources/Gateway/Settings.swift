@@ -1,0 +1,65 @@
+// Every setting: its type, unit and default. How a file becomes these is SettingsDecoder's.
+
+package import Logging
+package import Posix
+package import UploadProtocol
+package import Upstream
+
+/// The daemon's settings.
+///
+/// Every default is safe and finite.
+package struct Settings: Sendable, Equatable {
+    /// Where the web server connects.
+    ///
+    /// TCP only where the web server is the sole peer on that network.
+    package var listen = ListenAddress.unix(
+        path: "/run/spoolgate/spoolgate.sock",
+        mode: 0o660,
+        group: nil
+    )
+    /// The spool directory.
+    package var spoolDirectory = "/var/spool/spoolgate"
+    /// Bytes that must stay free on the spool's file system.
+    package var spoolReserve: Int64 = 256 << 20
+    /// Threads that wait for requests at any time.
+    package var minimumSpareThreads = 16
+    /// Most requests at work at any time; one thread each.
+    package var maximumThreads = 4096
+    /// Longest time without a byte from or to the web server.
+    package var stallTimeout = Duration.seconds(60)
+    /// How long deliveries may go on after SIGTERM.
+    package var drainTimeout = Duration.seconds(30)
+    /// How long a request waits for another one that uses the same upload.
+    package var holdTimeout = Duration.seconds(20)
+    /// Least level of the log lines written.
+    package var logLevel = Logger.Level.info
+    /// Most delivery attempts at any time.
+    package var maximumDeliveries = 32
+    /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`.
+    package var routes: [String: Route] = [Route.defaultName: Route()]
+
+    /// The product's defaults.
+    package init() {}
+}
+
+/// One route: which upstream gets the uploads, and what clients may send.
+package struct Route: Sendable, Equatable {
+    /// The route of requests that name none.
+    package static let defaultName = "default"
+
+    /// The upstream.
+    package var upstream = UpstreamSettings(
+        target: .directory(path: "/var/spool/spoolgate-delivered")
+    )
+    /// Path prefix of the upload resources, ends in `/`; nil: below the creation's own path.
+    package var uploadResources: String?
+    /// What clients may send.
+    package var limits = UploadLimits(maxSize: 16 << 30, minSize: 128 << 10, maxAge: 86_400)
+    /// Most bytes of a final response's content that are stored for a client that lost it.
+    package var responseCap: Int64 = 256 << 10
+    /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
+    package var honoursIdempotencyKey = false
+
+    /// The product's defaults.
+    package init() {}
+}

@@ -1,0 +1,190 @@
+// A settings file becomes Settings, strictly: one table of keys, kinds and ranges.
+
+import Logging
+package import Posix
+import UploadProtocol
+import Upstream
+
+extension Settings {
+    /// The largest settings file that is read.
+    private static let fileLimit = 1 << 20
+
+    /// Reads a settings file.
+    ///
+    /// - Throws: `SettingsFault.unreadable` if the file cannot be read, `.wrong` with line and column if
+    ///   it is not what settings must be.
+    package static func load(_ path: String) throws(SettingsFault) -> Settings {
+        let text: String
+        do {
+            text = try TextFile.read(path, limit: fileLimit)
+        } catch {
+            throw .unreadable(error)
+        }
+        do throws(SettingsError) {
+            try requireUTF8(text, file: path)
+            return try Settings(text, file: path)
+        } catch {
+            throw .wrong(error)
+        }
+    }
+
+    /// Refuses a file with bytes that are no UTF-8, of which reading made U+FFFD: a path that
+    /// differs from what was written would be used in silence.
+    private static func requireUTF8(_ text: String, file: String) throws(SettingsError) {
+        guard let scalars = text.unicodeScalars.firstIndex(of: "\u{FFFD}") else { return }
+        let offset = text.utf8.distance(from: text.startIndex, to: scalars)
+        throw SettingsError(
+            file: file,
+            place: SourcePlace(of: offset, in: text.utf8),
+            reason: "this is not UTF-8; save the file so"
+        )
+    }
+
+    /// Decodes the text of a settings file; what it does not name keeps its default.
+    package init(_ text: String, file: String) throws(SettingsError) {
+        self.init()
+        var root = try SettingsSection(
+            YAMLDocument.root(of: text, file: file),
+            file: file,
+            path: ""
+        )
+        try decodeListener(&root)
+        var spool = try root.section("spool")
+        spoolDirectory = try spool.path("directory") ?? spoolDirectory
+        spoolReserve = try spool.size("reserve", in: 0...(1 << 50)) ?? spoolReserve
+        try spool.finish()
+        var threads = try root.section("threads")
+        minimumSpareThreads =
+            try threads.integer("minimum-spare", in: 1...1024) ?? minimumSpareThreads
+        maximumThreads = try threads.integer("maximum", in: 1...65_536) ?? maximumThreads
+        try threads.finish()
+        var timeouts = try root.section("timeouts")
+        stallTimeout = try timeouts.duration("stall", seconds: 1...86_400) ?? stallTimeout
+        drainTimeout = try timeouts.duration("drain", seconds: 0...86_400) ?? drainTimeout
+        holdTimeout = try timeouts.duration("hold", seconds: 1...3_600) ?? holdTimeout
+        try timeouts.finish()
+        var delivery = try root.section("delivery")
+        maximumDeliveries =
+            try delivery.integer("maximum-concurrent", in: 1...4096) ?? maximumDeliveries
+        try delivery.finish()
+        var named = try root.section("routes")
+        for (name, section) in try named.namedSections() {
+            routes[name] = try Route(section)
+        }
+        try root.finish()
+    }
+
+    private mutating func decodeListener(_ root: inout SettingsSection) throws(SettingsError) {
+        let address =
+            try root.value("listen", expecting: ListenAddress.forms) { ListenAddress($0) } ?? listen
+        let mode = try root.value(
+            "socket-mode",
+            expecting: "an octal mode such as \"0660\""
+        ) { text in text.count <= 4 ? UInt32(text, radix: 8) : nil }
+        let group = try root.text("socket-group")
+        listen = address.with(mode: mode, group: group)
+        let levels = Logger.Level.allCases.map(\.rawValue)
+        logLevel =
+            try root.value("log-level", expecting: "one of \(levels.joined(separator: ", "))") {
+                Logger.Level(rawValue: $0)
+            } ?? logLevel
+    }
+}
+
+/// Why there are no settings.
+package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The file cannot be read.
+    case unreadable(SystemError)
+    /// The file says something that settings cannot be.
+    case wrong(SettingsError)
+
+    /// One line for the operator.
+    package var description: String {
+        switch self {
+        case .unreadable(let error): "cannot read the settings: \(error)"
+        case .wrong(let error): error.description
+        }
+    }
+}
+
+extension ListenAddress {
+    static let forms = "unix:/path, tcp:host:port or systemd"
+
+    /// Reads `unix:/path`, `tcp:host:port` (`tcp:[::1]:9000`) or `systemd`; nil for anything else.
+    package init?(_ text: String) {
+        if text == "systemd" {
+            self = .inherited
+        } else if text.hasPrefix("unix:/") {
+            self = .unix(path: String(text.dropFirst(5)), mode: 0o660, group: nil)
+        } else if text.hasPrefix("tcp:"), let colon = text.lastIndex(of: ":"),
+            let port = UInt16(text[text.index(after: colon)...]), port > 0
+        {
+            let address = text.dropFirst(4)
+            guard address.startIndex < colon else { return nil }
+            self = .tcp(String(address))
+        } else {
+            return nil
+        }
+    }
+
+    /// The same address; a unix socket with this mode and group, where they are given.
+    fileprivate func with(mode: UInt32?, group: String?) -> ListenAddress {
+        guard case .unix(let path, let oldMode, let oldGroup) = self else { return self }
+        return .unix(path: path, mode: mode ?? oldMode, group: group ?? oldGroup)
+    }
+}
+
+extension Route {
+    fileprivate init(_ section: SettingsSection) throws(SettingsError) {
+        self.init()
+        var section = section
+        try decodeUpstream(&section)
+        uploadResources = try section.value(
+            "upload-resources",
+            expecting: "a path that begins and ends with /"
+        ) { $0.hasPrefix("/") && $0.hasSuffix("/") && $0.count > 1 ? $0 : nil }
+        try decodeLimits(&section)
+        responseCap = try section.size("response-cap", in: 0...(64 << 20)) ?? responseCap
+        honoursIdempotencyKey =
+            try section.boolean("honours-idempotency-key") ?? honoursIdempotencyKey
+        try section.finish()
+    }
+
+    private mutating func decodeUpstream(_ section: inout SettingsSection) throws(SettingsError) {
+        let target = try section.value("upstream", reason: \.reason) {
+            text throws(UpstreamTargetError) in try UpstreamTarget(text)
+        }
+        upstream.target = target ?? upstream.target
+        var timeouts = try section.section("timeouts")
+        upstream.connectTimeout =
+            try timeouts.duration("connect", seconds: 1...3_600) ?? upstream.connectTimeout
+        upstream.stallTimeout =
+            try timeouts.duration("stall", seconds: 1...86_400) ?? upstream.stallTimeout
+        upstream.responseTimeout =
+            try timeouts.duration("response", seconds: 1...86_400) ?? upstream.responseTimeout
+        try timeouts.finish()
+        var tls = try section.section("tls")
+        upstream.certificateAuthority = try tls.path("ca")
+        upstream.clientCertificate = try tls.path("certificate")
+        upstream.clientKey = try tls.path("key")
+        try tls.finish()
+    }
+
+    private mutating func decodeLimits(_ section: inout SettingsSection) throws(SettingsError) {
+        // Structured-field Integers end at fifteen digits (RFC 9651 §3.3.1).
+        let sizes: ClosedRange<Int64> = 1...999_999_999_999_999
+        var section = try section.section("limits")
+        limits.maxSize = try section.size("max-size", in: sizes) ?? limits.maxSize
+        limits.minSize =
+            try section.size("min-size", in: 0...sizes.upperBound) ?? limits.minSize
+        limits.maxAppendSize = try section.size("max-append-size", in: sizes)
+        // Above it, no append but the last could be right.
+        let mostAppend = limits.maxAppendSize ?? sizes.upperBound
+        limits.minAppendSize =
+            try section.size("min-append-size", in: 0...mostAppend) ?? limits.minAppendSize
+        if let age = try section.duration("max-age", seconds: 60...31_536_000) {
+            limits.maxAge = age.components.seconds
+        }
+        try section.finish()
+    }
+}

@@ -1,0 +1,90 @@
+// The settings as text, key by key, as `check` prints them and the pages list them.
+
+import Logging
+package import Posix
+import UploadProtocol
+import Upstream
+
+extension Settings {
+    /// Every setting's dotted key and its value as it would be written in the file, in the file's order.
+    package var table: [(key: String, value: String)] {
+        var table = [
+            ("listen", listen.text),
+            ("socket-mode", listen.modeText),
+            ("socket-group", listen.group ?? ""),
+            ("log-level", logLevel.rawValue),
+            ("spool.directory", spoolDirectory),
+            ("spool.reserve", ByteSize.text(spoolReserve)),
+            ("threads.minimum-spare", "\(minimumSpareThreads)"),
+            ("threads.maximum", "\(maximumThreads)"),
+            ("timeouts.stall", DurationText.text(stallTimeout)),
+            ("timeouts.drain", DurationText.text(drainTimeout)),
+            ("timeouts.hold", DurationText.text(holdTimeout)),
+            ("delivery.maximum-concurrent", "\(maximumDeliveries)"),
+        ]
+        for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
+            table += route.table.map { ("routes.\(name).\($0.key)", $0.value) }
+        }
+        return table
+    }
+
+    /// Keys whose change only a restart puts in force.
+    package static let restartKeys = [
+        "listen", "socket-mode", "socket-group", "log-level", "spool.directory", "spool.reserve",
+        "threads.minimum-spare", "threads.maximum", "timeouts.stall", "timeouts.drain",
+    ]
+}
+
+extension Route {
+    fileprivate var table: [(key: String, value: String)] {
+        [
+            ("upstream", upstream.target.text),
+            ("upload-resources", uploadResources ?? ""),
+            ("limits.max-size", ByteSize.text(limits.maxSize)),
+            ("limits.min-size", ByteSize.text(limits.minSize)),
+            ("limits.max-append-size", limits.maxAppendSize.map { ByteSize.text($0) } ?? ""),
+            ("limits.min-append-size", ByteSize.text(limits.minAppendSize)),
+            ("limits.max-age", DurationText.text(.seconds(limits.maxAge))),
+            ("timeouts.connect", DurationText.text(upstream.connectTimeout)),
+            ("timeouts.stall", DurationText.text(upstream.stallTimeout)),
+            ("timeouts.response", DurationText.text(upstream.responseTimeout)),
+            ("tls.ca", upstream.certificateAuthority ?? ""),
+            ("tls.certificate", upstream.clientCertificate ?? ""),
+            ("tls.key", upstream.clientKey ?? ""),
+            ("response-cap", ByteSize.text(responseCap)),
+            ("honours-idempotency-key", "\(honoursIdempotencyKey)"),
+        ]
+    }
+}
+
+extension ListenAddress {
+    /// The address as it is written in the settings.
+    package var text: String {
+        switch self {
+        case .unix(let path, _, _): "unix:\(path)"
+        case .tcp(let address): "tcp:\(address)"
+        case .inherited: "systemd"
+        }
+    }
+
+    fileprivate var modeText: String {
+        guard case .unix(_, let mode, _) = self else { return "" }
+        return "\"0\(String(mode, radix: 8))\""
+    }
+
+    /// The group of a unix socket, where one is set.
+    package var group: String? {
+        guard case .unix(_, _, let group) = self else { return nil }
+        return group
+    }
+}
+
+extension UpstreamTarget {
+    fileprivate var text: String {
+        switch self {
+        case .http(let base): base
+        case .unix(let path): "unix:\(path)"
+        case .directory(let path): "directory:\(path)"
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// One request on its way through the gateway: what it needs in one value, the switch over what it
+// asks for, and the answers every kind of request can get.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+import Upstream
+
+/// One request and everything it needs.
+///
+/// Lives on one thread.
+struct Transaction {
+    let gateway: Gateway
+    let exchange: any Exchange
+    let head: RequestHead
+    let routeName: String
+    let route: Route
+    let upstream: Upstream
+    let holdTimeout: Duration
+    let answers: UploadResponse
+
+    var log: Log { gateway.log }
+    var dialect: Dialect { answers.dialect }
+
+    /// Does what the request asks for.
+    func run(_ request: UploadRequest) {
+        switch request {
+        case .creation(let creation): create(creation)
+        case .offsetRetrieval(let id): retrieveOffset(id)
+        case .append(let id, let append): self.append(append, to: id)
+        case .cancellation(let id): cancel(id)
+        case .resourceOptions(let id): resourceOptions(id)
+        case .options: passThrough { answers.options($0) }
+        case .plainUpload: receivePlainUpload()
+        case .passThrough: passThrough { $0 }
+        case .refused(let refusal): refuse(refusal)
+        }
+    }
+
+    // MARK: Answers
+
+    /// Refuses a request; `offset` must be durable.
+    func refuse(_ refusal: Refusal, offset: Int64? = nil) {
+        log.refused(refusal, target: head.target)
+        exchange.answer(answers.refused(refusal, offset: offset))
+    }
+
+    /// Refuses because the spool failed, after writing a log line.
+    func refuse(_ error: SpoolError, upload: UploadID) {
+        log.spoolFailed(error, upload: upload)
+        refuse(error.refusal)
+    }
+
+    // MARK: Finding an upload
+
+    /// How long to wait for another request on the same upload.
+    enum Patience {
+        /// As long as `timeouts.hold`: the answer must not keep the client waiting.
+        case short
+        /// As long as a delivery may take: the answer is that delivery's verdict.
+        case verdict
+    }
+
+    /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
+    /// exist, expired, or is not this client's.
+    func withUpload(
+        _ id: UploadID,
+        patience: Patience,
+        _ body: (Upload) throws(SpoolError) -> Void
+    ) {
+        do throws(SpoolError) {
+            let context = exchange.context
+            let found = try gateway.spool.attach(
+                id,
+                until: .after(timeout(patience)),
+                admits: { $0.route == routeName && $0.owner == context.owner },
+                release: exchange.release
+            )
+            guard let upload = found else { return refuse(.unknownUpload) }
+            defer { upload.detach() }
+            if remainingAge(of: upload) <= 0, upload.state.phase == .receiving {
+                try upload.remove()
+                log.expired(id)
+                return refuse(.unknownUpload)
+            }
+            try body(upload)
+        } catch {
+            if case .busy = error {
+                return refuse(head.method == .patch ? .deliveryUnderWay : .verdictPending)
+            }
+            refuse(error, upload: id)
+        }
+    }
+
+    private func timeout(_ patience: Patience) -> Duration {
+        switch patience {
+        case .short: holdTimeout
+        case .verdict:
+            max(
+                holdTimeout,
+                route.upstream.connectTimeout + route.upstream.stallTimeout
+                    + route.upstream.responseTimeout
+            )
+        }
+    }
+
+    /// Seconds the upload will still be kept without activity.
+    func remainingAge(of upload: Upload) -> Int64 {
+        upload.lastActivity.seconds + route.limits.maxAge - WallTime.now.seconds
+    }
+
+    /// The upload resource's URI as the client must use it (draft-12 §4.2.2).
+    func location(_ path: String) -> String {
+        if let origin = exchange.context.origin { return origin + path }
+        // What follows two slashes would be taken for a host (RFC 3986 §4.2).
+        return path.hasPrefix("//") ? "/." + path : path
+    }
+}
+
+extension SpoolError {
+    /// What a client is told.
+    var refusal: Refusal {
+        switch self {
+        case .full: .spoolFull
+        case .busy: .uploadInUse
+        case .corrupt: .uploadLost
+        case .disk, .unusable: .spoolFailed
+        }
+    }
+}
+
+extension Exchange {
+    /// Sends one whole response of the gateway's own; a client that is gone is not an error here.
+    func answer(_ response: Response) {
+        do throws(ClientGone) {
+            try send(head: response.head, contentLength: Int64(response.content.count))
+            if !response.content.isEmpty { try send(content: response.content.span.bytes) }
+        } catch {
+            // Nobody is left to tell.
+        }
+    }
+}

@@ -1,0 +1,264 @@
+// What a request does to an upload resource: create it, append to it, tell its offset, cancel it.
+//
+// The decisions are UploadProtocol's, the bytes the spool's; here stands the order of events.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+
+extension Transaction {
+    // MARK: Creation
+
+    /// Creates an upload and receives the creation's content (draft-12 §4.2).
+    func create(_ creation: UploadRequest.Creation) {
+        let id = UploadID.random()
+        let path = UploadResources(prefix: route.uploadResources)
+            .path(of: id, creationPath: head.path)
+        do throws(SpoolError) {
+            let upload = try gateway.spool.create(
+                uploadCreation(id: id, resourcePath: path),
+                length: creation.length,
+                release: exchange.release
+            )
+            defer { upload.detach() }
+            log.created(
+                id,
+                route: routeName,
+                method: head.method.rawValue,
+                target: head.target
+            )
+            offerResumption(location: location(path))
+            guard
+                case .receive(let ceiling, let ceilingIsLength, _) =
+                    UploadState.decide(creation, limits: route.limits)
+            else { return }
+            try receive(
+                into: upload,
+                ceiling: ceiling,
+                ceilingIsLength: ceilingIsLength,
+                completeness: creation.completeness,
+                isCreation: true
+            )
+        } catch {
+            refuse(error, upload: id)
+        }
+    }
+
+    private func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {
+        UploadCreation(
+            id: id,
+            route: routeName,
+            owner: exchange.context.owner,
+            head: head,
+            resourcePath: resourcePath,
+            remoteAddress: exchange.context.remoteAddress,
+            scheme: exchange.context.scheme,
+            created: .now,
+            isRepeatable: head.method.isIdempotent || route.honoursIdempotencyKey
+        )
+    }
+
+    /// Tells the client where to resume, and that it may send its content, before any is read.
+    private func offerResumption(location: String) {
+        if dialect.allowsInterim {
+            exchange.send(interim: answers.interimCreated(location: location))
+        }
+        sendContinueIfExpected()
+    }
+
+    /// 100 (Continue) where the client waits for it and the web server leaves it to us (RFC 9110 §10.1.1).
+    func sendContinueIfExpected() {
+        guard head.fields[.expect]?.lowercased() == "100-continue" else { return }
+        exchange.send(interim: ResponseHead(status: .continue))
+    }
+
+    // MARK: Append
+
+    /// Appends the request's content to an upload (draft-12 §4.4).
+    func append(_ append: UploadRequest.Append, to id: UploadID) {
+        withUpload(id, patience: .verdict) { upload throws(SpoolError) in
+            switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
+            case .receive(let ceiling, let ceilingIsLength, let length):
+                if let length { try upload.setLength(length) }
+                sendContinueIfExpected()
+                try receive(
+                    into: upload,
+                    ceiling: ceiling,
+                    ceilingIsLength: ceilingIsLength,
+                    completeness: append.completeness,
+                    isCreation: false
+                )
+            case .deliver:
+                try deliver(upload, isCreation: false)
+            case .replay:
+                try replay(upload)
+            case .refuse(let refusal):
+                try upload.settle()
+                refuse(refusal, offset: upload.state.offset)
+            }
+        }
+    }
+
+    // MARK: Receiving
+
+    private func receive(
+        into upload: Upload,
+        ceiling: Int64,
+        ceilingIsLength: Bool,
+        completeness: Completeness,
+        isCreation: Bool
+    ) throws(SpoolError) {
+        let end = try gateway.buffers.withBuffer { buffer in
+            Result { () throws(SpoolError) in
+                var progress = Progress(every: .seconds(5))
+                return try Reception(exchange: exchange, buffer: buffer).receive(
+                    room: ceiling - upload.state.offset,
+                    // A client that takes offset == length for success must not hear that of content
+                    // that never ended.
+                    keepsLast: ceilingIsLength && dialect.takesOffsetForSuccess,
+                    store: { bytes throws(SpoolError) in try upload.append(bytes) },
+                    afterEach: { () throws(SpoolError) in
+                        guard dialect.allowsProgress, tellsInterim, progress.isDue else { return }
+                        try upload.settle()
+                        exchange.send(
+                            interim: answers.interimProgress(offset: upload.state.offset)
+                        )
+                    }
+                )
+            }
+        }.get()
+        switch end {
+        case .ended:
+            log.received(upload.creation.id, offset: upload.state.offset)
+            try finishMessage(upload, completeness: completeness, isCreation: isCreation)
+        case .interrupted(let reason):
+            log.interrupted(upload.creation.id, offset: upload.state.offset, reason: reason)
+            exchange.abort()
+        case .exceeded:
+            try refuseExcess(upload, ceiling: ceiling, ceilingIsLength: ceilingIsLength)
+        }
+    }
+
+    /// Whether the web server passes 104 on.
+    private var tellsInterim: Bool { exchange.context.interimStatuses.contains(104) }
+
+    /// At the proper end of a message's content.
+    private func finishMessage(
+        _ upload: Upload,
+        completeness: Completeness,
+        isCreation: Bool
+    ) throws(SpoolError) {
+        switch upload.state.decideAtEnd(completeness, dialect: dialect) {
+        case .complete(let length):
+            if upload.state.length == nil { try upload.setLength(length) }
+            try deliver(upload, isCreation: isCreation)
+        case .partial:
+            try upload.settle()
+            let offset = upload.state.offset
+            exchange.answer(
+                isCreation
+                    ? answers.created(
+                        location: location(upload.creation.resourcePath),
+                        offset: offset
+                    )
+                    : answers.appended(offset: offset)
+            )
+        case .replay:
+            try replay(upload)
+        case .refuse(let refusal):
+            try upload.settle()
+            refuse(refusal, offset: upload.state.offset)
+        }
+    }
+
+    /// The content went on past what this message or the representation may have.
+    private func refuseExcess(
+        _ upload: Upload,
+        ceiling: Int64,
+        ceilingIsLength: Bool
+    ) throws(SpoolError) {
+        let refusal = UploadState.refusalAtCeiling(
+            ceiling,
+            ceilingIsLength: ceilingIsLength,
+            limits: route.limits
+        )
+        // An upload that is whole already is unharmed by a request that has too much.
+        if ceilingIsLength, dialect.deactivatesOnExcess, upload.state.phase == .receiving {
+            try upload.remove()
+            log.deactivated(upload.creation.id, reason: refusal.title)
+            return refuse(refusal)
+        }
+        try upload.settle()
+        refuse(refusal, offset: upload.state.offset)
+    }
+
+    // MARK: Offset retrieval, cancellation, options
+
+    /// Tells the offset, made durable first (draft-12 §4.3).
+    ///
+    /// A client that takes offset == length for success hears it only once the upstream has taken
+    /// the upload: for one that is complete and waits for its next attempt, this is that attempt.
+    func retrieveOffset(_ id: UploadID) {
+        withUpload(id, patience: .short) { upload throws(SpoolError) in
+            var told = upload.state
+            if dialect.takesOffsetForSuccess {
+                if told.phase == .deferred, try !deliverUnseen(upload) {
+                    return refuse(
+                        upload.state.phase == .indeterminate ? .outcomeUnknownGone : .verdictPending
+                    )
+                }
+                if let status = try upload.response()?.head.status, status.code >= 400 {
+                    return refuse(.upstreamRefusedGone)
+                }
+            }
+            if told.phase == .indeterminate { return refuse(.outcomeUnknownGone) }
+            try upload.settle()
+            // Also of an upload delivered just now "incomplete" is said: nobody has heard the final
+            // response, and a client that wants it comes for it with an empty append.
+            told.offset = upload.state.offset
+            exchange.answer(
+                answers.offsetTold(told, remainingAge: max(0, remainingAge(of: upload)))
+            )
+        }
+    }
+
+    /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the verdict.
+    func cancel(_ id: UploadID) {
+        withUpload(id, patience: .verdict) { upload throws(SpoolError) in
+            try upload.remove()
+            log.cancelled(id)
+            exchange.answer(answers.cancelled())
+        }
+    }
+
+    /// Tells what an upload resource accepts, without touching the upload.
+    func resourceOptions(_ id: UploadID) { exchange.answer(answers.resourceOptions()) }
+}
+
+/// When to tell progress again.
+private struct Progress {
+    private let interval: Duration
+    private var next: Deadline
+
+    init(every interval: Duration) {
+        self.interval = interval
+        next = .after(interval)
+    }
+
+    /// Whether it is time; if so the next time is one interval from now.
+    var isDue: Bool {
+        mutating get {
+            guard next.hasPassed else { return false }
+            next = .after(interval)
+            return true
+        }
+    }
+}
+
+extension HTTPRequest.Method {
+    /// Whether repeating the request has the same effect as one (RFC 9110 §9.2.2).
+    var isIdempotent: Bool {
+        [.get, .head, .options, .trace, .put, .delete].contains(self)
+    }
+}

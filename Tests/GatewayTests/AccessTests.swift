@@ -1,0 +1,196 @@
+// Whose upload it is, on which route, for how long, and how it ends without being delivered.
+
+import Gateway
+import HTTPTypes
+import Logging
+import Spool
+import Testing
+import UploadProtocol
+
+@Suite struct AccessTests {
+    private func context(_ owner: String?, route: String? = nil) -> ExchangeContext {
+        ExchangeContext(route: route, owner: owner, interimStatuses: [104])
+    }
+
+    @Test(
+        "an upload is 404 to everybody but its owner, whatever is asked of it",
+        arguments: ["bob", nil]
+    )
+    func owner(stranger: String?) throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hello", context: context("alice"))
+        let other = context(stranger)
+        let requests: [ScriptedExchange] = [
+            .retrieval(location, context: other),
+            .append(location, at: 5, [.text("x")], complete: true, context: other),
+            .cancellation(location, context: other),
+        ]
+        for request in requests { #expect(test.serve(request).status == 404) }
+        #expect(test.serve(.retrieval(location, context: context("alice"))).offset == 5)
+        #expect(try test.drops().isEmpty)
+    }
+
+    @Test("a stranger does not disturb a writer that is at work")
+    func strangerBesideWriter() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hello", context: context("alice"))
+        let writer = ScriptedExchange.append(
+            location,
+            at: 5,
+            [.text(" w"), .stuck],
+            complete: true,
+            length: .known(6),
+            context: context("alice")
+        )
+        let writing = try test.start(writer)
+        #expect(writer.waitUntilStuck())
+        for other in [context("bob"), context(nil)] {
+            #expect(test.serve(.retrieval(location, context: other)).status == 404)
+            #expect(test.serve(.cancellation(location, context: other)).status == 404)
+        }
+        #expect(!writing.isOver)
+        // Its owner does: the writer ends, and what it brought counts.
+        #expect(test.serve(.retrieval(location, context: context("alice"))).offset == 7)
+        #expect(try writing.finish().isAborted)
+    }
+
+    @Test("an upload belongs to the route that received it")
+    func route() throws {
+        let test = try GatewayUnderTest { settings, route in
+            settings.routes["other"] = route
+        }
+        let location = test.createPartial()
+        #expect(
+            test.serve(.retrieval(location, context: context(nil, route: "other"))).status == 404
+        )
+        #expect(test.serve(.retrieval(location)).status == 204)
+    }
+
+    @Test("a route that the settings do not have is the operator's mistake: 500, and a log line")
+    func unknownRoute() throws {
+        let test = try GatewayUnderTest()
+        let record = test.serve(
+            .creation([.text("a")], complete: true, context: context(nil, route: "nowhere"))
+        )
+        #expect(record.status == 500)
+        #expect(record.events == [.head(500)])
+        #expect(record.text.contains("nowhere"))
+        #expect(record[.uploadComplete] == nil)
+        #expect(test.log.level(of: "unknown route") == .error)
+    }
+
+    @Test("an upload that was idle for max-age is gone, bytes and all")
+    func expiry() throws {
+        let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
+        let location = test.createPartial()
+        try test.age(location, by: 3500)
+        let told = test.serve(.retrieval(location))
+        #expect(told.status == 204)
+        // RFC 9651 §3.2: a Dictionary member; what is left, not what the route allows.
+        let limits = try #require(told[.uploadLimit])
+        let age = try #require(limits.firstRange(of: "max-age="))
+        let left = try #require(Int(limits[age.upperBound...].prefix { $0.isNumber }))
+        #expect(left > 0 && left <= 100)
+        try test.age(location, by: 3601)
+        #expect(test.serve(.append(location, at: 5, [.text("x")], complete: true)).status == 404)
+        #expect(try test.summaries().isEmpty)
+        #expect(test.log.messages.contains("upload expired"))
+    }
+
+    @Test("a stored verdict does not expire under a client that asks for it")
+    func verdictsStay() throws {
+        let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        let location = try #require(record.location)
+        try test.age(location, by: 7200)
+        let told = test.serve(.retrieval(location))
+        #expect(told.status == 204)
+        #expect(told[.uploadComplete] == "?1")
+        #expect(try #require(told[.uploadLimit]).contains("max-age=0"))
+    }
+
+    @Test("a cancelled upload is gone")
+    func cancellation() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial()
+        #expect(test.serve(.cancellation(location)).status == 204)
+        #expect(try test.summaries().isEmpty)
+        for request: ScriptedExchange in [.retrieval(location), .cancellation(location)] {
+            #expect(test.serve(request).status == 404)
+        }
+    }
+
+    @Test("an upload can be cancelled while it is received")
+    func cancellationWhileReceiving() throws {
+        let test = try GatewayUnderTest()
+        let writer = ScriptedExchange.creation(
+            [.text("hello"), .stuck],
+            complete: true,
+            length: .known(9)
+        )
+        let writing = try test.start(writer)
+        #expect(writer.waitUntilStuck())
+        let location = try #require(writer.record.location)
+        #expect(test.serve(.cancellation(location)).status == 204)
+        #expect(try writing.finish().isAborted)
+        #expect(try test.summaries().isEmpty)
+    }
+
+    @Test("the newest request wins: a stuck append lets go and the next goes on where it was")
+    func preemption() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hello")
+        let old = ScriptedExchange.append(
+            location,
+            at: 5,
+            [.text(" you"), .stuck],
+            complete: true,
+            length: .unknown
+        )
+        let stuck = try test.start(old)
+        #expect(old.waitUntilStuck())
+        let told = test.serve(.retrieval(location))
+        #expect(told.status == 204)
+        #expect(told.offset == 9)
+        let ended = try stuck.finish()
+        #expect(ended.isAborted && ended.head == nil)
+
+        let second = ScriptedExchange.append(
+            location,
+            at: 9,
+            [.text(" all"), .stuck],
+            complete: true,
+            length: .unknown
+        )
+        let stuckAgain = try test.start(second)
+        #expect(second.waitUntilStuck())
+        let newest = test.serve(.append(location, at: 13, [.text("!")], complete: true))
+        #expect(newest.status == 201)
+        #expect(try stuckAgain.finish().isAborted)
+        #expect(try test.drops() == [Array("hello you all!".utf8)])
+    }
+
+    @Test(
+        "what is no upload resource, or none any more, is 404",
+        arguments: [
+            "/files/upload-resource/00000000000000000000000000", "/files/upload-resource/nonsense",
+            "/files/upload-resource/", "/files/upload-resource/00000000000000000000000000/x",
+        ]
+    )
+    func unknown(location: String) throws {
+        let test = try GatewayUnderTest()
+        #expect(test.serve(.retrieval(location)).status == 404)
+        #expect(test.serve(.append(location, at: 0, [.text("x")], complete: true)).status == 404)
+        #expect(try test.drops().isEmpty)
+    }
+
+    @Test("OPTIONS on an upload resource is answered without touching it")
+    func resourceOptions() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial()
+        let record = test.serve(ScriptedExchange(.options, location, length: .unknown))
+        #expect(record.status == 204)
+        #expect(record[.allow] == "HEAD, GET, PATCH, DELETE, OPTIONS")
+        #expect(record[.uploadLimit]?.contains("max-size=") == true)
+    }
+}

@@ -1,0 +1,218 @@
+// Creations and the appends that follow them: what is said, in which order, and what is kept.
+
+import Gateway
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct CreationTests {
+    @Test(
+        "104 goes out before the content is read, where dialect and web server allow it",
+        arguments: [
+            (10, [104], true), (3, [104], true), (6, [104, 100], true), (10, [], false),
+            (10, [100], false), (nil, [104], false), (99, [104], false),
+        ] as [(Int?, Set<Int>, Bool)]
+    )
+    func interim(version: Int?, forwarded: Set<Int>, isExpected: Bool) throws {
+        let test = try GatewayUnderTest()
+        var fields: HTTPFields = [:]
+        if version == 3 { fields[.uploadIncomplete] = "?0" }
+        let record = test.serve(
+            .creation(
+                [.text("hello")],
+                complete: true,
+                version: version,
+                fields: fields,
+                context: ExchangeContext(interimStatuses: forwarded)
+            )
+        )
+        let events: [ScriptedExchange.Event] = [.read, .head(201)]
+        #expect(record.events == (isExpected ? [.interim(104)] : []) + events)
+        if isExpected {
+            #expect(record.interims[0].fields[.location]?.hasPrefix("/files/") == true)
+        }
+        #expect(try test.drops() == [Array("hello".utf8)])
+    }
+
+    @Test("the origin that the web server told makes Location absolute, in 104 and in 201")
+    func absoluteLocation() throws {
+        let test = try GatewayUnderTest()
+        let context = ExchangeContext(origin: "https://x.test:8443", interimStatuses: [104])
+        let record = test.serve(.creation([.text("a")], complete: false, context: context))
+        let location = try #require(record[.location])
+        #expect(location.hasPrefix("https://x.test:8443/files/upload-resource/"))
+        #expect(record.interims.first?.fields[.location] == location)
+    }
+
+    @Test(
+        "100 (Continue) is sent only where the web server leaves it to the gateway",
+        arguments: [([104, 100], true), ([100], true), ([104], false), ([], false)]
+            as [(Set<Int>, Bool)]
+    )
+    func expectContinue(forwarded: Set<Int>, isExpected: Bool) throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let context = ExchangeContext(interimStatuses: forwarded)
+        let expect: HTTPFields = [.expect: "100-Continue"]
+        let creation = test.serve(
+            .creation([.text("a")], complete: false, fields: expect, context: context)
+        )
+        let location = try #require(creation[.location])
+        let append = test.serve(
+            .append(
+                location,
+                at: 1,
+                [.text("b")],
+                complete: false,
+                fields: expect,
+                context: context
+            )
+        )
+        let plain = test.serve(
+            ScriptedExchange(.post, "/plain", expect, [.text("c")], context: context)
+        )
+        let passed = test.serve(
+            ScriptedExchange(.delete, "/dav", expect, [.text("d")], context: context)
+        )
+        for record in [creation, append, plain, passed] {
+            #expect(record.events.contains(.interim(100)) == isExpected)
+            let read = try #require(record.events.firstIndex(of: .read))
+            let interim = record.events.firstIndex(of: .interim(100)) ?? 0
+            #expect(!isExpected || interim < read)
+        }
+    }
+
+    @Test("a client that expects nothing gets no 100")
+    func expectNothing() throws {
+        let test = try GatewayUnderTest()
+        let context = ExchangeContext(interimStatuses: [104, 100])
+        let record = test.serve(.creation([.text("a")], complete: true, context: context))
+        #expect(record.events == [.interim(104), .read, .head(201)])
+    }
+
+    @Test("a partial creation is told its resource and its offset")
+    func partial() throws {
+        let test = try GatewayUnderTest()
+        let record = test.serve(
+            .creation([.text("hel"), .text("lo")], complete: false, uploadLength: 10)
+        )
+        #expect(record.status == 201)
+        #expect(record.offset == 5)
+        #expect(record[.uploadComplete] == "?0")
+        let location = try #require(record[.location])
+        let told = test.serve(.retrieval(location))
+        #expect(told.status == 204)
+        #expect(told.offset == 5)
+        #expect(told[.uploadLength] == "10")
+        #expect(try test.drops().isEmpty)
+    }
+
+    @Test(
+        "whatever arrived before a creation was cut is kept, and never completes it",
+        arguments: [
+            [.text("hel"), .text("lo"), .fails(.truncated)],
+            [.text("hello"), .fails(.stalled)],
+            [.text("hel"), .bytesThenFails(Array("lo".utf8), .truncated)],
+            [.text("hel"), .text("lo"), .fails(.released)],
+        ] as [[ScriptedExchange.Step]],
+        [.unknown, .known(9)] as [ContentLength]
+    )
+    func cut(steps: [ScriptedExchange.Step], length: ContentLength) throws {
+        let test = try GatewayUnderTest()
+        let record = test.serve(.creation(steps, complete: true, length: length))
+        #expect(record.events == [.interim(104), .read, .abort])
+        let location = try #require(record.location)
+        let told = test.serve(.retrieval(location))
+        #expect(told.offset == 5)
+        #expect(told[.uploadComplete] == "?0")
+        #expect(try test.drops().isEmpty)
+        #expect(try test.queue(of: location) == .incoming)
+        let done = test.serve(.append(location, at: 5, [.text(" all")], complete: true))
+        #expect(done.status == 201)
+        #expect(try test.drops() == [Array("hello all".utf8)])
+    }
+
+    @Test("an upload goes on in appends and is delivered once, by the one that completes it")
+    func appends() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("one ")
+        let second = test.serve(.append(location, at: 4, [.text("two ")], complete: false))
+        #expect(second.status == 204)
+        #expect(second.offset == 8)
+        #expect(try test.drops().isEmpty)
+        let third = test.serve(.append(location, at: 8, [.text("three")], complete: true))
+        #expect(third.status == 201)
+        #expect(third[.uploadComplete] == "?1")
+        #expect(third.offset == 13)
+        #expect(try test.drops() == [Array("one two three".utf8)])
+        #expect(try test.queue(of: location) == .delivered)
+    }
+
+    @Test("a wrong offset is refused with the true one, made durable first", arguments: [0, 4, 6])
+    func conflict(offset: Int64) throws {
+        let test = try GatewayUnderTest()
+        let cut = test.serve(
+            .creation([.text("hello"), .fails(.truncated)], complete: true, length: .known(9))
+        )
+        let location = try #require(cut.location)
+        #expect(test.disk.count(.sync, on: "/data/") == 0)
+        let record = test.serve(.append(location, at: offset, [.text("xxxx")], complete: true))
+        #expect(record.status == 409)
+        #expect(record.offset == 5)
+        #expect(!record.events.contains(.read))
+        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        #expect(test.serve(.retrieval(location)).offset == 5)
+    }
+
+    @Test(
+        "content beyond a known length ends the upload, from version 7 on",
+        arguments: [(4, 204), (5, 204), (6, 204), (7, 404), (10, 404)]
+    )
+    func excess(version: Int, status: Int) throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hello", uploadLength: 8, version: version)
+        let record = test.serve(
+            .append(
+                location,
+                at: 5,
+                [.text("worlds")],
+                complete: true,
+                length: .unknown,
+                version: version
+            )
+        )
+        #expect(record.status == 400)
+        let told = test.serve(.retrieval(location, version: version))
+        #expect(told.status == status)
+        #expect(test.log.messages.contains("upload deactivated") == (status == 404))
+        #expect(try test.drops().isEmpty)
+    }
+
+    @Test("a creation beyond max-size is refused before its content is read")
+    func tooLarge() throws {
+        let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }
+        let record = test.serve(.creation([.text("0123456789")], complete: true))
+        #expect(record.status == 413)
+        #expect(record.events == [.head(413)])
+        let streamed = test.serve(
+            .creation([.text("01234"), .text("56789")], complete: true, length: .unknown)
+        )
+        #expect(streamed.status == 413)
+        #expect(streamed.offset == 9)
+        #expect(try test.drops().isEmpty)
+    }
+
+    @Test("an append without content, at the offset, that completes nothing changes nothing")
+    func emptyAppend() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hello")
+        let record = test.serve(.append(location, at: 5, complete: false))
+        #expect(record.status == 204)
+        #expect(record.offset == 5)
+        #expect(try test.queue(of: location) == .incoming)
+    }
+}

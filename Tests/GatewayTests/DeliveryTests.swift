@@ -1,0 +1,239 @@
+// The delivery: when it happens, what is kept when it does not, and that it never happens twice.
+
+import Foundation
+import Gateway
+import HTTPTypes
+import Logging
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct DeliveryTests {
+    /// An origin that reads each request whole and then ends the connection without a word.
+    private static func silentOrigin() throws -> LoopbackOrigin {
+        try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
+    }
+
+    @Test("one regular request is made from the creation; nothing of the protocol is in it")
+    func request() throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: "\(origin.base)/base"))
+        let creation = test.serve(
+            .creation(
+                [.text("one "), .fails(.truncated)],
+                complete: true,
+                length: .known(9),
+                target: "/in?x=1",
+                fields: [.contentType: "text/plain", .authorization: "Bearer t"],
+                context: ExchangeContext(
+                    interimStatuses: [104],
+                    remoteAddress: "192.0.2.7",
+                    scheme: "https"
+                )
+            )
+        )
+        let location = try #require(creation.location)
+        let fields: HTTPFields = [.authorization: "Bearer of the append"]
+        let record = test.serve(
+            .append(location, at: 4, [.text("two"), .text("!!")], complete: true, fields: fields)
+        )
+        #expect(record.status == 200)
+        let request = try #require(origin.requests.first)
+        #expect(origin.requests.count == 1)
+        #expect(request.line == "POST /base/in?x=1 HTTP/1.1")
+        #expect(request.content == Array("one two!!".utf8))
+        #expect(request.values("Content-Length") == ["9"])
+        #expect(request.values("Content-Type") == ["text/plain"])
+        #expect(request.values("Authorization") == ["Bearer t"])
+        #expect(request.values("X-Forwarded-For") == ["192.0.2.7"])
+        #expect(!request.fieldLines.contains { $0.lowercased().hasPrefix("upload-") })
+    }
+
+    @Test("Idempotency-Key goes along where the upstream honours it, the client's own before ours")
+    func idempotencyKey() throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.honoursIdempotencyKey = true
+        }
+        let ours = test.serve(.creation([.text("x")], complete: true))
+        let location = try #require(ours.location)
+        let key = try #require(HTTPField.Name("Idempotency-Key"))
+        test.serve(.creation([.text("x")], complete: true, fields: [key: "\"mine\""]))
+        let keys = origin.requests.flatMap { $0.values("Idempotency-Key") }
+        #expect(keys.count == 2)
+        #expect(location.hasSuffix(try #require(keys.first).filter { $0 != "\"" }))
+        #expect(keys.last == "\"mine\"")
+    }
+
+    @Test("an upstream that is down costs nothing: the bytes stay, an empty append tries again")
+    func upstreamDown() throws {
+        let socket = "\(NSTemporaryDirectory())/gateway-\(UInt64.random(in: 0...(.max))).sock"
+        defer { unlink(socket) }
+        let test = try GatewayUnderTest(.unix(path: socket))
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record.offset == 5)
+        #expect(record[.retryAfter] != nil)
+        #expect(!record.text.contains(socket))
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .deferred)
+        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        let told = test.serve(.retrieval(location))
+        #expect(told.status == 204)
+        #expect(told.offset == 5)
+        #expect(told[.uploadComplete] == "?0")
+        // Still down.
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 502)
+
+        let origin = try LoopbackOrigin(socketPath: socket, status: "201 Created")
+        let done = test.serve(.append(location, at: 5, complete: true))
+        #expect(done.status == 201)
+        #expect(done[.uploadComplete] == "?1")
+        #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
+        #expect(try test.queue(of: location) == .delivered)
+        #expect(test.serve(.retrieval(location))[.uploadComplete] == "?1")
+    }
+
+    @Test("the empty append may have content of unknown length, and only no content is right there")
+    func emptyStream() throws {
+        let socket = "\(NSTemporaryDirectory())/gateway-\(UInt64.random(in: 0...(.max))).sock"
+        defer { unlink(socket) }
+        let test = try GatewayUnderTest(.unix(path: socket))
+        let location = try #require(
+            test.serve(.creation([.text("hello")], complete: true)).location
+        )
+        let origin = try LoopbackOrigin(socketPath: socket)
+        let more = test.serve(
+            .append(location, at: 5, [.text("!")], complete: true, length: .unknown)
+        )
+        #expect(more.status == 400)
+        #expect(more.offset == 5)
+        #expect(origin.requests.isEmpty)
+        let none = test.serve(.append(location, at: 5, complete: true, length: .unknown))
+        #expect(none.status == 200)
+        #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
+    }
+
+    @Test("a POST that the upstream read without an answer is never sent again")
+    func indeterminate() throws {
+        let origin = try Self.silentOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?1")
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .hold)
+        #expect(test.log.level(of: "outcome unknown") == .error)
+        for version in [nil, 3, 5, 6, 10] {
+            #expect(test.serve(.retrieval(location, version: version)).status == 410)
+        }
+        let again = test.serve(.append(location, at: 5, complete: true))
+        #expect(again.status == 502)
+        #expect(again[.uploadComplete] == "?1")
+        #expect(origin.requests.count == 1)
+        #expect(origin.connectionCount == 1)
+    }
+
+    @Test(
+        "where repeating is safe, an upstream without an answer is asked again",
+        arguments: [(.put, false), (.post, true)] as [(HTTPRequest.Method, Bool)]
+    )
+    func repeatable(method: HTTPRequest.Method, honoursKey: Bool) throws {
+        let asked = Monitor(0)
+        let origin = try LoopbackOrigin { connection in
+            guard try connection.receiveRequest() != nil else { return }
+            let count = asked.update { count -> Int in
+                count += 1
+                return count
+            }
+            if count > 1 { try connection.answer("204 No Content") }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.honoursIdempotencyKey = honoursKey
+        }
+        let record = test.serve(.creation([.text("hello")], complete: true, method: method))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record.offset == 5)
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .deferred)
+        let done = test.serve(.append(location, at: 5, complete: true))
+        #expect(done.status == 204)
+        #expect(origin.requests.map(\.content) == [Array("hello".utf8), Array("hello".utf8)])
+    }
+
+    @Test(
+        "versions 5 and 6 hear of offset == length only after the verdict",
+        arguments: [5, 6]
+    )
+    func deliveryBeforeSuccess(version: Int) throws {
+        let socket = "\(NSTemporaryDirectory())/gateway-\(UInt64.random(in: 0...(.max))).sock"
+        defer { unlink(socket) }
+        let test = try GatewayUnderTest(.unix(path: socket))
+        let location = try #require(
+            test.serve(.creation([.text("hello")], complete: true, version: version)).location
+        )
+        let locked = test.serve(.retrieval(location, version: version))
+        #expect(locked.status == 423)
+        #expect(locked.offset == nil)
+        #expect(locked[.retryAfter] != nil)
+        let origin = try LoopbackOrigin(socketPath: socket)
+        let told = test.serve(.retrieval(location, version: version))
+        #expect(told.status == 204)
+        // Nobody has heard the final response yet.
+        #expect(told[.uploadComplete] == "?0")
+        #expect(told.offset == 5)
+        #expect(origin.requests.count == 1)
+        #expect(try test.queue(of: location) == .delivered)
+    }
+
+    @Test("a web server that gave up before the delivery stops it; the client comes back for it")
+    func abandoned() throws {
+        let test = try GatewayUnderTest()
+        let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+        exchange.abandon()
+        let record = test.serve(exchange)
+        #expect(record.events == [.interim(104), .read, .abort])
+        #expect(try test.drops().isEmpty)
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 5)
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 201)
+        #expect(try test.drops() == [Array("hello".utf8)])
+    }
+
+    @Test(
+        "an upload whose web server left at its last byte is not told as success either",
+        arguments: [5, 6]
+    )
+    func abandonedThenAsked(version: Int) throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hel", uploadLength: 5, version: version)
+        let exchange = ScriptedExchange.append(
+            location,
+            at: 3,
+            [.text("lo")],
+            complete: true,
+            version: version
+        )
+        exchange.abandon()
+        #expect(test.serve(exchange).isAborted)
+        let told = test.serve(.retrieval(location, version: version))
+        #expect(told.status == 204)
+        #expect(told[.uploadComplete] == "?0")
+        #expect(told.offset == 4)
+        #expect(try test.drops().isEmpty)
+        let last = ScriptedExchange.append(
+            location,
+            at: 4,
+            [.text("o")],
+            complete: true,
+            version: version
+        )
+        #expect(test.serve(last).status == 201)
+        #expect(try test.drops() == [Array("hello".utf8)])
+    }
+}

@@ -1,0 +1,111 @@
+// Pay for durability when it is promised: which requests cost a sync, and which must not.
+
+import Gateway
+import HTTPTypes
+import Logging
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct DurabilityTests {
+    private func test() throws -> (GatewayUnderTest, LoopbackOrigin) {
+        let origin = try LoopbackOrigin()
+        return (try GatewayUnderTest(.http(base: origin.base)), origin)
+    }
+
+    @Test(
+        "an upload that is delivered by the request that brought it costs no sync at all",
+        arguments: [.known(9), .unknown] as [ContentLength]
+    )
+    func uninterrupted(length: ContentLength) throws {
+        let (test, origin) = try test()
+        let record = test.serve(
+            .creation([.text("hello"), .text(" all")], complete: true, length: length)
+        )
+        #expect(record.status == 200)
+        #expect(test.disk.count(.sync) == 0)
+        #expect(test.disk.count(.syncDirectory) == 0)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("an interrupted upload that nobody asks about costs no sync either")
+    func interrupted() throws {
+        let (test, _) = try test()
+        let record = test.serve(
+            .creation([.text("hello"), .fails(.truncated)], complete: true, length: .known(9))
+        )
+        #expect(record.isAborted)
+        #expect(test.disk.count(.sync) == 0)
+    }
+
+    @Test("an offset that is told costs one sync of the content; told again, nothing")
+    func offsetTold() throws {
+        let (test, _) = try test()
+        let location = try #require(
+            test.serve(
+                .creation([.text("hello"), .fails(.truncated)], complete: true, length: .known(9))
+            ).location
+        )
+        let told = test.serve(.retrieval(location))
+        #expect(told.offset == 5)
+        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        #expect(test.disk.count(.sync, on: "/incoming/") == 1)
+        #expect(test.disk.count(.syncDirectory) == 2)
+        test.disk.forget()
+        #expect(test.serve(.retrieval(location)).offset == 5)
+        #expect(test.serve(.append(location, at: 0, complete: false)).status == 409)
+        #expect(test.disk.count(.sync) == 0)
+        #expect(test.disk.count(.syncDirectory) == 0)
+        // The next offset costs the content and the record, no directory: the names are durable.
+        #expect(test.serve(.append(location, at: 5, [.text("!")], complete: false)).offset == 6)
+        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        #expect(test.disk.count(.sync) == 2)
+        #expect(test.disk.count(.syncDirectory) == 0)
+    }
+
+    @Test("an offset that cannot be made durable is not told")
+    func syncFails() throws {
+        let (test, _) = try test()
+        let location = test.createPartial("hello")
+        test.serve(
+            .append(location, at: 5, [.text("xyz"), .fails(.truncated)], complete: true)
+        )
+        test.disk.refuse(.sync, errno: 5)
+        let told = test.serve(.retrieval(location))
+        #expect(told.status == 500)
+        #expect(told.offset == nil)
+        let conflict = test.serve(.append(location, at: 1, [.text("x")], complete: true))
+        #expect(conflict.status == 409)
+        // What was promised before is all that may be told again.
+        #expect(conflict.offset == 5)
+    }
+
+    @Test("a spool below its reserve takes no upload and says so before it reads")
+    func full() throws {
+        let test = try GatewayUnderTest(reserve: 1 << 60)
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.events == [.head(507)])
+        #expect(record[.retryAfter] != nil)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(try test.summaries().isEmpty)
+        #expect(test.log.level(of: "spool failed") == .error)
+    }
+
+    @Test("a disk that fills up while content comes is 507; what was written is kept")
+    func fillsUp() throws {
+        let (test, _) = try test()
+        let record = test.serve(
+            .creation(
+                [.text("hello"), .happens { test.disk.refuse(.write, errno: 28) }, .text("world")],
+                complete: true
+            )
+        )
+        #expect(record.status == 507)
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .incoming)
+        #expect(try test.summaries().map(\.offset) == [5])
+    }
+}

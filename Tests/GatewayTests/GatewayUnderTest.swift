@@ -1,0 +1,220 @@
+// A gateway over a real spool in a directory of its own, with a real upstream, for one test.
+//
+// What is not real is the front (ScriptedExchange) and the check before each call on the disk, which
+// counts and can refuse. Invariant: every exchange served here kept a front's rules, or its test fails.
+
+import Foundation
+import HTTPTypes
+import Logging
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+final class GatewayUnderTest: Sendable {
+    let root: String
+    let spool: Spool
+    let gateway: Gateway
+    let disk = WatchedDisk()
+    let log = LogLines()
+
+    /// Where the directory upstream puts what it gets.
+    var delivered: String { "\(root)/delivered" }
+
+    init(
+        _ target: UpstreamTarget? = nil,
+        reserve: Int64 = 0,
+        _ change: (inout Settings, inout Route) -> Void = { _, _ in }
+    ) throws {
+        let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
+        let memory = "/dev/shm"
+        let isThere = FileManager.default.isWritableFile(atPath: memory)
+        root = "\(isThere ? memory : NSTemporaryDirectory())/\(name)"
+        try FileManager.default.createDirectory(
+            atPath: "\(root)/delivered",
+            withIntermediateDirectories: true
+        )
+        var settings = Settings()
+        var route = Route()
+        route.upstream.target = target ?? .directory(path: "\(root)/delivered")
+        route.limits.minSize = 0
+        change(&settings, &route)
+        settings.routes[Route.defaultName] = route
+        spool = try Spool(directory: "\(root)/spool", reserve: reserve, disk: disk.disk)
+        disk.forget()
+        gateway = Gateway(settings: settings, spool: spool, log: Log(log.logger))
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: root) }
+
+    // MARK: Serving
+
+    /// Serves one exchange to its end and gives its record.
+    @discardableResult
+    func serve(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
+        gateway.serve(exchange)
+        return judged(exchange)
+    }
+
+    /// Serves one exchange on a thread of its own.
+    func start(_ exchange: ScriptedExchange) throws -> Running {
+        let running = Running(exchange, of: self)
+        try Posix.Thread.start(name: "exchange", stackSize: 1 << 20) { [gateway] in
+            gateway.serve(exchange)
+            running.noteEnd()
+        }
+        return running
+    }
+
+    fileprivate func judged(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
+        let record = exchange.record
+        #expect(record.faults == [])
+        #expect(record.isAborted || record.head != nil, "neither answered nor aborted")
+        let isWhole = !record.isAborted && record.leavesAfter == nil
+        if isWhole, let length = record.contentLength, exchange.request.method != .head {
+            #expect(Int64(record.content.count) == length, "not the announced length")
+        }
+        return record
+    }
+
+    // MARK: What can be seen from outside
+
+    func summaries() throws -> [UploadSummary] {
+        var all: [UploadSummary] = []
+        try spool.forEachUpload { all.append($0) }
+        return all
+    }
+
+    func queue(of location: String) throws -> Queue? {
+        try summaries().first { location.hasSuffix($0.id.description) }?.queue
+    }
+
+    /// The contents that the directory upstream got.
+    func drops() throws -> [[UInt8]] {
+        try FileManager.default.contentsOfDirectory(atPath: delivered)
+            .filter { !$0.hasSuffix(".json") && !$0.hasPrefix(".") }.sorted()
+            .compactMap { FileManager.default.contents(atPath: "\(delivered)/\($0)") }
+            .map { Array($0) }
+    }
+
+    /// Makes an upload look as if nothing had happened to it for that long.
+    func age(_ location: String, by seconds: Double) throws {
+        let id = try #require(location.split(separator: "/").last).description
+        let files = try #require(FileManager.default.enumerator(atPath: "\(root)/spool"))
+        for case let file as String in files where file.hasSuffix(id) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -seconds)],
+                ofItemAtPath: "\(root)/spool/\(file)"
+            )
+        }
+    }
+}
+
+/// An exchange that is being served on another thread.
+final class Running: Sendable {
+    private let exchange: ScriptedExchange
+    private let test: GatewayUnderTest
+    private let ended = Monitor(false)
+
+    fileprivate init(_ exchange: ScriptedExchange, of test: GatewayUnderTest) {
+        self.exchange = exchange
+        self.test = test
+    }
+
+    var isOver: Bool { ended.update { $0 } }
+
+    fileprivate func noteEnd() { ended.update { $0 = true } }
+
+    /// Waits for its end.
+    func finish() throws -> ScriptedExchange.Record {
+        let isOver = ended.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+        try #require(isOver == true, "the exchange did not end")
+        return test.judged(exchange)
+    }
+}
+
+/// Something closed until a test opens it.
+final class Gate: Sendable {
+    private let isOpen = Monitor(false)
+
+    func open() { isOpen.update { $0 = true } }
+
+    /// Waits for `open`, or for a deadline that only broken code meets.
+    func pass() { _ = isOpen.wait(until: .after(.seconds(60))) { $0 ? true : nil } }
+}
+
+/// A disk that counts calls and can refuse them.
+final class WatchedDisk: Sendable {
+    private struct State {
+        var calls: [(call: Disk.Call, subject: String)] = []
+        var refusals: [Disk.Call: Int32] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    var disk: Disk { Disk { call, subject throws(SystemError) in try self.check(call, subject) } }
+
+    private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
+        try state.withLock { state throws(SystemError) in
+            state.calls.append((call, subject))
+            if let errno = state.refusals[call] {
+                throw SystemError(call: call.rawValue, subject: subject, errno: errno)
+            }
+            return .max
+        }
+    }
+
+    func forget() { state.withLock { $0.calls = [] } }
+
+    /// From now on every such call fails.
+    func refuse(_ call: Disk.Call, errno: Int32) {
+        state.withLock { $0.refusals[call] = errno }
+    }
+
+    /// From now on every call is made again.
+    func allow() { state.withLock { $0.refusals = [:] } }
+
+    /// How often a call was made on paths with a part.
+    func count(_ call: Disk.Call, on part: String = "") -> Int {
+        state.withLock { state in
+            state.calls.count { $0.call == call && (part.isEmpty || $0.subject.contains(part)) }
+        }
+    }
+}
+
+/// The log lines of one gateway.
+final class LogLines: Sendable {
+    private let lines = Mutex<[(level: Logger.Level, message: String)]>([])
+
+    var messages: [String] { lines.withLock { $0.map(\.message) } }
+
+    func level(of message: String) -> Logger.Level? {
+        lines.withLock { $0.first { $0.message == message }?.level }
+    }
+
+    var logger: Logger {
+        var logger = Logger(label: "test") { _ in Handler(lines: self) }
+        logger.logLevel = .trace
+        return logger
+    }
+
+    private struct Handler: LogHandler {
+        let lines: LogLines
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.trace
+
+        subscript(metadataKey key: String) -> Logger.MetadataValue? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            lines.lines.withLock { $0.append((event.level, "\(event.message)")) }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// Requests that are no uploads: streamed to the upstream and back, nothing added that it did not say.
+
+import Gateway
+import HTTPTypes
+import Logging
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct PassThroughTests {
+
+    @Test(
+        "content passes through, of known and of unknown length",
+        arguments: [true, false],
+        [0, 3, 400_000]
+    )
+    func content(isLengthKnown: Bool, count: Int) throws {
+        let origin = try LoopbackOrigin(content: "seen")
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let content = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 9) }
+        let steps = stride(from: 0, to: count, by: 150_000)
+            .map { ScriptedExchange.Step.bytes(Array(content[$0...].prefix(150_000))) }
+        let record = test.serve(
+            ScriptedExchange(
+                .delete,
+                "/dav?x=%20",
+                [.range: "bytes=0-1", .ifNoneMatch: "\"e\""],
+                steps,
+                length: isLengthKnown ? nil : .unknown
+            )
+        )
+        #expect(record.status == 200)
+        #expect(record.text == "seen")
+        let request = try #require(origin.requests.first)
+        #expect(request.line == "DELETE /dav?x=%20 HTTP/1.1")
+        #expect(request.content == content)
+        #expect(request.values("Range") == ["bytes=0-1"])
+        #expect(request.values("If-None-Match") == ["\"e\""])
+        let isChunked = !isLengthKnown && count > 0
+        #expect(request.values("Transfer-Encoding") == (isChunked ? ["chunked"] : []))
+        #expect(test.disk.count(.create) == 0)
+    }
+
+    @Test("a response passes through with its fields, its length and its status")
+    func response() throws {
+        let origin = try LoopbackOrigin(
+            status: "206 Partial Content",
+            fields: ["Content-Range: bytes 0-1/9", "Upload-Offset: 7", "Connection: keep-alive"],
+            content: "ab"
+        )
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
+        #expect(record.status == 206)
+        #expect(record.contentLength == 2)
+        #expect(record[.contentRange] == "bytes 0-1/9")
+        // Its own protocol, if it has one, is its own business here.
+        #expect(record.offset == 7)
+        #expect(record[.connection] == nil)
+    }
+
+    @Test("HEAD passes through with the length that GET would have")
+    func head() throws {
+        let origin = try LoopbackOrigin(content: "0123456789")
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let record = test.serve(ScriptedExchange(.head, "/f", length: .unknown))
+        #expect(record.status == 200)
+        #expect(record.contentLength == 10)
+        #expect(record.content.isEmpty)
+    }
+
+    @Test(
+        "OPTIONS gains the limits; a target that knows no OPTIONS still takes uploads",
+        arguments: [
+            ("405 Method Not Allowed", 200, ""), ("501 Not Implemented", 200, ""),
+            ("200 OK", 200, "text"), ("204 No Content", 204, ""), ("403 Forbidden", 403, "text"),
+        ]
+    )
+    func options(upstream: String, status: Int, content: String) throws {
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                let isEmpty = upstream.hasPrefix("204")
+                try connection.answer(
+                    upstream,
+                    fields: ["Allow: GET, POST", "Content-Type: text/plain", "ETag: \"1\""],
+                    content: isEmpty ? "" : "text"
+                )
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let record = test.serve(ScriptedExchange(.options, "/files", length: .unknown))
+        #expect(record.status == status)
+        #expect(record.text == content)
+        #expect(record[.allow] == "GET, POST")
+        #expect((record[.uploadLimit] != nil) == (status < 300))
+        #expect((record[.contentType] == nil) == content.isEmpty || status == 204)
+        #expect(origin.requests.first?.line == "OPTIONS /files HTTP/1.1")
+    }
+
+    @Test("an upstream that is down is 502 without a name of the inside")
+    func upstreamDown() throws {
+        let test = try GatewayUnderTest(.unix(path: "/dev/null/none.sock"))
+        let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
+        #expect(record.status == 502)
+        #expect(!record.text.contains("none.sock"))
+        #expect(test.log.level(of: "request failed") == .warning)
+    }
+
+    @Test("a response that the upstream cuts breaks the client's connection")
+    func cutResponse() throws {
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveRequest()
+            try connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
+        #expect(record.status == 200)
+        #expect(record.isAborted)
+    }
+
+    @Test(
+        "a request whose content is cut is ended, not answered in the upstream's name",
+        arguments: [ContentError.truncated, .stalled],
+        [.known(9), .unknown] as [ContentLength]
+    )
+    func cutRequest(error: ContentError, length: ContentLength) throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let record = test.serve(
+            ScriptedExchange(.delete, "/dav", [:], [.text("abc"), .fails(error)], length: length)
+        )
+        #expect(record.events == [.read, .abort])
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("a directory is no place for anything but uploads")
+    func directory() throws {
+        let test = try GatewayUnderTest()
+        let get = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
+        #expect(get.status == 405)
+        let options = test.serve(ScriptedExchange(.options, "/f", length: .unknown))
+        #expect(options.status == 200)
+        #expect(options[.uploadLimit] != nil)
+        #expect(options.content.isEmpty)
+    }
+}

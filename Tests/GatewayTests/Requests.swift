@@ -1,0 +1,113 @@
+// The requests that the tests speak, each as one call, in the words of the protocol.
+
+import Gateway
+import HTTPTypes
+import UploadProtocol
+
+extension ScriptedExchange {
+    typealias Steps = [Step]
+
+    /// A creation; `complete` says whether it brings the whole upload.
+    static func creation(
+        _ steps: Steps,
+        complete: Bool,
+        length: ContentLength? = nil,
+        uploadLength: Int64? = nil,
+        method: HTTPRequest.Method = .post,
+        version: Int? = 10,
+        target: String = "/files",
+        fields: HTTPFields = [:],
+        context: ExchangeContext = ExchangeContext(interimStatuses: [104])
+    ) -> ScriptedExchange {
+        var fields = fields
+        fields[.uploadComplete] = complete ? "?1" : "?0"
+        if let uploadLength { fields[.uploadLength] = "\(uploadLength)" }
+        return ScriptedExchange(
+            method,
+            target,
+            fields.speaking(version),
+            steps,
+            length: length,
+            context: context
+        )
+    }
+
+    /// An append.
+    static func append(
+        _ location: String,
+        at offset: Int64,
+        _ steps: Steps = [],
+        complete: Bool,
+        length: ContentLength? = nil,
+        version: Int? = 10,
+        fields: HTTPFields = [:],
+        context: ExchangeContext = ExchangeContext(interimStatuses: [104])
+    ) -> ScriptedExchange {
+        var fields = fields
+        fields[.uploadComplete] = complete ? "?1" : "?0"
+        fields[.uploadOffset] = "\(offset)"
+        fields[.contentType] = "application/partial-upload"
+        return ScriptedExchange(
+            .patch,
+            location,
+            fields.speaking(version),
+            steps,
+            length: length,
+            context: context
+        )
+    }
+
+    /// An offset retrieval.
+    static func retrieval(
+        _ location: String,
+        version: Int? = 10,
+        context: ExchangeContext = ExchangeContext(interimStatuses: [104])
+    ) -> ScriptedExchange {
+        ScriptedExchange(
+            .head,
+            location,
+            HTTPFields().speaking(version),
+            length: .unknown,
+            context: context
+        )
+    }
+
+    /// A cancellation.
+    static func cancellation(
+        _ location: String,
+        context: ExchangeContext = ExchangeContext(interimStatuses: [104])
+    ) -> ScriptedExchange {
+        ScriptedExchange(.delete, location, [:], length: .unknown, context: context)
+    }
+}
+
+extension HTTPFields {
+    func speaking(_ version: Int?) -> HTTPFields {
+        var fields = self
+        if let version { fields[.uploadDraftInteropVersion] = "\(version)" }
+        return fields
+    }
+}
+
+extension GatewayUnderTest {
+    /// Creates an upload that lacks something still, and gives its resource.
+    func createPartial(
+        _ text: String = "hello",
+        uploadLength: Int64? = nil,
+        method: HTTPRequest.Method = .post,
+        version: Int? = 10,
+        context: ExchangeContext = ExchangeContext(interimStatuses: [104])
+    ) -> String {
+        let record = serve(
+            .creation(
+                [.text(text)],
+                complete: false,
+                uploadLength: uploadLength,
+                method: method,
+                version: version,
+                context: context
+            )
+        )
+        return record[.location] ?? "no location, status \(record.status ?? 0)"
+    }
+}

@@ -1,0 +1,206 @@
+// A front on paper: one request whose content comes as a script says, and a record of its answer.
+//
+// It answers nothing by itself and judges only what every front must insist on: one final head,
+// after it no interim one, and content of the length the head announced. Invariant: a read that
+// does not end by the script ends by `release`, or at a deadline that only broken code meets.
+
+import Gateway
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+/// One request and its recorded answer.
+final class ScriptedExchange: Exchange, Sendable {
+    /// What one read of the content gives.
+    enum Step: Sendable {
+        /// A fragment.
+        case bytes([UInt8])
+        /// Nothing, until another thread calls `release`.
+        case stuck
+        /// The content ends early.
+        case fails(ContentError)
+        /// A fragment that arrived together with the content's early end.
+        case bytesThenFails([UInt8], ContentError)
+        /// Something happens elsewhere before the next read.
+        case happens(@Sendable () -> Void)
+
+        static func text(_ text: String) -> Step { .bytes(Array(text.utf8)) }
+    }
+
+    /// What was seen of the answer, in order.
+    enum Event: Equatable {
+        case interim(Int)
+        case read
+        case head(Int)
+        case abort
+    }
+
+    /// Everything that was seen of one exchange.
+    struct Record {
+        var events: [Event] = []
+        var interims: [ResponseHead] = []
+        var head: ResponseHead?
+        var contentLength: Int64?
+        var content: [UInt8] = []
+        var isAborted = false
+        /// What no front would let pass.
+        var faults: [String] = []
+        var isAbandoned = false
+        /// Bytes of content after which the client is found to be gone; -1: at the head already.
+        var leavesAfter: Int?
+        fileprivate var steps: [Step] = []
+        fileprivate var isReleased = false
+        fileprivate var isStuck = false
+        fileprivate var isLooked = false
+    }
+
+    let request: RequestHead
+    let context: ExchangeContext
+    let release: @Sendable () -> Void
+    private let monitor: Monitor<Record>
+
+    init(
+        _ method: HTTPRequest.Method,
+        _ target: String,
+        _ fields: HTTPFields = [:],
+        _ steps: [Step] = [],
+        length: ContentLength? = nil,
+        context: ExchangeContext = ExchangeContext(interimStatuses: [104])
+    ) {
+        let sum = steps.reduce(Int64(0)) { sum, step in
+            switch step {
+            case .bytes(let bytes), .bytesThenFails(let bytes, _): sum + Int64(bytes.count)
+            case .stuck, .fails, .happens: sum
+            }
+        }
+        request = RequestHead(
+            method: method,
+            target: target,
+            fields: fields,
+            contentLength: length ?? .known(sum)
+        )
+        self.context = context
+        var record = Record()
+        record.steps = steps
+        let monitor = Monitor(record)
+        self.monitor = monitor
+        release = { monitor.update { $0.isReleased = true } }
+    }
+
+    // MARK: What a test sees and does
+
+    var record: Record { monitor.update { $0 } }
+
+    var head: Result<RequestHead, Refusal> {
+        monitor.update { $0.isLooked = true }
+        return .success(request)
+    }
+
+    var isAbandoned: Bool { monitor.update { $0.isAbandoned } }
+
+    /// The web server gives the request up.
+    func abandon() { monitor.update { $0.isAbandoned = true } }
+
+    /// The client goes while the answer is sent, after that many bytes of its content.
+    func leave(after count: Int) { monitor.update { $0.leavesAfter = count } }
+
+    /// Waits until the gateway waits for content that does not come; false at the deadline.
+    func waitUntilStuck() -> Bool { wait { $0.isStuck } }
+
+    /// Waits until the gateway has taken the request up; false at the deadline.
+    func waitUntilLooked() -> Bool { wait { $0.isLooked } }
+
+    private func wait(for condition: (Record) -> Bool) -> Bool {
+        monitor.wait(until: .after(.seconds(60))) { condition($0) ? true : nil } ?? false
+    }
+
+    // MARK: Exchange
+
+    func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        while true {
+            let step = monitor.update { record -> Step? in
+                if record.events.last != .read { record.events.append(.read) }
+                if record.isReleased, !record.steps.isEmpty { return .fails(.released) }
+                return record.steps.isEmpty ? nil : record.steps.removeFirst()
+            }
+            switch step {
+            case nil: return false
+            case .happens(let body): body()
+            case .fails(let error): throw error
+            case .bytes(let bytes):
+                let count = add(bytes[...], to: buffer)
+                if count < bytes.count {
+                    monitor.update { $0.steps.insert(.bytes(Array(bytes[count...])), at: 0) }
+                }
+                return true
+            case .bytesThenFails(let bytes, let error):
+                precondition(add(bytes[...], to: buffer) == bytes.count, "too large a script")
+                throw error
+            case .stuck:
+                monitor.update { $0.isStuck = true }
+                let released = wait { $0.isReleased }
+                throw released ? .released : .stalled
+            }
+        }
+    }
+
+    private func add(_ bytes: ArraySlice<UInt8>, to buffer: ContentBuffer) -> Int {
+        let count = min(bytes.count, buffer.free)
+        buffer.fill { free in
+            free.copyBytes(from: bytes.prefix(count))
+            return count
+        }
+        return count
+    }
+
+    func send(interim head: ResponseHead) {
+        guard context.interimStatuses.contains(head.status.code) else { return }
+        monitor.update { record in
+            if record.head != nil { record.faults.append("an interim head after the final one") }
+            record.events.append(.interim(head.status.code))
+            record.interims.append(head)
+        }
+    }
+
+    func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
+        try monitor.update { record throws(ClientGone) in
+            if record.head != nil { record.faults.append("a second final head") }
+            if record.isAborted { record.faults.append("a head after the abort") }
+            record.events.append(.head(head.status.code))
+            record.head = head
+            record.contentLength = contentLength
+            if record.leavesAfter == -1 { throw ClientGone() }
+        }
+    }
+
+    func send(content: RawSpan) throws(ClientGone) {
+        try monitor.update { record throws(ClientGone) in
+            if record.head == nil { record.faults.append("content before a head") }
+            if request.method == .head { return }
+            content.withUnsafeBytes { record.content.append(contentsOf: $0) }
+            if let limit = record.leavesAfter, record.content.count > limit { throw ClientGone() }
+        }
+    }
+
+    func abort() {
+        monitor.update { record in
+            record.events.append(.abort)
+            record.isAborted = true
+        }
+    }
+}
+
+extension ScriptedExchange.Record {
+    /// The status of the final response; nil if there was none.
+    var status: Int? { head?.status.code }
+    var text: String { String(decoding: content, as: UTF8.self) }
+    /// `Upload-Offset` of the final response.
+    var offset: Int64? { self[.uploadOffset].flatMap { Int64($0) } }
+
+    subscript(_ name: HTTPField.Name) -> String? { head?.fields[name] }
+
+    /// The path of the upload resource, from wherever it was told.
+    var location: String? {
+        self[.location] ?? interims.lazy.compactMap { $0.fields[.location] }.first
+    }
+}

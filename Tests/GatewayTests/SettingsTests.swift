@@ -1,0 +1,154 @@
+// Settings as an operator writes them: what is taken, and where and in which words the rest is refused.
+
+import Foundation
+import Gateway
+import Logging
+import Posix
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct SettingsTests {
+    @Test(
+        "a text that says nothing leaves every default",
+        arguments: [
+            "", "\n", "# nothing\n", "---\n", "{}", "~", "spool:\n", "routes: {default: }\n",
+            "spool: {directory: ~}\nlisten: null\n", "\u{FEFF}# after a byte order mark\n",
+        ]
+    )
+    func empty(text: String) throws {
+        #expect(try Settings(text, file: "f") == Settings())
+    }
+
+    @Test("every setting is taken")
+    func everything() throws {
+        let text = """
+            listen: unix:/tmp/s.sock
+            socket-mode: "0600"
+            socket-group: web
+            log-level: debug
+            spool: {directory: /srv/spool, reserve: 1GiB}
+            threads: {minimum-spare: 1, maximum: 2}
+            timeouts: {stall: 1500ms, drain: 0s, hold: 2m}
+            delivery: {maximum-concurrent: 3}
+            routes:
+              default: {upstream: "http://127.0.0.1:81/base"}
+              a:
+                upstream: https://b.test
+                upload-resources: /u/
+                limits:
+                  {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 1d}
+                timeouts: {connect: 1s, stall: 2s, response: 3s}
+                tls: {ca: /ca, certificate: /c, key: /k}
+                response-cap: 0
+                honours-idempotency-key: true
+            """
+        var expected = Settings()
+        expected.listen = .unix(path: "/tmp/s.sock", mode: 0o600, group: "web")
+        expected.logLevel = .debug
+        expected.spoolDirectory = "/srv/spool"
+        expected.spoolReserve = 1 << 30
+        expected.minimumSpareThreads = 1
+        expected.maximumThreads = 2
+        expected.stallTimeout = .milliseconds(1500)
+        expected.drainTimeout = .zero
+        expected.holdTimeout = .seconds(120)
+        expected.maximumDeliveries = 3
+        expected.routes["default"]?.upstream.target = .http(base: "http://127.0.0.1:81/base")
+        var route = Route()
+        route.upstream = UpstreamSettings(
+            target: .http(base: "https://b.test"),
+            connectTimeout: .seconds(1),
+            stallTimeout: .seconds(2),
+            responseTimeout: .seconds(3),
+            certificateAuthority: "/ca",
+            clientCertificate: "/c",
+            clientKey: "/k"
+        )
+        route.uploadResources = "/u/"
+        route.limits = UploadLimits(
+            maxSize: 9,
+            minSize: 0,
+            maxAppendSize: 8,
+            minAppendSize: 1,
+            maxAge: 86_400
+        )
+        route.responseCap = 0
+        route.honoursIdempotencyKey = true
+        expected.routes["a"] = route
+        #expect(try Settings(text, file: "f") == expected)
+    }
+
+    @Test("what `check` prints for a setting is what a file would say")
+    func tableIsSettings() throws {
+        var text = ""
+        var path: [Substring] = []
+        for (key, value) in Settings().table where !value.isEmpty {
+            let words = key.split(separator: ".")
+            for (depth, word) in words.dropLast().enumerated()
+            where path.count <= depth || path[...depth] != words[...depth] {
+                text += String(repeating: "  ", count: depth) + "\(word):\n"
+            }
+            path = words.dropLast()
+            text += String(repeating: "  ", count: path.count) + "\(words[path.count]): \(value)\n"
+        }
+        #expect(try Settings(text, file: "f") == Settings())
+    }
+
+    /// A wrong text, and what is said of it: `line:column: sentence`.
+    struct Wrong: Sendable, CustomTestStringConvertible {
+        var text: String
+        var fault: String
+        var testDescription: String { fault }
+
+        init(_ text: String, _ fault: String) {
+            self.text = text
+            self.fault = fault
+        }
+    }
+
+    @Test("a wrong text is refused with its place and what would be right", arguments: wrongTexts)
+    func refused(_ wrong: Wrong) {
+        do throws(SettingsError) {
+            let settings = try Settings(wrong.text, file: "f")
+            Issue.record("taken: \(settings)")
+        } catch {
+            #expect(error.description == "f:\(wrong.fault)")
+        }
+    }
+
+    @Test("a file that cannot be read says which and why", arguments: [false, true])
+    func unreadable(isHuge: Bool) throws {
+        let path = "\(NSTemporaryDirectory())/settings-\(UInt64.random(in: 0...(.max))).yaml"
+        if isHuge { try Data(repeating: 0x23, count: 1 << 20 | 1).write(to: URL(filePath: path)) }
+        defer { unlink(path) }
+        let reason =
+            isHuge ? "read \(path): File too large" : "open \(path): No such file or directory"
+        #expect(throws: SettingsFault.self) { try Settings.load(path) }
+        do throws(SettingsFault) { _ = try Settings.load(path) } catch {
+            #expect(error.description == "cannot read the settings: \(reason)")
+        }
+    }
+
+    @Test("bytes that are no UTF-8 are refused where they stand")
+    func notUTF8() throws {
+        let path = "\(NSTemporaryDirectory())/settings-\(UInt64.random(in: 0...(.max))).yaml"
+        defer { unlink(path) }
+        try Data("# fine: \u{E9}\nspool:\n  directory: /srv/b".utf8 + [0xFC] + "ro\n".utf8)
+            .write(to: URL(filePath: path))
+        do throws(SettingsFault) {
+            _ = try Settings.load(path)
+            Issue.record("taken")
+        } catch {
+            #expect(error.description == "\(path):3:20: this is not UTF-8; save the file so")
+        }
+    }
+
+    @Test("a file is read as its text is")
+    func load() throws {
+        let path = "\(NSTemporaryDirectory())/settings-\(UInt64.random(in: 0...(.max))).yaml"
+        defer { unlink(path) }
+        try Data("log-level: error\n".utf8).write(to: URL(filePath: path))
+        #expect(try Settings.load(path).logLevel == .error)
+    }
+}

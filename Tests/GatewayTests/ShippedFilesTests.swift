@@ -1,0 +1,152 @@
+// What is shipped beside the program says what the program does: settings, their page, the log's page.
+//
+// Files are compared as text, so that neither side can drift; that the pages are well formed is
+// deploy/check.sh's to see.
+
+import Foundation
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+
+@Suite struct ShippedFilesTests {
+    private static func text(_ path: String) throws -> String {
+        let repository = URL(filePath: #filePath)
+            .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+        return try String(contentsOf: repository.appending(path: path), encoding: .utf8)
+    }
+
+    /// Whether two texts are the same setting: `24h` and `1d` are.
+    private static func isSame(_ one: some StringProtocol, _ other: String) -> Bool {
+        let duration = DurationText.read(String(one))
+        return one == other || duration != nil && duration == DurationText.read(other)
+    }
+
+    // MARK: The example settings
+
+    /// One setting as the example has it.
+    private struct Example {
+        var value: String
+        var isCommented: Bool
+    }
+
+    /// The example's settings by dotted key, those behind a `#` included.
+    private static func examples() throws -> [String: Example] {
+        var examples: [String: Example] = [:]
+        var path: [(indentation: Int, key: Substring)] = []
+        for line in try text("deploy/spoolgate.yaml").split(separator: "\n") {
+            // A `#` with a space behind it is prose, or a key within a section behind a `#`.
+            guard let match = line.wholeMatch(of: /( *)(#?)( *)([a-z-]+):(?: +(\S+))?(?: +#.*)?/),
+                match.2.isEmpty || match.3.isEmpty || match.3 == "  "
+            else { continue }
+            let indentation = match.1.count + match.3.count
+            path.removeAll { $0.indentation >= indentation }
+            let key = (path.map(\.key) + [match.4]).joined(separator: ".")
+            guard let value = match.5 else {
+                path.append((indentation, match.4))
+                continue
+            }
+            #expect(examples[key] == nil, "\(key) stands twice")
+            examples[key] = Example(value: String(value), isCommented: !match.2.isEmpty)
+        }
+        return examples
+    }
+
+    @Test("the example settings are the defaults")
+    func exampleIsDefault() throws {
+        let text = try Self.text("deploy/spoolgate.yaml")
+        #expect(try Settings(text, file: "spoolgate.yaml") == Settings())
+    }
+
+    @Test("the example settings name every setting, at its default or behind a # where it has none")
+    func exampleIsComplete() throws {
+        let examples = try Self.examples()
+        let table = Settings().table
+        #expect(Set(examples.keys) == Set(table.map(\.key)))
+        for (key, value) in table {
+            let example = try #require(examples[key], "\(key) is not in the example")
+            #expect(example.isCommented == value.isEmpty, "\(key)")
+            if !example.isCommented { #expect(Self.isSame(example.value, value), "\(key)") }
+        }
+    }
+
+    @Test("the example settings behind a # are taken once the # is gone")
+    func commentedExamples() throws {
+        let text = try Self.text("deploy/spoolgate.yaml")
+            .replacing(/(?m)^( *)#((?:  )?[a-z-]+:)/) { match in "\(match.1)\(match.2)" }
+        let settings = try Settings(text, file: "spoolgate.yaml")
+        let values = Dictionary(uniqueKeysWithValues: settings.table.map { ($0.key, $0.value) })
+        for (key, example) in try Self.examples() {
+            #expect(Self.isSame(example.value, try #require(values[key])), "\(key)")
+        }
+    }
+
+    // MARK: The settings' page
+
+    @Test("the page of the settings has every setting with its default, and nothing else")
+    func settingsPage() throws {
+        var section = ""
+        var documented: [String: String] = [:]
+        var key = ""
+        let lines = try Self.text("deploy/man/spoolgate.yaml.5").split(separator: "\n")
+        for (index, line) in lines.enumerated() {
+            if line.hasPrefix(".Ss ") {
+                let name = line.split(separator: " ").last ?? ""
+                section = line == ".Ss The daemon" ? "" : "\(name)."
+            } else if let item = line.wholeMatch(of: /\.It Ic ([a-z-]+) : .*/) {
+                key = (section == "routes." ? "routes.NAME." : section) + item.1
+                #expect(documented[key] == nil, "\(key) is documented twice")
+                documented[key] = ""
+            } else if line.hasPrefix("Default:") {
+                let words = line == "Default:" ? lines[index + 1].dropFirst(4) : line.dropFirst(9)
+                documented[key] = words.trimmingCharacters(in: .init(charactersIn: " ."))
+            }
+        }
+        let table = Settings().table.map { ($0.key.replacing("default", with: "NAME"), $0.value) }
+        #expect(Set(documented.keys) == Set(table.map(\.0)))
+        for (key, value) in table where !value.isEmpty {
+            let said = try #require(documented[key]).replacing("\\(dq", with: "\"")
+            #expect(Self.isSame(said.split(separator: ",")[0], value), "\(key)")
+        }
+    }
+
+    // MARK: The log's page
+
+    /// A log line: its level and the keys that come with it.
+    private struct Line: Equatable {
+        var level: String
+        var keys: Set<String>
+    }
+
+    private static func writtenLines() throws -> [String: Line] {
+        var lines: [String: Line] = [:]
+        let source = try text("Sources/Gateway/Log.swift")
+        let functions = source.split(separator: "    package func ").dropFirst()
+        for function in functions {
+            let call = try #require(function.firstMatch(of: /logger\.([a-z]+)\(\s*"([^"]+)"/))
+            let metadata = function[call.range.upperBound...].prefix(while: { $0 != "}" })
+            let keys = metadata.matches(of: /"([a-z-]+)": "/).map { String($0.1) }
+            lines[String(call.2)] = Line(level: String(call.1), keys: Set(keys))
+        }
+        #expect(lines.count == source.matches(of: /logger\.[a-z]+\(/).count)
+        return lines
+    }
+
+    @Test("the page of the log has every line with its level and its keys, and nothing else")
+    func logPage() throws {
+        var documented: [String: Line] = [:]
+        var message = ""
+        let lines = try Self.text("deploy/man/spoolgate-log.5").split(separator: "\n")
+        for (index, line) in lines.enumerated() {
+            if let item = line.wholeMatch(of: /\.It Sy (.+) Pq Li ([a-z]+)/) {
+                message = String(item.1)
+                #expect(documented[message] == nil, "\(message) is documented twice")
+                documented[message] = Line(level: String(item.2), keys: [])
+            } else if line == "Keys:" {
+                let words = lines[index + 1].split(separator: " ").dropFirst()
+                documented[message]?.keys = Set(words.map(String.init)).subtracting([",", "."])
+            }
+        }
+        #expect(documented == (try Self.writtenLines()))
+    }
+}

@@ -1,0 +1,183 @@
+// The upstream's final response: stored, relayed, told again to a client that lost it.
+
+import Gateway
+import HTTPTypes
+import Logging
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct VerdictTests {
+    private static let fields = ["Content-Type: text/plain", "ETag: \"7\"", "Upload-Offset: 99"]
+
+    @Test("a client that lost the final response gets it again, and the upstream hears nothing")
+    func replay() throws {
+        let origin = try LoopbackOrigin(
+            status: "422 Not Today",
+            fields: Self.fields,
+            content: "no, thanks"
+        )
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let first = test.serve(.creation([.text("hello")], complete: true))
+        let location = try #require(first.location)
+        let again = test.serve(.append(location, at: 5, complete: true))
+        for record in [first, again] {
+            #expect(record.status == 422)
+            #expect(record.text == "no, thanks")
+            #expect(record.contentLength == 10)
+            #expect(record[.contentType] == "text/plain")
+            #expect(record[.eTag] == "\"7\"")
+            #expect(record[.uploadComplete] == "?1")
+            #expect(record.offset == 5)
+        }
+        #expect(origin.requests.count == 1)
+        let told = test.serve(.retrieval(location))
+        #expect(told[.uploadComplete] == "?1")
+        // Those who take offset == length for success would take this for it.
+        for version in [5, 6] {
+            #expect(test.serve(.retrieval(location, version: version)).status == 410)
+        }
+        let partial = test.serve(.append(location, at: 5, complete: false))
+        #expect(partial.status == 400)
+    }
+
+    @Test(
+        "a response over the cap is streamed, and replayed without its content",
+        arguments: [
+            (9, "0123456789", true), (10, "0123456789", false), (11, "0123456789", false),
+            (0, "x", true), (0, "", false),
+        ]
+    )
+    func cap(cap: Int64, content: String, isOver: Bool) throws {
+        let origin = try LoopbackOrigin(fields: ["Content-Type: text/plain"], content: content)
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.responseCap = cap
+        }
+        let first = test.serve(.creation([.text("hello")], complete: true))
+        #expect(first.text == content)
+        #expect(first.contentLength == Int64(content.utf8.count))
+        let location = try #require(first.location)
+        let again = test.serve(.append(location, at: 5, complete: true))
+        #expect(again.status == 200)
+        #expect(again.text == (isOver ? "" : content))
+        #expect(again[.contentType] == (isOver ? nil : "text/plain"))
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test(
+        "a response of unknown length arrives whole on both sides of the cap",
+        arguments: [3, 99]
+    )
+    func chunked(cap: Int64) throws {
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                try connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                try connection.send("3\r\nabc\r\n")
+                try connection.send("3\r\ndef\r\n0\r\n\r\n")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.responseCap = cap
+        }
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.text == "abcdef")
+        #expect(record.contentLength == (cap == 3 ? nil : 6))
+        #expect(!record.isAborted)
+    }
+
+    @Test("a response over the cap that the upstream cuts is not passed off as whole")
+    func cutOverCap() throws {
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveRequest()
+            try connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            try connection.send("6\r\nabcdef\r\n")
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.responseCap = 3
+        }
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.text == "abcdef")
+        #expect(record.isAborted)
+        // The upstream took the upload; its verdict stands.
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .delivered)
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 200)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a client that goes while it is told the verdict finds it stored", arguments: [-1, 0, 2])
+    func clientGone(after count: Int) throws {
+        let origin = try LoopbackOrigin(content: "stored")
+        for cap: Int64 in [3, 99] {
+            let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+                route.responseCap = cap
+            }
+            let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+            exchange.leave(after: count)
+            let record = test.serve(exchange)
+            let location = try #require(record.location)
+            #expect(try test.queue(of: location) == .delivered)
+            let again = test.serve(.append(location, at: 5, complete: true))
+            #expect(again.status == 200)
+            #expect(again.text == (cap == 3 ? "" : "stored"))
+        }
+        #expect(origin.requests.count == 2)
+    }
+
+    @Test("interim responses of the upstream reach a client whose web server forwards them")
+    func interim() throws {
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                try connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+                try connection.answer("204 No Content")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        for forwarded: Set<Int> in [[103], [104]] {
+            let record = test.serve(
+                .creation(
+                    [.text("x")],
+                    complete: true,
+                    context: ExchangeContext(interimStatuses: forwarded)
+                )
+            )
+            #expect(record.interims.map(\.status.code) == Array(forwarded))
+            #expect(record.status == 204)
+        }
+    }
+
+    @Test(
+        "the final response to a creation has a Location for versions 3 to 6 only",
+        arguments: [(3, true), (6, true), (7, false), (10, false)]
+    )
+    func finalLocation(version: Int, isExpected: Bool) throws {
+        let test = try GatewayUnderTest()
+        var fields: HTTPFields = [:]
+        if version == 3 { fields[.uploadIncomplete] = "?0" }
+        let record = test.serve(
+            .creation([.text("x")], complete: true, version: version, fields: fields)
+        )
+        #expect((record[.location] != nil) == isExpected)
+    }
+
+    @Test("a delivery that the spool cannot begin is not begun")
+    func cannotBegin() throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let location = test.createPartial("hello")
+        let refusing = ScriptedExchange.Step.happens { test.disk.refuse(.rename, errno: 5) }
+        let record = test.serve(
+            .append(location, at: 5, [refusing], complete: true, length: .unknown)
+        )
+        #expect(record.status == 500)
+        #expect(record.offset == nil)
+        #expect(test.log.level(of: "spool failed") == .error)
+        #expect(origin.requests.isEmpty)
+        test.disk.allow()
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 200)
+        #expect(origin.requests.count == 1)
+    }
+}

@@ -1,0 +1,144 @@
+// Texts that settings cannot be, each with the exact place and sentence that refuses it.
+
+import Gateway
+
+extension SettingsTests {
+    static let wrongTexts = wrongKeys + wrongValues + wrongYAML
+
+    private static let wrongKeys = [
+        Wrong(
+            "spol: {}\n",
+            "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, log-level, "
+                + "spool, threads, timeouts, delivery, routes"
+        ),
+        Wrong(
+            "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
+            "3:3: spool.size: no such setting; known here: directory, reserve"
+        ),
+        Wrong(
+            "routes:\n  a:\n    limits: {max: 1B}\n",
+            "3:14: routes.a.limits.max: no such setting; known here: max-size, min-size, "
+                + "max-append-size, min-append-size, max-age"
+        ),
+        Wrong(
+            "spool: {directory: /a}\nspool: {reserve: 0}\n",
+            "2:1: the key 'spool' stands here a second time"
+        ),
+        Wrong(
+            "routes:\n  a: {}\n  b: {}\n  a: {}\n",
+            "4:3: the key 'a' stands here a second time"
+        ),
+        Wrong("? [a]\n: b\n", "1:3: a key must be a plain word"),
+    ]
+
+    private static let wrongValues = [
+        Wrong("- listen\n", "1:1: the settings must be keys with values"),
+        Wrong("listen", "1:1: the settings must be keys with values"),
+        Wrong("spool: /srv\n", "1:8: spool must be keys with values"),
+        Wrong("routes:\n  a: http://b\n", "2:6: routes.a must be keys with values"),
+        Wrong("routes: [a]\n", "1:9: routes must be keys with values"),
+        Wrong(
+            "listen: localhost:9000\n",
+            "1:9: listen: 'localhost:9000' is not unix:/path, tcp:host:port or systemd"
+        ),
+        Wrong(
+            "listen: tcp:localhost:65536\n",
+            "1:9: listen: 'tcp:localhost:65536' is not unix:/path, tcp:host:port or systemd"
+        ),
+        Wrong(
+            "listen: [systemd]\n",
+            "1:9: listen: expected unix:/path, tcp:host:port or systemd"
+        ),
+        Wrong(
+            "socket-mode: 0668\n",
+            "1:14: socket-mode: '0668' is not an octal mode such as \"0660\""
+        ),
+        Wrong("socket-group: ''\n", "1:15: socket-group: '' is not a text"),
+        Wrong(
+            "log-level: loud\n",
+            "1:12: log-level: 'loud' is not one of trace, debug, info, notice, warning, error, "
+                + "critical"
+        ),
+        Wrong(
+            "spool: {directory: spool}\n",
+            "1:20: spool.directory: 'spool' is not an absolute path"
+        ),
+        Wrong(
+            "spool: {reserve: 1.5GiB}\n",
+            "1:18: spool.reserve: '1.5GiB' is not a size from 0 to 1024TiB, such as 64KiB or 16GiB"
+        ),
+        Wrong(
+            "spool: {reserve: 1025TiB}\n",
+            "1:18: spool.reserve: '1025TiB' is not a size from 0 to 1024TiB, such as 64KiB or 16GiB"
+        ),
+        Wrong(
+            "spool:\n  reserve: 99999999999999999999TiB\n",
+            "2:12: spool.reserve: '99999999999999999999TiB' is not a size from 0 to 1024TiB, such "
+                + "as 64KiB or 16GiB"
+        ),
+        Wrong(
+            "threads:\n  maximum: 0\n",
+            "2:12: threads.maximum: '0' is not a whole number from 1 to 65536"
+        ),
+        Wrong(
+            "threads:\n  maximum: many\n",
+            "2:12: threads.maximum: 'many' is not a whole number from 1 to 65536"
+        ),
+        Wrong(
+            "timeouts: {hold: 999ms}\n",
+            "1:18: timeouts.hold: '999ms' is not a duration from 1s to 3600s, such as 30s or 24h"
+        ),
+        Wrong(
+            "timeouts: {hold: 20}\n",
+            "1:18: timeouts.hold: '20' is not a duration from 1s to 3600s, such as 30s or 24h"
+        ),
+        Wrong(
+            "routes: {a: {honours-idempotency-key: yes}}\n",
+            "1:39: routes.a.honours-idempotency-key: 'yes' is not true or false"
+        ),
+        Wrong(
+            "routes: {a: {upload-resources: /u}}\n",
+            "1:32: routes.a.upload-resources: '/u' is not a path that begins and ends with /"
+        ),
+        Wrong("routes: {a: {upstream: [x]}}\n", "1:24: routes.a.upstream: expected one text"),
+        Wrong(
+            "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
+            "1:63: routes.a.limits.min-append-size: '2KiB' is not a size from 0 to 1KiB, such as "
+                + "64KiB or 16GiB"
+        ),
+    ]
+
+    private static let wrongYAML = [
+        Wrong(
+            "spool: &s {}\n",
+            "1:8: anchors, aliases and tags are not used in settings"
+        ),
+        Wrong(
+            "spool:\n  directory: !!str /a\n",
+            "2:14: anchors, aliases and tags are not used in settings"
+        ),
+        Wrong(
+            "spool: *s\n",
+            "1:8: anchors, aliases and tags are not used in settings"
+        ),
+        Wrong("---\n{}\n---\n{}\n", "3:1: a second document; the settings are one document"),
+        Wrong(
+            String(repeating: "[", count: 17) + String(repeating: "]", count: 17),
+            "1:17: nested too deep"
+        ),
+        Wrong(
+            String(repeating: "[", count: 100_000),
+            "1:17: nested too deep"
+        ),
+        Wrong(
+            "spool:\n\tdirectory: /a\n",
+            "2:1: this is not YAML: found character that cannot start any token"
+        ),
+        Wrong("spool: {\n", "2:1: this is not YAML: did not find expected node content"),
+        Wrong("log-level: \"info\n", "2:1: this is not YAML: found unexpected end of stream"),
+        Wrong(
+            "log-level: info\nspool: \u{1}\n",
+            "2:8: this is not YAML: control characters are not allowed"
+        ),
+    ]
+}
