@@ -1,0 +1,109 @@
+// How an exchange ends: END_REQUEST and a close that loses nothing of the answer, or a break.
+//
+// Invariant: a response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
+
+import CFastCGI
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+extension FastCGIExchange {
+    /// Closes the connection without END_REQUEST, at once.
+    ///
+    /// What nginx makes of it (1.22, measured): after a head the client's connection breaks (HTTP/2:
+    /// INTERNAL_ERROR); before one the client gets nginx's 502, also while it is still sending. With
+    /// `error_page 502 = @gone; location @gone { return 444; }` its connection breaks then too
+    /// (HTTP/2: PROTOCOL_ERROR), and other answers of ours pass as they are.
+    ///
+    /// A response without a length looks whole to nginx when its connection just ends: then the
+    /// break is made one by bytes that are no FastCGI record.
+    package func abort() {
+        if case .content = outgoing, let stream = request?.pointee.out {
+            FCGX_FFlush(stream)
+            connection.spoil()
+        }
+        outgoing = .aborted
+        connection.cut()
+    }
+
+    /// How an exchange ended.
+    enum End: Equatable {
+        /// With a whole response, and END_REQUEST after it.
+        case answered
+        /// The web server left, or stopped reading, before it had the response.
+        case gone
+        /// On purpose, by `abort`.
+        case aborted
+        /// The answer is not whole: none was given, or less content than was announced.
+        case incomplete
+    }
+
+    /// Ends the request and closes the connection, within the limits of `linger`.
+    ///
+    /// A response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
+    func end(_ request: borrowing FastCGIRequest, lingerIdle: Duration, lingerTotal: Duration)
+        -> End
+    {
+        let stream = self.request?.pointee.in
+        self.request = nil
+        switch outgoing {
+        case .nothing:
+            request.free()
+            connection.close()
+            return .incomplete
+        case .content(let remaining?) where remaining > 0:
+            request.free()
+            connection.close()
+            return .incomplete
+        case .gone, .aborted:
+            request.free()
+            connection.close()
+            return outgoing == .gone ? .gone : .aborted
+        case .content, .headOnly:
+            readEndIfThere(stream)
+            guard request.end() else {
+                connection.close()
+                return .gone
+            }
+            if sentNothingMore {
+                connection.close()
+            } else {
+                // The web server may still be sending. Closed at once, its write would fail, and
+                // nginx then says 502 instead of the answer it has.
+                connection.linger(idle: lingerIdle, total: lingerTotal)
+            }
+            return .answered
+        }
+    }
+}
+
+extension FastCGIExchange {
+    /// Takes the record that ends the content if it has arrived; it usually comes with the last byte.
+    private func readEndIfThere(_ stream: UnsafeMutablePointer<FCGX_Stream>?) {
+        guard case .ended(sawEnd: false) = incoming, let stream else { return }
+        connection.setBlocking(false)
+        // All content is here: whatever else this read meets changes nothing for the request.
+        if FCGX_GetChar(stream) < 0, FCGX_GetError(stream) == 0 { incoming = .ended(sawEnd: true) }
+        connection.setBlocking(true)
+    }
+
+    /// Whether the web server has nothing left to send, so that closing cannot break its writing: it
+    /// said so, or the request is of a kind that has no content and nothing waits to be read.
+    private var sentNothingMore: Bool {
+        if case .ended(sawEnd: true) = incoming { return true }
+        guard case .success(let head) = head,
+            head.contentLength != .unknown || !head.announcesContent
+        else { return false }
+        switch head.contentLength {
+        case .known(0), .unknown: return connection.readableBytes == 0
+        case .known: return false
+        }
+    }
+}
+
+extension RequestHead {
+    /// Whether a request without a length may have content all the same.
+    fileprivate var announcesContent: Bool {
+        ![.get, .head, .delete, .options].contains(method)
+    }
+}

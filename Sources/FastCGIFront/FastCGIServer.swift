@@ -1,0 +1,313 @@
+// The FastCGI front: threads that accept connections, one request each.
+//
+// It knows nothing of uploads: every request goes to one closure. Invariants: some thread can always
+// accept, so that a full house is told 503 instead of being left waiting; no peer holds a thread
+// longer than the limits of `Settings` allow while nothing moves.
+
+package import Gateway
+package import Posix
+import UploadProtocol
+
+/// What happened in the front that an operator may want to read.
+package enum FrontEvent: Sendable, Equatable {
+    /// No connection could be accepted for want of descriptors or memory; it goes on by itself.
+    case acceptFailed(SystemError)
+    /// No thread could be started; fewer requests than allowed are served at a time.
+    case threadFailed(SystemError)
+    /// A connection was refused with 503; `active` are there.
+    case overloaded(active: Int)
+    /// A peer connected and sent no valid request, or not in time.
+    case noRequest
+    /// The handler gave no answer, or less content than it announced.
+    case incompleteAnswer
+}
+
+/// A FastCGI responder on one listener.
+package final class FastCGIServer: Sendable {
+    /// Sizes and limits.
+    package struct Settings: Sendable {
+        /// Threads that wait for connections from the start, at least 1; after a busy time up to
+        /// four times as many stay.
+        package var minimumSpare = 8
+        /// Requests served at a time.
+        ///
+        /// Each costs a thread (about 50 KiB) and its descriptors.
+        package var maximum = 2000
+        /// Threads beyond `maximum` that answer 503, at least 1.
+        package var reserve = 8
+        /// Bytes of a thread's stack; only those touched cost memory.
+        package var stackSize = 256 * 1024
+        /// A request is given up when no byte moves for so long, in either direction.
+        package var stallTimeout = Duration.seconds(90)
+        /// A connection is given up when its parameters are not all here after so long.
+        package var parametersTimeout = Duration.seconds(10)
+        /// After an answer given before the content's end: how long the web server may be silent
+        /// before the connection is closed on it.
+        ///
+        /// It normally closes within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not
+        /// close at all.
+        package var lingerIdle = Duration.milliseconds(200)
+        /// The same, in all.
+        package var lingerTotal = Duration.seconds(2)
+        /// How much of a request head is taken.
+        package var limits = RequestParameters.Limits()
+
+        /// The defaults.
+        package init() {}
+    }
+
+    private let settings: Settings
+    private let listener: Listener
+    private let pool: Monitor<ThreadPool>
+    private let watched = Monitor(Watched())
+    private let report: @Sendable (FrontEvent) -> Void
+    private let answer: @Sendable (any Exchange) -> Void
+
+    /// What the watching thread looks after.
+    private struct Watched {
+        var isOver = false
+        /// Connections that were asked to let go while they waited, and when that wait is ended.
+        var released: [(connection: Connection, at: Deadline)] = []
+    }
+
+    /// Prepares a server; `start` begins.
+    ///
+    /// Signals must be blocked before (`Signals.block`). libfcgi is initialised here, and the signal
+    /// handlers it installs are undone. Its two environment settings have no effect: they belong to
+    /// its own accept and to its own draining close, which are not used.
+    ///
+    /// - Parameters:
+    ///   - settings: sizes and limits.
+    ///   - listener: where connections come from.
+    ///   - report: told what an operator may want to read, from any thread; must not block long.
+    ///   - answer: answers one request, on a thread of its own; everything must be done on return.
+    /// - Throws: `SystemError` when libfcgi cannot be initialised.
+    package init(
+        settings: Settings,
+        listener: consuming Listener,
+        report: @escaping @Sendable (FrontEvent) -> Void,
+        answer: @escaping @Sendable (any Exchange) -> Void
+    ) throws(SystemError) {
+        guard FastCGIRequest.library == 0 else {
+            throw SystemError(call: "FCGX_Init", subject: "libfcgi", errno: FastCGIRequest.library)
+        }
+        listener.setNoDelay()
+        self.settings = settings
+        self.listener = listener
+        self.report = report
+        self.answer = answer
+        pool = Monitor(
+            ThreadPool(
+                minimumSpare: settings.minimumSpare,
+                maximum: settings.maximum,
+                reserve: settings.reserve
+            )
+        )
+    }
+
+    /// Connections being served now, and threads there are.
+    package var load: (active: Int, threads: Int) { pool.update { ($0.active, $0.threads) } }
+
+    /// Starts the threads; requests are served from now on.
+    /// - Throws: `SystemError` when not even one thread that accepts can be started.
+    package func start() throws(SystemError) {
+        try Thread.start(name: "fastcgi-watch", stackSize: settings.stackSize) { self.watch() }
+        try startThread()
+        for _ in 1..<max(2, settings.minimumSpare) {
+            do throws(SystemError) {
+                try startThread()
+            } catch {
+                return report(.threadFailed(error))
+            }
+        }
+    }
+
+    /// Ends in good order: accepts no more, asks every request that still receives content to let
+    /// go, and waits until all requests are answered.
+    ///
+    /// Then the socket file is removed if it is ours.
+    ///
+    /// - Returns: false if `deadline` came first; requests still at work then go on until the process
+    ///   ends.
+    package func drain(until deadline: Deadline) -> Bool {
+        let connections = pool.update { $0.drain() }
+        listener.stop()
+        for (connection, hasParameters) in connections {
+            if hasParameters { release(connection) } else { connection.cut() }
+        }
+        let ended: Void? = pool.wait(until: deadline) { $0.threads == 0 ? () : nil }
+        // As long as a request is at work, its waits may have to be ended.
+        if ended != nil { watched.update { $0.isOver = true } }
+        listener.remove()
+        return ended != nil || pool.update { $0.active } == 0
+    }
+}
+
+// MARK: Threads
+
+extension FastCGIServer {
+    private func startThread() throws(SystemError) {
+        pool.update { $0.threadStarts() }
+        try startCountedThread()
+    }
+
+    private func startCountedThread() throws(SystemError) {
+        do throws(SystemError) {
+            try Thread.start(name: "fastcgi", stackSize: settings.stackSize) { self.run() }
+        } catch {
+            pool.update { $0.threadDidNotStart() }
+            throw error
+        }
+    }
+
+    /// One thread's life.
+    private func run() {
+        let request = FastCGIRequest()
+        while let connection = nextConnection() {
+            let deadline = Deadline.after(settings.parametersTimeout)
+            let (startsSuccessor, isRefused, ended) = pool.update {
+                $0.take(connection, parametersBy: deadline)
+            }
+            let isLast = startsSuccessor && !startSuccessor()
+            serve(connection, request, isRefused: isRefused || isLast, since: ended)
+            connection.close()
+            guard pool.update({ $0.giveBack(connection) }) else { return }
+        }
+    }
+
+    /// Starts the thread that accepts next.
+    /// - Returns: false if there is none now that could: this one then has to be quick.
+    private func startSuccessor() -> Bool {
+        do throws(SystemError) {
+            try startCountedThread()
+            return true
+        } catch {
+            report(.threadFailed(error))
+            return pool.update { $0.idle > 0 }
+        }
+    }
+
+    /// Waits for a connection; nil when this thread has to end.
+    private func nextConnection() -> Connection? {
+        while true {
+            let (isDraining, ended) = pool.update { ($0.isDraining, $0.ended) }
+            if isDraining { break }
+            do throws(SystemError) {
+                if let connection = try listener.accept() { return connection }
+            } catch {
+                report(.acceptFailed(error))
+                waitForRoom(since: ended)
+            }
+        }
+        pool.update { $0.idleThreadEnds() }
+        return nil
+    }
+
+    /// Waits after a failure for want of descriptors: room comes with the end of a connection, or
+    /// from outside.
+    private func waitForRoom(since ended: UInt64) {
+        let _: Void? = pool.wait(until: .after(.milliseconds(500))) {
+            $0.isDraining || $0.ended != ended ? () : nil
+        }
+    }
+
+    /// Asks a connection to let go.
+    ///
+    /// One whose peer is sending notices by itself, and its answer gets through. Only where the peer
+    /// stays silent its wait has to be ended, which a peer that then sends takes for an error
+    /// (nginx says 502).
+    private func release(_ connection: Connection) {
+        guard connection.release() else { return }
+        let due = Deadline.after(.milliseconds(100))
+        watched.update { $0.released.append((connection, due)) }
+    }
+
+    /// Ends waits that are to end, and cuts connections whose parameters are overdue.
+    ///
+    /// The limit on one read alone would let a peer that sends a byte now and then hold a thread for
+    /// ever.
+    private func watch() {
+        let interval = settings.parametersTimeout / 4
+        var next = Deadline.after(interval)
+        while true {
+            let news: Bool? = watched.wait(until: next) {
+                $0.isOver || !$0.released.isEmpty ? $0.isOver : nil
+            }
+            if news == true { return }
+            if next.hasPassed {
+                for connection in pool.update({ $0.overdue() }) { connection.cut() }
+                next = .after(interval)
+            }
+            guard let due = watched.update({ $0.released.first?.at }) else { continue }
+            let _: Void? = watched.wait(until: due) { _ in nil }
+            let connection = watched.update { $0.released.removeFirst().connection }
+            connection.interrupt()
+        }
+    }
+}
+
+// MARK: One connection
+
+extension FastCGIServer {
+    private func serve(
+        _ connection: Connection,
+        _ request: borrowing FastCGIRequest,
+        isRefused: Bool,
+        since ended: UInt64
+    ) {
+        connection.setReceiveTimeout(settings.parametersTimeout)
+        connection.setSendTimeout(settings.stallTimeout)
+        guard begin(request, on: connection, since: ended) else { return report(.noRequest) }
+        pool.update { $0.parametersArrived(connection) }
+        let exchange = FastCGIExchange(
+            request.raw,
+            connection: connection,
+            limits: settings.limits,
+            stallTimeout: settings.stallTimeout,
+            release: { self.release(connection) }
+        )
+        if isRefused {
+            report(.overloaded(active: pool.update { $0.active }))
+            refuse(exchange)
+        } else {
+            answer(exchange)
+        }
+        let end = exchange.end(
+            request,
+            lingerIdle: settings.lingerIdle,
+            lingerTotal: settings.lingerTotal
+        )
+        if end == .incomplete { report(.incompleteAnswer) }
+    }
+
+    /// Receives the parameters; without a descriptor to do so it tries again for as long as they may
+    /// take.
+    private func begin(
+        _ request: borrowing FastCGIRequest,
+        on connection: Connection,
+        since ended: UInt64
+    ) -> Bool {
+        let deadline = Deadline.after(settings.parametersTimeout)
+        var ended = ended
+        while true {
+            do throws(SystemError) {
+                return try request.begin(on: connection)
+            } catch {
+                report(.acceptFailed(error))
+                if deadline.hasPassed { return false }
+                waitForRoom(since: ended)
+                ended = pool.update { $0.ended }
+            }
+        }
+    }
+
+    private func refuse(_ exchange: FastCGIExchange) {
+        let response = Refusal.busy.response
+        do throws(ClientGone) {
+            try exchange.send(head: response.head, contentLength: Int64(response.content.count))
+            try exchange.send(content: response.content.span.bytes)
+        } catch {
+            // Nobody is left to be told.
+        }
+    }
+}

@@ -1,0 +1,277 @@
+// FastCGI parameters become a request head and what the web server says of it.
+//
+// Pure: bytes in, values out. It decides nothing about uploads. Invariant: a parameter that begins
+// with HTTP_ is the client's word and becomes a field, every other one is the operator's and never
+// does, but for CONTENT_TYPE, which is the client's under another name.
+
+package import Gateway
+import HTTPTypes
+package import UploadProtocol
+
+/// The parameters of one request, added one by one, then read as a whole.
+package struct RequestParameters {
+    /// How much of a request head is taken.
+    package struct Limits: Sendable, Equatable {
+        /// Field lines.
+        package var fields: Int
+        /// Bytes of all field names and values together.
+        package var fieldBytes: Int
+        /// Bytes of the request target.
+        package var targetBytes: Int
+
+        /// Makes limits; the defaults are above what web servers let through by default.
+        package init(fields: Int = 200, fieldBytes: Int = 64 * 1024, targetBytes: Int = 32 * 1024) {
+            self.fields = fields
+            self.fieldBytes = fieldBytes
+            self.targetBytes = targetBytes
+        }
+    }
+
+    private let limits: Limits
+    private var fields = HTTPFields()
+    private var fieldCount = 0
+    private var fieldBytes = 0
+    private var refusal: Refusal?
+    private var method: [UInt8]?
+    private var target: [UInt8]?
+    private var contentLength: ContentLength = .unknown
+    private var context = ExchangeContext()
+
+    /// Starts with no parameter.
+    package init(limits: Limits = Limits()) {
+        self.limits = limits
+    }
+
+    /// The head of a request with these parameters, `NAME=value` each, in the order received.
+    package static func read(
+        _ parameters: [[UInt8]],
+        limits: Limits = Limits()
+    ) -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
+        var all = RequestParameters(limits: limits)
+        for parameter in parameters { parameter.withUnsafeBufferPointer { all.add($0) } }
+        return all.read()
+    }
+
+    /// Adds one parameter, `NAME=value`.
+    ///
+    /// Of several operator's parameters with one name the last counts, as in the configurations
+    /// they come from; of the client's all do, in order.
+    package mutating func add(_ parameter: UnsafeBufferPointer<UInt8>) {
+        guard let equals = parameter.firstIndex(of: UInt8(ascii: "=")) else { return }
+        let name = UnsafeBufferPointer(rebasing: parameter[..<equals])
+        let value = UnsafeBufferPointer(rebasing: parameter[(equals + 1)...])
+        if name.starts(with: "HTTP_".utf8) {
+            addField(UnsafeBufferPointer(rebasing: name[5...]), value)
+        } else {
+            addOperatorWord(String(decoding: name, as: UTF8.self), value)
+        }
+    }
+
+    /// The head, or the first reason why it is none, and the operator's words.
+    package func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
+        (readHead(), context)
+    }
+
+    private func readHead() -> Result<RequestHead, Refusal> {
+        if let refusal { return .failure(refusal) }
+        guard let method, !method.isEmpty else { return .failure(.missing("REQUEST_METHOD")) }
+        guard let target, !target.isEmpty else { return .failure(.missing("REQUEST_URI")) }
+        guard method.allSatisfy(\.isTokenByte),
+            let method = HTTPRequest.Method(rawValue: String(decoding: method, as: UTF8.self))
+        else { return .failure(.malformed(reason: "its method is no token")) }
+        guard target.count <= limits.targetBytes else {
+            return .failure(.targetTooLong(limit: limits.targetBytes))
+        }
+        guard target.first == UInt8(ascii: "/") || target == [UInt8(ascii: "*")],
+            target.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
+            let target = String(validating: target, as: UTF8.self)
+        else { return .failure(.malformed(reason: "its target is no path")) }
+        return .success(
+            RequestHead(
+                method: method,
+                target: target,
+                fields: fields,
+                contentLength: contentLength
+            )
+        )
+    }
+
+    private mutating func refuse(_ refusal: Refusal) {
+        if self.refusal == nil { self.refusal = refusal }
+    }
+}
+
+// MARK: The client's words
+
+extension RequestParameters {
+    /// Fields that a web server may pass on beside the parameter that stands for them, and the one
+    /// that is no matter of ours: the web server has undone the transfer coding.
+    private static let replaced: Set<String> = [
+        "content-type", "content-length", "transfer-encoding",
+    ]
+
+    private mutating func addField(
+        _ name: UnsafeBufferPointer<UInt8>,
+        _ value: UnsafeBufferPointer<UInt8>
+    ) {
+        var lowered = ""
+        for byte in name {
+            lowered.unicodeScalars.append(Unicode.Scalar(byte.loweredFieldNameByte))
+        }
+        guard !Self.replaced.contains(lowered) else { return }
+        addField(named: lowered, value)
+    }
+
+    private mutating func addField(named name: String, _ value: UnsafeBufferPointer<UInt8>) {
+        fieldCount += 1
+        fieldBytes += name.utf8.count + value.count
+        guard fieldCount <= limits.fields else {
+            return refuse(.tooManyFields(limit: limits.fields))
+        }
+        guard fieldBytes <= limits.fieldBytes else {
+            return refuse(.fieldsTooLarge(limit: limits.fieldBytes))
+        }
+        // Not `parsed:`, which takes `:path`; such a name among the fields ends the process.
+        guard let name = HTTPField.Name(name) else {
+            return refuse(.malformed(reason: "a field name is no token"))
+        }
+        let trimmed = value.withoutOuterWhitespace
+        guard trimmed.allSatisfy(\.isFieldValueByte) else {
+            return refuse(.malformed(reason: "a field value has a control character"))
+        }
+        fields.append(HTTPField(name: name, value: trimmed))
+    }
+
+    /// `CONTENT_LENGTH`: nothing, an empty value and `-1` all mean that the length is not known.
+    private mutating func setContentLength(_ value: UnsafeBufferPointer<UInt8>) {
+        let text = String(decoding: value.withoutOuterWhitespace, as: UTF8.self)
+        guard !text.isEmpty, text != "-1" else { return contentLength = .unknown }
+        guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let length = Int64(text) else {
+            return refuse(.malformed(reason: "its content length is no number that counts"))
+        }
+        contentLength = .known(length)
+    }
+}
+
+// MARK: The operator's words
+
+extension RequestParameters {
+    private mutating func addOperatorWord(_ name: String, _ value: UnsafeBufferPointer<UInt8>) {
+        switch name {
+        case "REQUEST_METHOD": method = Array(value)
+        case "REQUEST_URI": target = Array(value)
+        case "CONTENT_LENGTH": setContentLength(value)
+        case "CONTENT_TYPE":
+            guard !value.isEmpty, fields[.contentType] == nil else { return }
+            addField(named: "content-type", value)
+        case "FCGI_ROLE":
+            guard !value.elementsEqual("RESPONDER".utf8) else { return }
+            refuse(.misconfigured("The web server must use this service as a FastCGI responder."))
+        case "REMOTE_ADDR": context.remoteAddress = word(name, value)
+        case "REQUEST_SCHEME": context.scheme = word(name, value)
+        case "SPOOLGATE_ROUTE": context.route = word(name, value)
+        case "SPOOLGATE_OWNER": context.owner = word(name, value)
+        case "SPOOLGATE_ORIGIN": setOrigin(value)
+        case "SPOOLGATE_INTERIM": setInterimStatuses(value)
+        default: break
+        }
+    }
+
+    /// The value; nil if it is empty.
+    private mutating func word(_ name: String, _ value: UnsafeBufferPointer<UInt8>) -> String? {
+        guard !value.isEmpty else { return nil }
+        // Repaired bytes could make one owner of two.
+        guard let text = String(validating: value, as: UTF8.self) else {
+            refuse(.malformed(reason: "the value for \(name) is no UTF-8 text"))
+            return nil
+        }
+        return text
+    }
+
+    private mutating func setOrigin(_ value: UnsafeBufferPointer<UInt8>) {
+        context.origin = nil
+        guard let text = word("SPOOLGATE_ORIGIN", value) else { return }
+        let schemeEnd = text.firstIndex(of: ":") ?? text.endIndex
+        let scheme = text[..<schemeEnd].utf8
+        let rest = text[schemeEnd...]
+        // `$scheme://$http_host` of a request without Host: as if there were no origin.
+        guard rest != "://" else { return }
+        guard let first = scheme.first, first.isLetter, scheme.allSatisfy(\.isSchemeByte),
+            rest.hasPrefix("://"), rest.utf8.dropFirst(3).allSatisfy(\.isAuthorityByte)
+        else {
+            return refuse(.misconfigured("SPOOLGATE_ORIGIN must be scheme://host or …:port."))
+        }
+        context.origin = text
+    }
+
+    private mutating func setInterimStatuses(_ value: UnsafeBufferPointer<UInt8>) {
+        context.interimStatuses = []
+        guard let text = word("SPOOLGATE_INTERIM", value) else { return }
+        for part in text.split(whereSeparator: { $0 == " " || $0 == "," }) {
+            guard let status = Int(part), (100...199).contains(status) else {
+                return refuse(.misconfigured("SPOOLGATE_INTERIM must be 1xx statuses, like 104."))
+            }
+            context.interimStatuses.insert(status)
+        }
+    }
+}
+
+extension Refusal {
+    /// 500: the web server's configuration is wrong; the operator's mistake, told plainly.
+    fileprivate static func misconfigured(_ detail: String) -> Refusal {
+        Refusal(
+            .internalServerError,
+            title: "web server misconfigured",
+            detail: detail,
+            isOrdinary: true
+        )
+    }
+
+    fileprivate static func missing(_ name: String) -> Refusal {
+        misconfigured("The web server passes no \(name): a fastcgi_param \(name) is missing.")
+    }
+}
+
+// MARK: Bytes
+
+extension UInt8 {
+    fileprivate var isLetter: Bool { (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self) }
+
+    private var isLetterOrDigit: Bool { isLetter || (0x30...0x39).contains(self) }
+
+    /// RFC 9110 §5.6.2.
+    fileprivate var isTokenByte: Bool {
+        isLetterOrDigit || "!#$%&'*+-.^_`|~".utf8.contains(self)
+    }
+
+    /// RFC 9110 §5.5: visible, space, tab, and what is not ASCII.
+    fileprivate var isFieldValueByte: Bool { (self >= 0x20 && self != 0x7F) || self == 0x09 }
+
+    /// RFC 3986 §3.1.
+    fileprivate var isSchemeByte: Bool { isLetterOrDigit || "+-.".utf8.contains(self) }
+
+    /// RFC 3986 §3.2 without user information.
+    fileprivate var isAuthorityByte: Bool {
+        isLetterOrDigit || "-._~!$&'()*+,;=:[]%".utf8.contains(self)
+    }
+
+    /// `UPLOAD_OFFSET` stands for `upload-offset`.
+    fileprivate var loweredFieldNameByte: UInt8 {
+        switch self {
+        case 0x41...0x5A: self | 0x20
+        case UInt8(ascii: "_"): UInt8(ascii: "-")
+        default: self
+        }
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    /// Without spaces and tabs at either end (OWS, RFC 9110 §5.6.3).
+    fileprivate var withoutOuterWhitespace: UnsafeBufferPointer<UInt8> {
+        func isWhitespace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+        guard let first = firstIndex(where: { !isWhitespace($0) }),
+            let last = lastIndex(where: { !isWhitespace($0) })
+        else { return UnsafeBufferPointer(start: nil, count: 0) }
+        return UnsafeBufferPointer(rebasing: self[first...last])
+    }
+}

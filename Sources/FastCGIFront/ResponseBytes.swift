@@ -1,0 +1,72 @@
+// Response heads as the bytes a web server expects from a FastCGI responder (RFC 3875 §6.3).
+//
+// Pure. Invariant: no field can end its line early or stand for the status: what could is left out.
+
+import HTTPTypes
+import UploadProtocol
+
+/// Writes heads.
+enum ResponseBytes {
+    /// Fields that are the web server's or this writer's own: framing, and `Status`, which a web
+    /// server would take for the response's.
+    private static let reserved: Set<String> = [
+        "status", "content-length", "transfer-encoding", "connection", "keep-alive",
+    ]
+
+    /// An interim head: the status line comes first, by which the web server's module knows it.
+    static func interim(_ head: ResponseHead) -> [UInt8] {
+        var bytes: [UInt8] = []
+        appendStatus(head.status, to: &bytes)
+        for field in head.fields { append(field, to: &bytes) }
+        bytes.append(contentsOf: "\r\n".utf8)
+        return bytes
+    }
+
+    /// A final head.
+    ///
+    /// `Location` comes before `Status`: HAProxy below 3.2 makes 302 of a 201 whose `Location`
+    /// comes after it. `Status` is always there: without it a `Location` means 302.
+    ///
+    /// - Parameters:
+    ///   - head: the status and the fields.
+    ///   - contentLength: the value of `Content-Length`; nil: none is sent, unless the head has one
+    ///     and the response has no content by its nature.
+    ///   - hasContent: whether content may follow (not for HEAD, 204 and 304).
+    /// - Returns: the bytes, with the empty line at their end.
+    static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for field in head.fields where field.name == .location { append(field, to: &bytes) }
+        appendStatus(head.status, to: &bytes)
+        for field in head.fields where field.name != .location { append(field, to: &bytes) }
+        // RFC 9110 §8.6: never with 204, and with 304 and HEAD what a GET would have had.
+        if head.status.code != 204 {
+            let own = hasContent ? nil : head.fields[.contentLength].flatMap { Int64($0) }
+            if let length = contentLength ?? own {
+                bytes.append(contentsOf: "Content-Length: \(length)\r\n".utf8)
+            }
+        }
+        bytes.append(contentsOf: "\r\n".utf8)
+        return bytes
+    }
+
+    private static func appendStatus(_ status: HTTPResponse.Status, to bytes: inout [UInt8]) {
+        bytes.append(contentsOf: "Status: \(status.code)".utf8)
+        let phrase = status.reasonPhrase.utf8
+        if !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) {
+            bytes.append(UInt8(ascii: " "))
+            bytes.append(contentsOf: phrase)
+        }
+        bytes.append(contentsOf: "\r\n".utf8)
+    }
+
+    private static func append(_ field: HTTPField, to bytes: inout [UInt8]) {
+        guard !reserved.contains(field.name.canonicalName) else { return }
+        field.withUnsafeBytesOfValue { value in
+            guard !value.contains(where: { $0 == 0x0D || $0 == 0x0A || $0 == 0 }) else { return }
+            bytes.append(contentsOf: field.name.rawName.utf8)
+            bytes.append(contentsOf: ": ".utf8)
+            bytes.append(contentsOf: value)
+            bytes.append(contentsOf: "\r\n".utf8)
+        }
+    }
+}

@@ -1,0 +1,114 @@
+// Who accepts, who serves, who refuses: the arithmetic of the elastic pool.
+//
+// Pure state, guarded by its owner; it starts no thread and touches no socket but to let it go.
+// Invariant: while the pool is not draining, at least one thread waits for a connection, is being
+// started to do so, or is refusing one and will wait next.
+
+import Posix
+
+/// The pool's state.
+struct ThreadPool {
+    /// Threads that wait for connections and stay although there is nothing to do.
+    let minimumSpare: Int
+    /// Threads that wait at most: more end.
+    ///
+    /// The distance to `minimumSpare` keeps a load that comes and goes from starting a thread for
+    /// every other request.
+    var maximumSpare: Int { 4 * minimumSpare }
+    /// Requests served at a time.
+    let maximum: Int
+    /// Threads beyond `maximum` that only refuse.
+    let reserve: Int
+
+    /// Threads there are, those being started included.
+    private(set) var threads = 0
+    /// Of these, those that wait for a connection, or are being started.
+    private(set) var idle = 0
+    /// Connections that ended; a change tells that room became free.
+    private(set) var ended: UInt64 = 0
+    private(set) var isDraining = false
+    private var connections: [ObjectIdentifier: Entry] = [:]
+
+    private struct Entry {
+        var connection: Connection
+        /// By when the parameters must be here; nil: they are.
+        var parametersDeadline: Deadline?
+    }
+
+    init(minimumSpare: Int, maximum: Int, reserve: Int) {
+        self.minimumSpare = max(1, minimumSpare)
+        self.maximum = max(1, maximum)
+        self.reserve = max(1, reserve)
+    }
+
+    /// Connections being served or refused.
+    var active: Int { connections.count }
+
+    /// Counts a thread that is about to be started.
+    mutating func threadStarts() {
+        threads += 1
+        idle += 1
+    }
+
+    /// Takes back `threadStarts`: there is no such thread.
+    mutating func threadDidNotStart() {
+        threads -= 1
+        idle -= 1
+    }
+
+    /// An idle thread ends.
+    mutating func idleThreadEnds() {
+        threads -= 1
+        idle -= 1
+    }
+
+    /// An idle thread has accepted a connection.
+    ///
+    /// - Returns: whether it has to start a successor first (already counted by `threadStarts`),
+    ///   whether the connection is one too many and to be refused, and how many have `ended`.
+    mutating func take(
+        _ connection: Connection,
+        parametersBy deadline: Deadline
+    ) -> (startsSuccessor: Bool, isRefused: Bool, ended: UInt64) {
+        idle -= 1
+        connections[ObjectIdentifier(connection)] = Entry(
+            connection: connection,
+            parametersDeadline: deadline
+        )
+        if isDraining { _ = connection.release() }
+        let startsSuccessor = idle == 0 && threads < maximum + reserve && !isDraining
+        if startsSuccessor { threadStarts() }
+        return (startsSuccessor, active > maximum, ended)
+    }
+
+    /// The connection's parameters are here.
+    mutating func parametersArrived(_ connection: Connection) {
+        connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
+    }
+
+    /// A thread is done with its connection, which is closed.
+    /// - Returns: whether the thread stays and waits for the next one; if not it ends.
+    mutating func giveBack(_ connection: Connection) -> Bool {
+        connections[ObjectIdentifier(connection)] = nil
+        ended += 1
+        guard !isDraining, idle < maximumSpare else {
+            threads -= 1
+            return false
+        }
+        idle += 1
+        return true
+    }
+
+    /// Connections whose parameters are overdue.
+    func overdue() -> [Connection] {
+        connections.values.filter { $0.parametersDeadline?.hasPassed == true }.map(\.connection)
+    }
+
+    /// No thread waits for another connection from now on.
+    ///
+    /// - Returns: the connections there are, and whether their parameters are here.
+    mutating func drain() -> [(connection: Connection, hasParameters: Bool)] {
+        isDraining = true
+        return connections.values.map { ($0.connection, $0.parametersDeadline == nil) }
+    }
+}

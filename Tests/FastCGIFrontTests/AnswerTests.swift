@@ -1,0 +1,234 @@
+// Answers as the web server sees them.
+
+import FastCGIFront
+import Foundation
+import Gateway
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+/// All tests that use sockets run one after the other: they count descriptors and threads.
+@Suite(.serialized) struct FrontTests {}
+
+extension FrontTests {
+    @Suite struct AnswerTests {
+        @Test("Location precedes Status, lengths are exact, and what is not a field stays out")
+        func head() throws {
+            let server = try TestServer { exchange in
+                var fields: HTTPFields = [.contentType: "a/b", .location: "/x"]
+                fields.append(HTTPField(name: .contentLength, value: "99"))
+                for name in ["Status", "Transfer-Encoding"] {
+                    guard let name = HTTPField.Name(name) else { continue }
+                    fields.append(HTTPField(name: name, value: "500"))
+                }
+                TestServer.reply(
+                    exchange,
+                    Response(ResponseHead(status: .created, fields: fields), content: [65, 66])
+                )
+            }
+            defer { server.stop() }
+            let answer = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(
+                answer.text
+                    == "Location: /x\r\nStatus: 201 Created\r\nContent-Type: a/b\r\n"
+                    + "Content-Length: 2\r\n\r\nAB"
+            )
+            #expect(answer.endStatus == 0)
+        }
+
+        @Test(
+            "no content goes with HEAD, 204 and 304",
+            arguments: [
+                ("HEAD", 200, "Content-Length: 2"), ("GET", 204, nil),
+                ("GET", 304, "Content-Length: 2"),
+            ] as [(String, Int, String?)]
+        )
+        func noContent(_ method: String, _ status: Int, _ length: String?) throws {
+            let server = try TestServer { TestServer.reply($0, status, "AB") }
+            defer { server.stop() }
+            let answer = try server.exchange(Record.head(parameters(method, length: "0")))
+            #expect(answer.status == status)
+            #expect(answer.content == "")
+            let found = answer.head.components(separatedBy: "\r\n")
+                .first { $0.hasPrefix("Content-Length") }
+            #expect(found == length)
+        }
+
+        @Test("a large answer arrives whole")
+        func large() throws {
+            let content = [UInt8](repeating: 0x61, count: 3_000_000)
+            let server = try TestServer { exchange in
+                TestServer.reply(
+                    exchange,
+                    Response(ResponseHead(status: .ok), content: content)
+                )
+            }
+            defer { server.stop() }
+            let answer = try server.exchange(Record.head(parameters("GET", length: "0")))
+            #expect(answer.content.utf8.count == content.count)
+            #expect(answer.endStatus == 0)
+        }
+
+        @Test("an interim response is sent at once where the web server forwards it, else never")
+        func interim() throws {
+            let gate = Gate()
+            let server = try TestServer { exchange in
+                exchange.send(interim: ResponseHead(status: .init(code: 103)))
+                exchange.send(
+                    interim: ResponseHead(
+                        status: .init(code: 104, reasonPhrase: "Upload Resumption Supported"),
+                        fields: [.location: "/u/1"]
+                    )
+                )
+                if exchange.context.interimStatuses.contains(104) { gate.wait() }
+                TestServer.reply(exchange, 201, "")
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters(length: "0", [("SPOOLGATE_INTERIM", "104")])))
+            #expect(
+                client.waits(
+                    for: "Status: 104 Upload Resumption Supported\r\nLocation: /u/1\r\n\r\n"
+                )
+            )
+            gate.open()
+            #expect(client.answer().text.hasPrefix("Status: 201"))
+            let plain = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(plain.text.hasPrefix("Status: 201"))
+        }
+
+        @Test("an early answer is complete before anything more is read")
+        func early() throws {
+            let server = try TestServer { TestServer.reply($0, 413, "no") }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters(length: "1000")) + Record.bytes(.stdin, [1]))
+            let answer = client.answer()
+            #expect(answer.status == 413)
+            #expect(answer.endStatus == 0)
+        }
+
+        @Test("a web server that keeps its connection open does not keep the thread")
+        func keepConnection() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(
+                Record.begin(keepsConnection: true)
+                    + Record.stream(.params, Record.pairs(parameters()))
+                    + Record.stream(.stdin, [1])
+            )
+            let answer = client.answer()
+            #expect(answer.content == Received.text([1]))
+            #expect(answer.isClosed)
+        }
+
+        @Test("a peer that goes on sending after its answer is not read for ever")
+        func lingering() throws {
+            let server = try TestServer(
+                {
+                    $0.lingerIdle = .seconds(5)
+                    $0.lingerTotal = .milliseconds(200)
+                },
+                answer: { TestServer.reply($0, 413, "no") }
+            )
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters()))
+            let deadline = Deadline.after(.seconds(8))
+            while client.send([UInt8](repeating: 0, count: 100)), !deadline.hasPassed {
+                usleep(1000)
+            }
+            #expect(!deadline.hasPassed)
+            #expect(eventually { server.server.load.active == 0 })
+        }
+
+        @Test("an answer that is not whole gets no END_REQUEST")
+        func incomplete() throws {
+            let server = try TestServer { exchange in
+                switch try? exchange.head.get().method {
+                case .get: break
+                case .delete: exchange.abort()
+                default:
+                    try? exchange.send(head: ResponseHead(status: .ok), contentLength: 5)
+                    let part: [UInt8] = [65]
+                    try? exchange.send(content: part.span.bytes)
+                }
+            }
+            defer { server.stop() }
+            for method in ["GET", "DELETE", "PUT"] {
+                let answer = try server.exchange(Record.head(parameters(method, length: "0")))
+                #expect(answer.endStatus == nil, "\(method)")
+                #expect(answer.isClosed)
+            }
+            #expect(eventually { server.events.count == 2 })
+            #expect(server.events == [.incompleteAnswer, .incompleteAnswer])
+        }
+
+        @Test("content beyond the announced length is not sent")
+        func tooMuch() throws {
+            let server = try TestServer { exchange in
+                let content: [UInt8] = [65, 66, 67]
+                try? exchange.send(head: ResponseHead(status: .ok), contentLength: 2)
+                try? exchange.send(content: content.span.bytes)
+            }
+            defer { server.stop() }
+            let answer = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(answer.content == "AB")
+            #expect(answer.endStatus == 0)
+        }
+
+        @Test("a web server that left, or does not read, ends the answer")
+        func clientGone() throws {
+            for leaves in [true, false] {
+                let begun = Gate()
+                let left = Gate()
+                let outcome = Monitor<(Bool, Bool)?>(nil)
+                let server = try TestServer({ $0.stallTimeout = .milliseconds(200) }) { exchange in
+                    begun.open()
+                    left.wait()
+                    let isAbandoned = exchange.isAbandoned
+                    var isGone = false
+                    let content = [UInt8](repeating: 0, count: 1 << 20)
+                    do throws(ClientGone) {
+                        try exchange.send(head: ResponseHead(status: .ok), contentLength: nil)
+                        try exchange.send(content: content.span.bytes)
+                    } catch {
+                        isGone = true
+                    }
+                    outcome.update { $0 = (isAbandoned, isGone) }
+                }
+                var client: FastCGIClient? = try server.client()
+                client?.send(Record.head(parameters(length: "0")))
+                begun.wait()
+                if leaves { client = nil }
+                left.open()
+                let found = outcome.wait(until: .after(.seconds(10))) { $0 }
+                #expect(found?.0 == leaves)
+                #expect(found?.1 == true)
+                #expect(server.stop())
+                withExtendedLifetime(client) {}
+            }
+        }
+
+        @Test("a head that is none is told to the handler, with the operator's words")
+        func refusedHead() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let large = [("HTTP_X", String(repeating: "a", count: 100_000))]
+            let many = (0..<10_000).map { ("HTTP_X_\($0)", "1") }
+            for more in [large, many] {
+                let answer = try server.exchange(
+                    Record.head(parameters(length: "0", more)) + Record.bytes(.stdin)
+                )
+                #expect(answer.status == 431)
+                #expect(answer.content.contains("\"status\":431"))
+            }
+            for role: UInt16 in [2, 3] {
+                let answer = try server.exchange(Record.head(parameters(length: "0"), role: role))
+                #expect(answer.status == 500)
+            }
+        }
+    }
+}

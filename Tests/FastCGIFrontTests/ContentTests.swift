@@ -1,0 +1,265 @@
+// Content over real sockets: every way to cut it into records, and every way to end it.
+
+import FastCGIFront
+import Foundation
+import Gateway
+import Posix
+import Testing
+import UploadProtocol
+
+extension FrontTests {
+    @Suite struct ContentTests {
+        private let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 8) }
+
+        @Test(
+            "content arrives whole however its records are cut",
+            arguments: [(1, 0), (1, 255), (7, 3), (8192, 0), (8184, 8), (32768, 255), (65535, 1)]
+        )
+        func records(_ size: Int, _ padding: Int) throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let content = Array(content.prefix(size == 1 ? 3000 : 100_000))
+            let stdin = Record.stream(.stdin, content, size: size, padding: UInt8(padding))
+            for length in ["\(content.count)", "", nil] as [String?] {
+                let answer = try server.exchange(Record.head(parameters(length: length)) + stdin)
+                #expect(answer.content == Received.text(content), "length \(length ?? "absent")")
+                #expect(answer.endStatus == 0)
+            }
+        }
+
+        @Test("a request sent byte by byte is the same request")
+        func bytewise() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let client = try server.client()
+            let content = Array("hello".utf8)
+            client.sendSingly(
+                Record.begin()
+                    + Record.stream(.params, Record.pairs(parameters()), size: 3, padding: 5)
+                    + Record.stream(.stdin, content, size: 2, padding: 1)
+            )
+            #expect(client.answer().content == Received.text(content))
+        }
+
+        @Test("with a known length the record that ends the content is not waited for")
+        func noEndRecord() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let stdin = Record.stream(.stdin, content, isEnded: false)
+            let answer = try server.exchange(Record.head(parameters(length: "100000")) + stdin)
+            #expect(answer.content == Received.text(content))
+        }
+
+        @Test("bytes in hand are handed over while more is awaited")
+        func fragments() throws {
+            let gate = Gate()
+            let server = try TestServer { exchange in
+                let buffer = ContentBuffer(capacity: 4096)
+                let isThere = try? exchange.receive(into: buffer)
+                if isThere == true, buffer.count == 3 { gate.open() }
+                TestServer.reply(exchange, 200, Received(all: exchange).end)
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters()) + Record.bytes(.stdin, [1, 2, 3], padding: 4))
+            gate.wait()
+            client.send(Record.stream(.stdin, [4]))
+            #expect(client.answer().content == "complete")
+        }
+
+        @Test("content is handed over in large pieces when it is there")
+        func coalescing() throws {
+            let received = Monitor((0, 0))
+            let gate = Gate()
+            let server = try TestServer { exchange in
+                gate.wait()
+                let buffer = ContentBuffer(capacity: 256 * 1024)
+                var calls = 0
+                var count = 0
+                while (try? exchange.receive(into: buffer)) == true {
+                    calls += 1
+                    count += buffer.count
+                    buffer.removeAll()
+                }
+                received.update { $0 = (calls, count) }
+                TestServer.reply(exchange, 200, "")
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(
+                Record.head(parameters(length: "100000"))
+                    + Record.stream(.stdin, content, size: 8192)
+            )
+            gate.open()
+            _ = client.answer()
+            let (calls, count) = received.update { $0 }
+            #expect(count == 100_000)
+            #expect(calls <= 4)
+        }
+
+        /// What a client sends after the parameters, and how the content ends.
+        struct Ending: CustomTestStringConvertible {
+            var testDescription: String
+            var length: String?
+            var bytes: [UInt8]
+            var closes = false
+            var count: Int
+            var end: String
+        }
+
+        static let endings = [
+            Ending(
+                testDescription: "connection closed in the midst of a record",
+                length: "10",
+                bytes: Array(Record.bytes(.stdin, [1, 2, 3, 4]).prefix(10)),
+                closes: true,
+                count: 2,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "connection closed between records, length unknown",
+                length: "",
+                bytes: Record.bytes(.stdin, [1, 2, 3]),
+                closes: true,
+                count: 3,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "connection closed before any record",
+                length: nil,
+                bytes: [],
+                closes: true,
+                count: 0,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "abort record",
+                length: "",
+                bytes: Record.bytes(.stdin, [1, 2]) + Record.bytes(.abortRequest),
+                count: 2,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "ended before its length",
+                length: "5",
+                bytes: Record.stream(.stdin, [1, 2]),
+                count: 2,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "longer than its length",
+                length: "2",
+                bytes: Record.stream(.stdin, [1, 2, 3]),
+                count: 2,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "a record of another version",
+                length: "",
+                bytes: Record.bytes(.stdin, [1]) + [9, 5, 0, 1, 0, 1, 0, 0, 7],
+                count: 1,
+                end: "truncated"
+            ),
+            Ending(
+                testDescription: "a record of another request is passed over",
+                length: "",
+                bytes: Record.bytes(.stdin, [9, 9], id: 2) + Record.stream(.stdin, [1]),
+                count: 1,
+                end: "complete"
+            ),
+            Ending(
+                testDescription: "a management record in between",
+                length: "",
+                bytes: Record.bytes(.getValues, [], id: 0) + Record.stream(.stdin, [1]),
+                count: 1,
+                end: "complete"
+            ),
+            Ending(
+                testDescription: "length zero, without the record that ends it",
+                length: "0",
+                bytes: [],
+                count: 0,
+                end: "complete"
+            ),
+            Ending(
+                testDescription: "length -1",
+                length: "-1",
+                bytes: Record.stream(.stdin, [1, 2]),
+                count: 2,
+                end: "complete"
+            ),
+        ]
+
+        @Test("content ends properly or is truncated", arguments: endings)
+        func ending(_ ending: Ending) throws {
+            let result = Monitor<(Int, String)?>(nil)
+            let server = try TestServer { exchange in
+                let received = Received(all: exchange)
+                result.update { $0 = (received.count, received.end) }
+                TestServer.reply(exchange, 200, "")
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters(length: ending.length)) + ending.bytes)
+            if ending.closes { client.closeSending() }
+            let found = result.wait(until: .after(.seconds(10))) { $0 }
+            #expect(found?.0 == ending.count)
+            #expect(found?.1 == ending.end)
+        }
+
+        @Test("content that stops moving is stalled, what came before it is kept")
+        func stalled() throws {
+            let server = try TestServer(changing: { $0.stallTimeout = .milliseconds(100) })
+            defer { server.stop() }
+            let answer = try server.exchange(
+                Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1, 2])
+            )
+            #expect(answer.content == Received.text([1, 2], "stalled"))
+            #expect(answer.endStatus == 0)
+        }
+
+        @Test("another thread makes a waiting request let go, and its answer still arrives")
+        func released() throws {
+            let release = Monitor<(@Sendable () -> Void)?>(nil)
+            let server = try TestServer { exchange in
+                let buffer = ContentBuffer(capacity: 4096)
+                _ = try? exchange.receive(into: buffer)
+                release.update { $0 = exchange.release }
+                let end = Received(all: exchange).end
+                TestServer.reply(exchange, 409, "\(buffer.count) \(end)")
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1, 2]))
+            release.wait(until: .after(.seconds(10))) { $0 }?()
+            let answer = client.answer()
+            #expect(answer.status == 409)
+            #expect(answer.content == "2 released")
+            // The request is over: a late release reaches nothing.
+            release.update { $0 }?()
+        }
+
+        @Test("a request whose peer keeps sending lets go too, and no write of the peer fails")
+        func releasedWhileSending() throws {
+            let release = Monitor<(@Sendable () -> Void)?>(nil)
+            let server = try TestServer({ $0.lingerIdle = .seconds(5) }) { exchange in
+                release.update { $0 = exchange.release }
+                TestServer.reply(exchange, 409, Received(all: exchange).end)
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters()))
+            let letGo = release.wait(until: .after(.seconds(10))) { $0 }
+            let record = Record.bytes(.stdin, [UInt8](repeating: 1, count: 100))
+            for round in 0..<100 {
+                if round == 50 { letGo?() }
+                #expect(client.send(record))
+                usleep(1000)
+            }
+            client.closeSending()
+            let answer = client.answer()
+            #expect(answer.content == "released")
+            #expect(answer.endStatus == 0)
+        }
+    }
+}

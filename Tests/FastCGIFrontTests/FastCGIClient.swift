@@ -1,0 +1,213 @@
+// A web server's side of FastCGI, record by record, so that tests can cut and split at will.
+//
+// It checks nothing by itself. Every wait ends after ten seconds at most.
+
+import Foundation
+
+/// FastCGI record types used here.
+enum RecordType: UInt8 {
+    case beginRequest = 1
+    case abortRequest = 2
+    case endRequest = 3
+    case params = 4
+    case stdin = 5
+    case stdout = 6
+    case getValues = 9
+    case getValuesResult = 10
+}
+
+/// Builds records.
+enum Record {
+    static func bytes(
+        _ type: RecordType,
+        _ content: [UInt8] = [],
+        padding: UInt8 = 0,
+        id: UInt16 = 1
+    ) -> [UInt8] {
+        let head: [UInt8] = [
+            1, type.rawValue, UInt8(id >> 8), UInt8(id & 0xFF),
+            UInt8(content.count >> 8), UInt8(content.count & 0xFF), padding, 0,
+        ]
+        return head + content + [UInt8](repeating: 0xAA, count: Int(padding))
+    }
+
+    static func begin(role: UInt16 = 1, keepsConnection: Bool = false) -> [UInt8] {
+        let flags: UInt8 = keepsConnection ? 1 : 0
+        return bytes(
+            .beginRequest,
+            [UInt8(role >> 8), UInt8(role & 0xFF), flags, 0, 0, 0, 0, 0]
+        )
+    }
+
+    static func pairs(_ parameters: [(String, String)]) -> [UInt8] {
+        func length(_ count: Int) -> [UInt8] {
+            guard count > 127 else { return [UInt8(count)] }
+            return [
+                UInt8(count >> 24) | 0x80, UInt8(count >> 16 & 0xFF), UInt8(count >> 8 & 0xFF),
+                UInt8(count & 0xFF),
+            ]
+        }
+        return parameters.flatMap { name, value in
+            length(name.utf8.count) + length(value.utf8.count) + Array(name.utf8)
+                + Array(value.utf8)
+        }
+    }
+
+    /// A stream as records of at most `size` bytes, and the empty record that ends it.
+    static func stream(
+        _ type: RecordType,
+        _ content: [UInt8],
+        size: Int = 65535,
+        padding: UInt8 = 0,
+        isEnded: Bool = true
+    ) -> [UInt8] {
+        var all: [UInt8] = []
+        for start in stride(from: 0, to: content.count, by: size) {
+            let part = Array(content[start..<min(start + size, content.count)])
+            all += bytes(type, part, padding: padding)
+        }
+        return isEnded ? all + bytes(type) : all
+    }
+
+    /// Everything before the content.
+    static func head(_ parameters: [(String, String)], role: UInt16 = 1) -> [UInt8] {
+        begin(role: role) + stream(.params, pairs(parameters))
+    }
+}
+
+/// What came back.
+struct Answer {
+    var stdout: [UInt8] = []
+    /// The protocol status of END_REQUEST; nil: the connection just ended.
+    var endStatus: UInt8?
+    /// The connection ended by itself, not by the time limit.
+    var isClosed = false
+    /// Types of all records, in order.
+    var types: [UInt8] = []
+
+    var text: String { String(decoding: stdout, as: UTF8.self) }
+    var head: String { text.components(separatedBy: "\r\n\r\n").first ?? "" }
+    var content: String {
+        text.components(separatedBy: "\r\n\r\n").dropFirst().joined(separator: "\r\n\r\n")
+    }
+    var status: Int? {
+        let line = head.components(separatedBy: "\r\n").first { $0.hasPrefix("Status: ") }
+        return line.flatMap { Int($0.dropFirst(8).prefix(3)) }
+    }
+}
+
+/// One connection to a FastCGI application.
+final class FastCGIClient {
+    let number: Int32
+
+    convenience init(_ path: String) throws {
+        self.init()
+        try connect(to: path)
+    }
+
+    /// A socket that is not connected yet.
+    init() {
+        number = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    }
+
+    func connect(to path: String) throws {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.connect(number, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        guard result == 0 else {
+            throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
+        }
+        var limit = timeval(tv_sec: 10, tv_usec: 0)
+        setsockopt(
+            number,
+            SOL_SOCKET,
+            SO_RCVTIMEO,
+            &limit,
+            socklen_t(MemoryLayout<timeval>.size)
+        )
+        setsockopt(
+            number,
+            SOL_SOCKET,
+            SO_SNDTIMEO,
+            &limit,
+            socklen_t(MemoryLayout<timeval>.size)
+        )
+    }
+
+    deinit { Glibc.close(number) }
+
+    /// Sends all; false when the peer has closed.
+    @discardableResult
+    func send(_ bytes: [UInt8]) -> Bool {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let sent = rest.withUnsafeBytes {
+                Glibc.send(number, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            guard sent > 0 else { return false }
+            rest = rest.dropFirst(sent)
+        }
+        return true
+    }
+
+    /// Sends each byte by itself.
+    func sendSingly(_ bytes: [UInt8]) {
+        for byte in bytes { send([byte]) }
+    }
+
+    func closeSending() { shutdown(number, Int32(SHUT_WR)) }
+
+    /// Reads records until the connection ends.
+    func answer() -> Answer {
+        var received: [UInt8] = []
+        var answer = Answer()
+        var room = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let count = recv(number, &room, room.count, 0)
+            if count <= 0 {
+                answer.isClosed = count == 0 || errno == ECONNRESET
+                break
+            }
+            received += room[..<count]
+        }
+        Self.parse(received, into: &answer)
+        return answer
+    }
+
+    /// Reads until the standard output so far contains `text`; false when it does not come.
+    func waits(for text: String) -> Bool {
+        var received: [UInt8] = []
+        var room = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let count = recv(number, &room, room.count, 0)
+            guard count > 0 else { return false }
+            received += room[..<count]
+            var answer = Answer()
+            Self.parse(received, into: &answer)
+            if answer.text.contains(text) { return true }
+        }
+    }
+
+    private static func parse(_ bytes: [UInt8], into answer: inout Answer) {
+        var rest = bytes[...]
+        while rest.count >= 8 {
+            let start = rest.startIndex
+            let length = Int(rest[start + 4]) << 8 | Int(rest[start + 5])
+            let whole = 8 + length + Int(rest[start + 6])
+            guard rest.count >= whole else { return }
+            let content = rest[(start + 8)..<(start + 8 + length)]
+            answer.types.append(rest[start + 1])
+            switch RecordType(rawValue: rest[start + 1]) {
+            case .stdout: answer.stdout += content
+            case .endRequest: answer.endStatus = content[content.startIndex + 4]
+            default: break
+            }
+            rest = rest.dropFirst(whole)
+        }
+    }
+}

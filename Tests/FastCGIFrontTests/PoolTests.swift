@@ -1,0 +1,198 @@
+// The pool under load, under garbage and at its end.
+
+import FastCGIFront
+import Foundation
+import Gateway
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+extension FrontTests {
+    @Suite struct PoolTests {
+        private static var descriptorCount: Int {
+            (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? -1
+        }
+
+        @Test("the pool grows to its maximum, then refuses with 503, then recovers and shrinks")
+        func growth() throws {
+            let gate = Gate()
+            let server = try TestServer({
+                $0.maximum = 5
+                $0.reserve = 2
+            }) { exchange in
+                gate.wait()
+                TestServer.reply(exchange, 200, "served")
+            }
+            defer { server.stop() }
+            let request = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
+            let clients = try (0..<5).map { _ in try server.client() }
+            for client in clients { client.send(request) }
+            #expect(eventually { server.server.load.active == 5 })
+            for _ in 0..<10 {
+                let answer = try server.exchange(request)
+                #expect(answer.status == 503)
+                #expect(answer.head.contains("Retry-After: "))
+                #expect(answer.head.contains("application/problem+json"))
+                #expect(answer.endStatus == 0)
+            }
+            #expect(server.server.load.threads <= 7)
+            gate.open()
+            for client in clients { #expect(client.answer().content == "served") }
+            #expect(eventually { server.server.load.active == 0 })
+            #expect(try server.exchange(request).content == "served")
+            #expect(eventually { server.server.load.threads <= 4 })
+            #expect(eventually { server.server.load.active == 0 })
+        }
+
+        @Test("a peer that sends no request, or one byte at a time, is cut off")
+        func silentPeers() throws {
+            let server = try TestServer(changing: {
+                $0.parametersTimeout = .milliseconds(300)
+                $0.maximum = 2
+                $0.reserve = 1
+            })
+            defer { server.stop() }
+            let silent = try (0..<2).map { _ in try server.client() }
+            let slow = try server.client()
+            let deadline = Deadline.after(.seconds(8))
+            var head = Record.head(
+                parameters(length: "0", [("X", String(repeating: "y", count: 9999))])
+            )[...]
+            while let byte = head.popFirst(), slow.send([byte]), !deadline.hasPassed {
+                usleep(10_000)
+            }
+            #expect(!deadline.hasPassed)
+            for client in silent { #expect(client.answer().isClosed) }
+            #expect(eventually { server.events.filter { $0 == .noRequest }.count == 3 })
+            let answer = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(answer.status == 200)
+        }
+
+        @Test("hundreds of connections full of garbage leave nothing behind")
+        func garbage() throws {
+            let server = try TestServer(changing: { $0.parametersTimeout = .milliseconds(500) })
+            defer { server.stop() }
+            _ = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(eventually { server.server.load.active == 0 })
+            let before = Self.descriptorCount
+            var random = SeededRandom(state: 42)
+            let whole =
+                Record.head(parameters(length: "3", [("HTTP_X", "y")]))
+                + Record.stream(.stdin, [1, 2, 3], size: 2, padding: 3)
+            for round in 0..<400 {
+                let client = try server.client()
+                switch round % 4 {
+                case 0:
+                    client.send(
+                        (0..<Int.random(in: 0...300, using: &random)).map { _ in
+                            UInt8.random(in: 0...255, using: &random)
+                        }
+                    )
+                case 1:
+                    client.send(
+                        Array(whole.prefix(Int.random(in: 0..<whole.count, using: &random)))
+                    )
+                case 2:
+                    // Record heads stay whole; what is in them does not. A length of 2 GiB is not
+                    // tried: libfcgi allocates what a parameter's length says.
+                    var bytes = whole
+                    let place = Int.random(in: 0..<bytes.count, using: &random)
+                    bytes[place] = UInt8.random(in: 0..<128, using: &random)
+                    client.send(bytes)
+                default:
+                    client.send(
+                        Record.bytes(.getValues, Record.pairs([("FCGI_MAX_CONNS", "")]), id: 0)
+                    )
+                }
+                client.closeSending()
+                if round % 3 == 0 { _ = client.answer() }
+            }
+            #expect(eventually { server.server.load.active == 0 })
+            #expect(eventually { Self.descriptorCount <= before })
+            #expect(eventually { server.server.load.threads <= 4 })
+            let answer = try server.exchange(whole)
+            #expect(answer.content == Received.text([1, 2, 3]))
+        }
+
+        @Test("a management record before the request is answered")
+        func managementRecord() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let query = Record.bytes(
+                .getValues,
+                Record.pairs([("FCGI_MPXS_CONNS", "")]),
+                padding: 2,
+                id: 0
+            )
+            let answer = try server.exchange(query + Record.head(parameters(length: "0")))
+            #expect(answer.types.first == RecordType.getValuesResult.rawValue)
+            #expect(answer.status == 200)
+        }
+
+        @Test("running out of descriptors is survived")
+        func noDescriptors() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let client = FastCGIClient()
+            let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+            var old = rlimit()
+            getrlimit(resource, &old)
+            let highest = try #require(
+                FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+                    .compactMap { Int32($0) }.max()
+            )
+            var new = rlimit(rlim_cur: rlim_t(highest) + 1, rlim_max: old.rlim_max)
+            setrlimit(resource, &new)
+            var fillers: [Int32] = []
+            while case let filler = dup(0), filler >= 0 { fillers.append(filler) }
+            try client.connect(to: server.path)
+            let isReported = eventually {
+                server.events.contains { if case .acceptFailed = $0 { true } else { false } }
+            }
+            setrlimit(resource, &old)
+            for filler in fillers { close(filler) }
+            #expect(isReported)
+            client.send(Record.head(parameters(length: "0")) + Record.bytes(.stdin))
+            #expect(client.answer().status == 200)
+        }
+
+        @Test("a drained server has released receivers, finished the rest and removed its socket")
+        func drain() throws {
+            let gate = Gate()
+            let server = try TestServer { exchange in
+                if (try? exchange.head.get().method) == .get {
+                    gate.wait()
+                    TestServer.reply(exchange, 200, "finished")
+                } else {
+                    TestServer.reply(exchange, 503, Received(all: exchange).end)
+                }
+            }
+            let receiving = try server.client()
+            receiving.send(Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1]))
+            let working = try server.client()
+            working.send(Record.head(parameters("GET", length: "0")) + Record.bytes(.stdin))
+            #expect(eventually { server.server.load.active == 2 })
+            #expect(!server.server.drain(until: .after(.milliseconds(100))))
+            #expect(receiving.answer().content == "released")
+            gate.open()
+            #expect(server.stop())
+            #expect(working.answer().content == "finished")
+            #expect(server.server.load.threads == 0)
+            #expect(!FileManager.default.fileExists(atPath: server.path))
+            #expect(throws: (any Error).self) { try server.client() }
+        }
+    }
+}
+
+/// Repeatable random numbers (SplitMix64).
+struct SeededRandom: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}

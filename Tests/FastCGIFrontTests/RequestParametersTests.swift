@@ -1,0 +1,183 @@
+// Which parameters make which request head, and which make none.
+
+import FastCGIFront
+import Gateway
+import HTTPTypes
+import Testing
+import UploadProtocol
+
+@Suite struct RequestParametersTests {
+    private func read(
+        _ parameters: [String],
+        limits: RequestParameters.Limits = .init()
+    ) -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
+        RequestParameters.read(
+            (["REQUEST_METHOD=PUT", "REQUEST_URI=/a"] + parameters).map { Array($0.utf8) },
+            limits: limits
+        )
+    }
+
+    private func lines(_ head: RequestHead) -> [String] {
+        head.fields.map { "\($0.name.rawName): \($0.value)" }
+    }
+
+    private func code(_ result: Result<RequestHead, Refusal>) -> Int? {
+        switch result {
+        case .success: nil
+        case .failure(let refusal): refusal.status.code
+        }
+    }
+
+    @Test("fields keep their order, repeat as often as sent and lose outer whitespace")
+    func fields() throws {
+        let head = try read([
+            "HTTP_UPLOAD_OFFSET=\t 5 ", "CONTENT_TYPE=text/plain", "HTTP_COOKIE=a",
+            "HTTP_UPLOAD_OFFSET=6", "HTTP_X_EMPTY=", "HTTP_PROXY=p", "SERVER_NAME=x",
+            "HTTP_X_TEXT=gr\u{FC}n",
+        ]).head.get()
+        #expect(
+            lines(head) == [
+                "upload-offset: 5", "content-type: text/plain", "cookie: a", "upload-offset: 6",
+                "x-empty: ", "proxy: p", "x-text: gr\u{FC}n",
+            ]
+        )
+    }
+
+    @Test("what stands for the framing or another parameter is no field")
+    func replacedFields() throws {
+        let head = try read([
+            "HTTP_CONTENT_TYPE=text/html", "HTTP_CONTENT_LENGTH=7",
+            "HTTP_TRANSFER_ENCODING=chunked", "CONTENT_TYPE=text/plain", "CONTENT_TYPE=a/b",
+            "CONTENT_LENGTH=3",
+        ]).head.get()
+        #expect(lines(head) == ["content-type: text/plain"])
+        #expect(head.contentLength == .known(3))
+    }
+
+    @Test(
+        "a content length is digits, or not known",
+        arguments: [
+            ("", .unknown), ("-1", .unknown), ("0", .known(0)), ("007", .known(7)),
+            ("9223372036854775807", .known(.max)),
+        ] as [(String, ContentLength)]
+    )
+    func contentLength(_ value: String, _ expected: ContentLength) throws {
+        #expect(try read(["CONTENT_LENGTH=\(value)"]).head.get().contentLength == expected)
+    }
+
+    @Test(
+        "a malformed request is refused with 400",
+        arguments: [
+            "CONTENT_LENGTH=9223372036854775808", "CONTENT_LENGTH=+5", "CONTENT_LENGTH=-2",
+            "CONTENT_LENGTH=5 5", "CONTENT_LENGTH=0x5", "HTTP_X=a\u{1}b", "HTTP_X=a\rb",
+            "HTTP_X=a\nb", "HTTP_X=\u{7F}", "HTTP_=a", "HTTP_X Y=a", "HTTP_X(=a", "HTTP_:PATH=/a",
+            "REQUEST_METHOD=PU T", "REQUEST_METHOD=P\u{E9}", "REQUEST_URI=a", "REQUEST_URI=**",
+            "REQUEST_URI=/a b", "REQUEST_URI=/a\tb", "REQUEST_URI=/\u{7F}",
+            "REQUEST_URI=http://example.org/",
+        ]
+    )
+    func malformed(_ parameter: String) {
+        #expect(code(read([parameter]).head) == 400)
+    }
+
+    @Test("bytes that are no text make no target and no owner")
+    func noText() {
+        for name in ["REQUEST_URI=/", "SPOOLGATE_OWNER=a", "SPOOLGATE_ROUTE=a"] {
+            let parameters = ["REQUEST_METHOD=PUT", "REQUEST_URI=/a"].map { Array($0.utf8) }
+            let result = RequestParameters.read(parameters + [Array(name.utf8) + [0xFF]])
+            #expect(code(result.head) == 400, "\(name)")
+        }
+    }
+
+    @Test(
+        "a target is kept byte by byte",
+        arguments: ["*", "/", "//a/../b?c=%2F", "/gr\u{FC}n", "/a#b"]
+    )
+    func target(_ target: String) throws {
+        #expect(try read(["REQUEST_URI=\(target)"]).head.get().target == target)
+    }
+
+    @Test("a missing parameter is the operator's mistake and named")
+    func missing() {
+        for name in ["REQUEST_METHOD", "REQUEST_URI"] {
+            let present = name == "REQUEST_URI" ? "REQUEST_METHOD=GET" : "REQUEST_URI=/"
+            for parameters in [[present], [present, "\(name)="]] {
+                let result = RequestParameters.read(parameters.map { Array($0.utf8) })
+                guard case .failure(let refusal) = result.head else {
+                    Issue.record("taken without \(name)")
+                    continue
+                }
+                #expect(refusal.status.code == 500)
+                #expect(refusal.detail.contains("fastcgi_param \(name)"))
+            }
+        }
+    }
+
+    @Test("too much of a head is refused", arguments: [(200, 200, nil), (201, 201, 431)])
+    func fieldCount(_ count: Int, _: Int, _ expected: Int?) {
+        #expect(code(read((0..<count).map { "HTTP_X_\($0)=" }).head) == expected)
+    }
+
+    @Test("field bytes and target bytes have limits")
+    func bytes() {
+        let limits = RequestParameters.Limits(fields: 9, fieldBytes: 10, targetBytes: 4)
+        #expect(code(read(["HTTP_X=123456789"], limits: limits).head) == nil)
+        #expect(code(read(["HTTP_X=1234567890"], limits: limits).head) == 431)
+        #expect(code(read(["HTTP_X=12345", "HTTP_Y=1234"], limits: limits).head) == 431)
+        #expect(code(read(["REQUEST_URI=/abc"], limits: limits).head) == nil)
+        #expect(code(read(["REQUEST_URI=/abcd"], limits: limits).head) == 414)
+    }
+
+    @Test("another role than responder is refused")
+    func role() {
+        #expect(code(read(["FCGI_ROLE=RESPONDER"]).head) == nil)
+        #expect(code(read(["FCGI_ROLE=AUTHORIZER"]).head) == 500)
+    }
+
+    @Test("the operator's words make the context, the last of a name counts, empty is absent")
+    func context() {
+        let context = read([
+            "SPOOLGATE_ROUTE=x", "SPOOLGATE_ROUTE=photos", "SPOOLGATE_OWNER=anna",
+            "SPOOLGATE_ORIGIN=https://example.org:8443", "SPOOLGATE_INTERIM=104 100",
+            "REMOTE_ADDR=::1", "REQUEST_SCHEME=https", "HTTP_SPOOLGATE_OWNER=eve",
+        ]).context
+        #expect(
+            context
+                == ExchangeContext(
+                    route: "photos",
+                    owner: "anna",
+                    origin: "https://example.org:8443",
+                    interimStatuses: [104, 100],
+                    remoteAddress: "::1",
+                    scheme: "https"
+                )
+        )
+        let empty = read([
+            "SPOOLGATE_ROUTE=x", "SPOOLGATE_ROUTE=", "SPOOLGATE_OWNER=", "SPOOLGATE_ORIGIN=",
+            "SPOOLGATE_INTERIM=", "REMOTE_ADDR=", "REQUEST_SCHEME=",
+        ])
+        #expect(empty.context == ExchangeContext())
+        #expect(code(empty.head) == nil)
+    }
+
+    @Test("an origin without host, as a request without Host makes it, is none")
+    func emptyOrigin() {
+        let result = read(["SPOOLGATE_ORIGIN=https://"])
+        #expect(result.context.origin == nil)
+        #expect(code(result.head) == nil)
+    }
+
+    @Test(
+        "a wrong operator's word is answered with 500",
+        arguments: [
+            "SPOOLGATE_ORIGIN=example.org", "SPOOLGATE_ORIGIN=https://a/b",
+            "SPOOLGATE_ORIGIN=https://u@a", "SPOOLGATE_ORIGIN=1s://a", "SPOOLGATE_ORIGIN=https:/a",
+            "SPOOLGATE_ORIGIN=https://a b", "SPOOLGATE_INTERIM=on", "SPOOLGATE_INTERIM=104 200",
+        ]
+    )
+    func wrongWord(_ parameter: String) {
+        let result = read([parameter])
+        #expect(code(result.head) == 500)
+        #expect(result.context.origin == nil)
+    }
+}

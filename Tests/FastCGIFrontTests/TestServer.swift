@@ -1,0 +1,146 @@
+// A FastCGI front on a socket of its own, for one test.
+
+import FastCGIFront
+import Foundation
+import Gateway
+import HTTPTypes
+import Posix
+import Synchronization
+import UploadProtocol
+
+/// A running front and what it reported.
+final class TestServer: Sendable {
+    let path: String
+    let server: FastCGIServer
+
+    init(
+        _ change: (inout FastCGIServer.Settings) -> Void = { _ in },
+        answer: @escaping @Sendable (any Exchange) -> Void
+    ) throws {
+        path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
+        var settings = FastCGIServer.Settings()
+        settings.minimumSpare = 1
+        settings.maximum = 32
+        settings.reserve = 2
+        settings.lingerIdle = .milliseconds(50)
+        change(&settings)
+        let log = EventLog()
+        server = try FastCGIServer(
+            settings: settings,
+            listener: .open(.unix(path: path, mode: 0o600, group: nil)),
+            report: { log.add($0) },
+            answer: answer
+        )
+        self.log = log
+        try server.start()
+    }
+
+    /// Answers with what it received.
+    convenience init(changing change: (inout FastCGIServer.Settings) -> Void = { _ in }) throws {
+        try self.init(change, answer: TestServer.tell)
+    }
+
+    private let log: EventLog
+
+    var events: [FrontEvent] { log.events }
+
+    func client() throws -> FastCGIClient { try FastCGIClient(path) }
+
+    /// Sends a whole request and waits for the answer.
+    func exchange(_ bytes: [UInt8]) throws -> Answer {
+        let client = try client()
+        client.send(bytes)
+        return client.answer()
+    }
+
+    /// Ends the server; false if a request is still at work after ten seconds.
+    @discardableResult
+    func stop() -> Bool { server.drain(until: .after(.seconds(10))) }
+
+    /// Receives the whole content and answers with its length, sum and end.
+    static let tell: @Sendable (any Exchange) -> Void = { exchange in
+        switch exchange.head {
+        case .failure(let refusal): reply(exchange, refusal.response)
+        case .success:
+            let told = Received(all: exchange)
+            reply(exchange, 200, "\(told.count) \(told.sum) \(told.end)")
+        }
+    }
+
+    static func reply(_ exchange: any Exchange, _ status: Int, _ text: String) {
+        let head = ResponseHead(status: .init(code: status), fields: [.contentType: "text/plain"])
+        reply(exchange, Response(head, content: Array(text.utf8)))
+    }
+
+    static func reply(_ exchange: any Exchange, _ response: Response) {
+        do throws(ClientGone) {
+            try exchange.send(head: response.head, contentLength: Int64(response.content.count))
+            try exchange.send(content: response.content.span.bytes)
+        } catch {}
+    }
+}
+
+/// Events in the order reported.
+private final class EventLog: Sendable {
+    private let list = Mutex<[FrontEvent]>([])
+    var events: [FrontEvent] { list.withLock { $0 } }
+    func add(_ event: FrontEvent) { list.withLock { $0.append(event) } }
+}
+
+/// All content of an exchange, summed up.
+struct Received {
+    var count = 0
+    var sum = 0
+    var end = "complete"
+
+    init(all exchange: any Exchange, capacity: Int = 64 * 1024) {
+        let buffer = ContentBuffer(capacity: capacity)
+        do throws(ContentError) {
+            while try exchange.receive(into: buffer) {
+                count += buffer.count
+                sum = buffer.withBytes { Self.add($0, to: sum) }
+                buffer.removeAll()
+            }
+        } catch {
+            end = "\(error)"
+        }
+    }
+
+    private static func add(_ bytes: RawSpan, to sum: Int) -> Int {
+        bytes.withUnsafeBytes { $0.reduce(sum) { ($0 &* 31 &+ Int($1)) & 0xFFFF_FFFF } }
+    }
+
+    /// What `TestServer.tell` answers for this content.
+    static func text(_ content: [UInt8], _ end: String = "complete") -> String {
+        let sum = content.reduce(0) { ($0 &* 31 &+ Int($1)) & 0xFFFF_FFFF }
+        return "\(content.count) \(sum) \(end)"
+    }
+}
+
+/// A gate that threads wait at until it is opened.
+final class Gate: Sendable {
+    private let isOpen = Monitor(false)
+    func open() { isOpen.update { $0 = true } }
+    func wait() { _ = isOpen.wait(until: .after(.seconds(10))) { $0 ? () : nil } }
+}
+
+/// Waits until `condition` holds, looking again and again; false after ten seconds.
+func eventually(_ condition: () throws -> Bool) rethrows -> Bool {
+    let deadline = Deadline.after(.seconds(10))
+    while !deadline.hasPassed {
+        if try condition() { return true }
+        usleep(2000)
+    }
+    return try condition()
+}
+
+/// Parameters of an ordinary request.
+func parameters(
+    _ method: String = "PUT",
+    length: String? = nil,
+    _ more: [(String, String)] = []
+) -> [(String, String)] {
+    var all = [("REQUEST_METHOD", method), ("REQUEST_URI", "/files/a?b=c")]
+    if let length { all.append(("CONTENT_LENGTH", length)) }
+    return all + more
+}
