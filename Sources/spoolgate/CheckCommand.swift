@@ -1,0 +1,80 @@
+// `spoolgate check`: reads the settings as `serve` would, looks at what they name, and prints what
+// differs from the defaults.
+
+import ArgumentParser
+import Gateway
+import Glibc
+import Posix
+import Upstream
+
+struct Check: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Check the settings and print what differs from the defaults.",
+        discussion: "Changes nothing. Exits 0 if a daemon could serve with these settings, else 78."
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let settings = try options.settings()
+            let faults = settings.faults
+            for fault in faults { printError(fault) }
+            guard faults.isEmpty else {
+                throw CommandFailure(
+                    code: .configuration,
+                    sentence: "\(options.file ?? "built-in defaults"): not usable as they are"
+                )
+            }
+            print("\(options.file ?? "built-in defaults"): ok")
+            let defaults = Dictionary(
+                uniqueKeysWithValues: Settings().table.map { ($0.key, $0.value) }
+            )
+            for (key, value) in settings.table where defaults[key] != value {
+                print("  \(key): \(value)")
+            }
+        }
+    }
+}
+
+extension Settings {
+    /// What in the file system does not fit the settings: one sentence each.
+    fileprivate var faults: [String] {
+        var faults: [String] = []
+        if case .unix(let path, _, _) = listen {
+            requireDirectory(of: path, for: "listen", &faults)
+        }
+        if let group = listen.group, getgrnam(group) == nil {
+            faults.append("socket-group: there is no group '\(group)'")
+        }
+        requireDirectory(of: spoolDirectory, for: "spool.directory", &faults)
+        for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
+            let tls = route.upstream
+            for (key, file) in [
+                ("tls.ca", tls.certificateAuthority), ("tls.certificate", tls.clientCertificate),
+                ("tls.key", tls.clientKey),
+            ] {
+                if let file, access(file, R_OK) != 0 {
+                    faults.append(
+                        "routes.\(name).\(key): cannot read \(file): \(String(cString: strerror(errno)))"
+                    )
+                }
+            }
+            if case .directory(let path) = route.upstream.target, access(path, W_OK | X_OK) != 0 {
+                faults.append(
+                    "routes.\(name).upstream: cannot write to \(path): "
+                        + String(cString: strerror(errno))
+                )
+            }
+        }
+        return faults
+    }
+
+    private func requireDirectory(of path: String, for key: String, _ faults: inout [String]) {
+        let parent = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
+        guard !parent.isEmpty, access(String(parent), W_OK | X_OK) != 0,
+            access(path, W_OK | X_OK) != 0
+        else { return }
+        faults.append("\(key): cannot write to \(parent): \(String(cString: strerror(errno)))")
+    }
+}

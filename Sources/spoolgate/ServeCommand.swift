@@ -1,0 +1,224 @@
+// `spoolgate serve`: the daemon, from its settings to its last answered request.
+//
+// Order matters: signals are blocked before the first thread, the spool is recovered before the first
+// request, and the service manager hears of it when requests can come.
+
+import ArgumentParser
+import FastCGIFront
+import Gateway
+import Glibc
+import Logging
+import Posix
+import Spool
+import Upstream
+
+struct Serve: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run the gateway in the foreground.",
+        discussion: """
+            Without settings it listens on \(Settings().listen.text) and drops uploads into \
+            a directory. SIGTERM drains, SIGHUP reads the settings again.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "Where nginx connects, instead of the settings' listen: unix:/path, tcp:host:port or "
+                + "systemd.",
+            valueName: "address"
+        ),
+        transform: { text in
+            guard let address = ListenAddress(text) else {
+                throw ValidationError("'\(text)' is not unix:/path, tcp:host:port or systemd.")
+            }
+            return address
+        }
+    )
+    var listen: ListenAddress?
+
+    @Option(
+        help: ArgumentHelp(
+            "The default route's upstream, instead of the settings': http://, https://, unix:/path "
+                + "or directory:/path.",
+            valueName: "target"
+        ),
+        transform: { text in
+            do throws(UpstreamTargetError) {
+                return try UpstreamTarget(text)
+            } catch {
+                throw ValidationError("'\(text)': \(error.reason).")
+            }
+        }
+    )
+    var upstream: UpstreamTarget?
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let signals = Signals.block()
+            Thread.prepareProcess()
+            let settings = try effectiveSettings()
+            if options.file == nil { try settings.makeDirectories() }
+            let log = Log(Self.logger(settings.logLevel))
+            let spool = try Self.openSpool(settings, log)
+            let gateway = Gateway(settings: settings, spool: spool, log: log)
+            let server = try Self.startServer(settings, gateway, log)
+            log.serving(
+                listen: settings.listen.text,
+                spool: settings.spoolDirectory,
+                routes: settings.routes.keys.sorted()
+            )
+            let manager = ServiceManager()
+            Self.tell(manager, .ready, log)
+            let signal = obey(signals, gateway, manager, settings, log)
+            Self.tell(manager, .stopping, log)
+            log.draining(signal: signal)
+            let isDrained = server.drain(until: .after(settings.drainTimeout))
+            log.stopped(left: isDrained ? 0 : server.load.active)
+        }
+    }
+
+    private func effectiveSettings() throws(CommandFailure) -> Settings {
+        var settings = try options.settings()
+        if let listen { settings.listen = listen }
+        if let upstream { settings.routes[Route.defaultName]?.upstream.target = upstream }
+        return settings
+    }
+
+    /// Serves until a signal says to end; its name.
+    private func obey(
+        _ signals: Signals,
+        _ gateway: Gateway,
+        _ manager: ServiceManager,
+        _ started: Settings,
+        _ log: Log
+    ) -> String {
+        while true {
+            switch signals.next() {
+            case .terminate: return "TERM"
+            case .interrupt: return "INT"
+            case .user1, .user2: continue
+            case .hangUp:
+                Self.tell(manager, .reloading, log)
+                do throws(CommandFailure) {
+                    let settings = try effectiveSettings()
+                    gateway.reload(settings)
+                    log.reloaded(unchanged: settings.needingRestart(since: started))
+                } catch {
+                    log.reloadRefused(reason: error.sentence)
+                }
+                Self.tell(manager, .ready, log)
+            }
+        }
+    }
+
+    private static func logger(_ level: Logger.Level) -> Logger {
+        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
+        var logger = Logger(label: "spoolgate")
+        logger.logLevel = level
+        return logger
+    }
+
+    private static func openSpool(_ settings: Settings, _ log: Log) throws(CommandFailure) -> Spool
+    {
+        do throws(SpoolError) {
+            let spool = try Spool(
+                directory: settings.spoolDirectory,
+                reserve: settings.spoolReserve
+            )
+            log.recovered(try spool.recover())
+            return spool
+        } catch {
+            throw CommandFailure(code: .cannotCreate, sentence: error.sentence)
+        }
+    }
+
+    private static func startServer(
+        _ settings: Settings,
+        _ gateway: Gateway,
+        _ log: Log
+    ) throws(CommandFailure) -> FastCGIServer {
+        var front = FastCGIServer.Settings()
+        front.minimumSpare = settings.minimumSpareThreads
+        front.maximum = settings.maximumThreads
+        front.stallTimeout = settings.stallTimeout
+        do throws(SystemError) {
+            let server = try FastCGIServer(
+                settings: front,
+                listener: try Listener.open(settings.listen),
+                report: { event in log.front(event) },
+                answer: { exchange in gateway.serve(exchange) }
+            )
+            try server.start()
+            return server
+        } catch {
+            throw CommandFailure(
+                code: .cannotCreate,
+                sentence: "cannot listen on \(settings.listen.text): \(error)"
+            )
+        }
+    }
+
+    private static func tell(_ manager: ServiceManager, _ state: ServiceManager.State, _ log: Log) {
+        do throws(SystemError) {
+            try manager.tell(state)
+        } catch {
+            log.frontTrouble("the service manager was not told: \(error)")
+        }
+    }
+}
+
+extension Settings {
+    /// Makes the directories of the built-in defaults, so that `serve` alone does its job.
+    ///
+    /// Paths from a settings file are never made: a missing one is more likely a disk that is not
+    /// mounted.
+    fileprivate func makeDirectories() throws(CommandFailure) {
+        var needed = [parent(of: spoolDirectory)]
+        if case .unix(let path, _, _) = listen { needed.append(parent(of: path)) }
+        for route in routes.values {
+            if case .directory(let path) = route.upstream.target { needed.append(path) }
+        }
+        for path in needed where access(path, F_OK) != 0 {
+            try makeDirectory(path)
+        }
+    }
+
+    private func makeDirectory(_ path: String) throws(CommandFailure) {
+        let above = parent(of: path)
+        if access(above, F_OK) != 0 { try makeDirectory(above) }
+        guard mkdir(path, 0o750) == 0 || errno == EEXIST else {
+            let error = SystemError(call: "mkdir", subject: path, errno: errno)
+            throw CommandFailure(
+                code: .cannotCreate,
+                sentence: "\(error); name places of your own with --spool, --listen and --upstream"
+            )
+        }
+    }
+
+    private func parent(of path: String) -> String {
+        let parent = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
+        return parent.isEmpty ? "/" : String(parent)
+    }
+
+    /// Keys that differ from the settings the daemon was started with and need a restart.
+    fileprivate func needingRestart(since started: Settings) -> [String] {
+        let old = Dictionary(uniqueKeysWithValues: started.table.map { ($0.key, $0.value) })
+        return table.filter { Self.restartKeys.contains($0.key) && old[$0.key] != $0.value }
+            .map(\.key)
+    }
+}
+
+extension Log {
+    /// What the front has to say.
+    fileprivate func front(_ event: FrontEvent) {
+        switch event {
+        case .acceptFailed(let error): frontTrouble("cannot take a connection: \(error)")
+        case .threadFailed(let error): frontTrouble("cannot start a thread: \(error)")
+        case .overloaded(let active): frontTrouble("answered 503: \(active) requests at work")
+        case .noRequest: noRequest()
+        case .incompleteAnswer: incompleteAnswer()
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// The command: its subcommands, and how each failure becomes one line and a sysexits(3) code.
+
+import ArgumentParser
+import Glibc
+
+@main
+struct Spoolgate: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "spoolgate",
+        abstract: "A gateway for resumable uploads between nginx and a backend that knows none.",
+        discussion: """
+            See spoolgate(8) for the commands, spoolgate.yaml(5) for the settings and \
+            spoolgate-spool(5) for the spool directory.
+            """,
+        version: version,
+        subcommands: [Serve.self, Check.self, List.self, Purge.self]
+    )
+
+    static let version = "0.1.0"
+}
+
+/// What ends a command early: one sentence for the operator and the exit code.
+struct CommandFailure: Error {
+    /// Exit codes of sysexits(3).
+    enum Code: Int32 {
+        case dataError = 65
+        case unavailable = 69
+        case software = 70
+        case cannotCreate = 73
+        case temporary = 75
+        case configuration = 78
+    }
+
+    var code: Code
+    var sentence: String
+}
+
+/// Runs a command's body; a failure is told on standard error and becomes the exit code.
+func run(_ body: () throws(CommandFailure) -> Void) throws {
+    do throws(CommandFailure) {
+        try body()
+    } catch {
+        printError(error.sentence)
+        throw ExitCode(error.code.rawValue)
+    }
+}
+
+/// One line on standard error, marked with the program's name.
+func printError(_ sentence: String) {
+    var line = Array("spoolgate: \(sentence)\n".utf8)
+    _ = write(STDERR_FILENO, &line, line.count)
+}
