@@ -1,0 +1,96 @@
+# What a person types. `make` builds; `make run` serves; `make test` is what CI runs (.ci/run).
+# Invariant: a target that needs packages asks for the missing ones and for nothing else.
+
+# make run: ports, the directory of delivered uploads (or the URL of an upstream instead), and the
+# directory that everything else goes to.
+PORT ?= 8080
+TLS_PORT ?= 8443
+STATE ?= .run
+DROP ?= $(STATE)/delivered
+UPSTREAM ?=
+UPSTREAM_CA ?=
+NAMES ?=
+export PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
+
+# make install
+DESTDIR ?=
+PREFIX ?= /usr
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+MANDIR ?= $(PREFIX)/share/man
+DOCDIR ?= $(PREFIX)/share/doc/spoolgate
+NGINXDIR ?= $(SYSCONFDIR)/nginx
+
+SOURCES = Package.swift Sources Tests
+
+# With Swift's own libraries inside, so that the program runs where no Swift is installed; by lld,
+# because other linkers warn of a function those libraries have and the program does not use.
+RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld
+
+.PHONY: build run test lint format check bench install uninstall clean
+
+build:
+	@deploy/install-dependencies.sh build
+	swift build $(RELEASE) --product spoolgate
+
+run:
+	@deploy/install-dependencies.sh run
+	swift build $(RELEASE) --product spoolgate
+	@deploy/run.sh
+
+# Warnings are errors in every target (Package.swift). The import check sees all of it only in a
+# build from clean; FloorTests sees it always.
+test:
+	@deploy/install-dependencies.sh test
+	$(MAKE) --no-print-directory lint
+	swift build --build-tests --explicit-target-dependency-import-check error
+	$(MAKE) --no-print-directory check
+	swift test --explicit-target-dependency-import-check error
+
+lint:
+	swift format lint --strict -r --parallel $(SOURCES)
+
+format:
+	swift format -i -r --parallel $(SOURCES)
+
+check:
+	deploy/check.sh
+
+bench:
+	@deploy/install-dependencies.sh run
+	swift build $(RELEASE)
+	.build/release/spoolgate-bench
+
+# Settings that are there are the operator's: the new example goes beside them.
+install:
+	install -D -m 755 .build/release/spoolgate "$(DESTDIR)$(PREFIX)/bin/spoolgate"
+	install -d "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" "$(DESTDIR)$(UNITDIR)"
+	install -m 644 deploy/man/*.5 "$(DESTDIR)$(MANDIR)/man5/"
+	install -m 644 deploy/man/*.8 "$(DESTDIR)$(MANDIR)/man8/"
+	for unit in spoolgate.service spoolgate.socket spoolgate-purge.service spoolgate-purge.timer; do \
+	    sed 's|/usr/bin/spoolgate|$(PREFIX)/bin/spoolgate|; s|/etc/spoolg|$(SYSCONFDIR)/spoolg|' \
+	        "deploy/$$unit" > "$(DESTDIR)$(UNITDIR)/$$unit" && \
+	    chmod 644 "$(DESTDIR)$(UNITDIR)/$$unit" || exit 1; \
+	done
+	install -D -m 644 deploy/spoolgate.sysusers "$(DESTDIR)$(SYSUSERSDIR)/spoolgate.conf"
+	install -D -m 644 deploy/spoolgate.tmpfiles "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf"
+	install -D -m 644 nginx/spoolgate.conf "$(DESTDIR)$(NGINXDIR)/spoolgate.conf"
+	install -D -m 644 nginx/spoolgate_params "$(DESTDIR)$(NGINXDIR)/spoolgate_params"
+	install -D -m 644 nginx/nginx.conf "$(DESTDIR)$(DOCDIR)/nginx.conf"
+	install -D -m 644 deploy/spoolgate.yaml "$(DESTDIR)$(DOCDIR)/spoolgate.yaml"
+	test -e "$(DESTDIR)$(SYSCONFDIR)/spoolgate/spoolgate.yaml" || \
+	    install -D -m 644 deploy/spoolgate.yaml "$(DESTDIR)$(SYSCONFDIR)/spoolgate/spoolgate.yaml"
+
+# Leaves the settings, the spool and what was delivered.
+uninstall:
+	cd "$(DESTDIR)$(UNITDIR)" && \
+	    rm -f spoolgate.service spoolgate.socket spoolgate-purge.service spoolgate-purge.timer
+	rm -f "$(DESTDIR)$(PREFIX)/bin/spoolgate" "$(DESTDIR)$(MANDIR)"/man[58]/spoolgate*.[58] \
+	    "$(DESTDIR)$(SYSUSERSDIR)/spoolgate.conf" "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf" \
+	    "$(DESTDIR)$(NGINXDIR)/spoolgate.conf" "$(DESTDIR)$(NGINXDIR)/spoolgate_params"
+	rm -rf "$(DESTDIR)$(DOCDIR)"
+
+clean:
+	rm -rf .build

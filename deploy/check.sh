@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Checks what is shipped beside the program: units, man pages, nginx files, settings, scripts.
+#
+# It changes nothing outside a temporary directory and starts nothing. Every check runs; the exit
+# code says whether all of them were silent. A check whose tool is missing fails and says so.
+
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+PATH=$PATH:/usr/sbin:/sbin
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+check() { # what it is, command...
+    local name=$1 output
+    shift
+    if ! command -v "$1" >/dev/null && ! declare -F "$1" >/dev/null; then
+        output="$1 is missing: deploy/install-dependencies.sh test"
+    elif output=$("$@" 2>&1) && { [ -z "$output" ] || [ "${silent:-no}" = no ]; }; then
+        printf 'ok    %s\n' "$name"
+        return
+    fi
+    printf 'FAIL  %s\n%s\n' "$name" "$output"
+    failures=$((failures + 1))
+}
+
+# systemd-analyze wants the programs that the units name to exist, and units by their full names.
+units="$scratch/units"
+mkdir "$units"
+for unit in deploy/*.service deploy/*.socket deploy/*.timer; do
+    sed 's|/usr/bin/spoolgate|/usr/bin/env|' "$unit" >"$units/${unit##*/}"
+done
+verify() { systemd-analyze verify --man=no --recursive-errors=no "$@"; }
+security() { systemd-analyze security --offline=true --no-pager --threshold="$1" "$2"; }
+for unit in "$units"/*; do
+    silent=yes check "unit ${unit##*/} is valid" verify "$unit"
+done
+# The exposure that systemd computes, times ten: it may only go down.
+check 'spoolgate.service exposes at most 1.5' security 15 "$units/spoolgate.service"
+check 'spoolgate-purge.service exposes at most 0.8' security 8 "$units/spoolgate-purge.service"
+users() { systemd-sysusers --dry-run --root="$scratch" "$PWD/deploy/spoolgate.sysusers"; }
+check 'sysusers file is valid' users
+tmpfiles() { # made for real, below the scratch directory
+    mkdir -p "$scratch/etc" &&
+        printf 'root:x:0:0::/:/bin/sh\nspoolgate:x:999:999::/:/bin/sh\n' >"$scratch/etc/passwd" &&
+        printf 'root:x:0:\nspoolgate:x:999:\n' >"$scratch/etc/group" &&
+        systemd-tmpfiles --create --root="$scratch" "$PWD/deploy/spoolgate.tmpfiles" &&
+        [ "$(stat -c %a:%u "$scratch/var/spool/spoolgate")" = 700:999 ]
+}
+if [ "$(id -u)" -eq 0 ]; then
+    check 'tmpfiles file makes the spool' tmpfiles
+else
+    printf 'skip  tmpfiles file makes the spool (only root can give files away)\n'
+fi
+
+for page in deploy/man/*.[0-9]; do
+    silent=yes check "man page ${page##*/} is clean" mandoc -T lint -W warning "$page"
+done
+
+# nginx.conf as it stands, but for the certificate, which another package supplies.
+nginx="$scratch/nginx"
+mkdir -p "$nginx/log"
+cp nginx/nginx.conf nginx/spoolgate.conf nginx/spoolgate_params "$nginx/"
+certificate() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
+        -subj /CN=localhost -keyout "$nginx/key.pem" -out "$nginx/certificate.pem"
+}
+check 'a certificate for nginx can be made' certificate
+sed -i -e '/# run: certificate$/s|/[^;]*;|certificate.pem;|' \
+    -e '/# run: key$/s|/[^;]*;|key.pem;|' "$nginx/nginx.conf"
+check_nginx() {
+    nginx -t -q -p "$nginx" -e log/error.log -c "$nginx/nginx.conf" -g 'error_log stderr notice;'
+}
+silent=yes check 'nginx takes nginx.conf' check_nginx
+
+for script in deploy/*.sh .ci/run; do
+    silent=yes check "script ${script##*/} parses" bash -n "$script"
+done
+
+# The example is the defaults: with only its three paths moved, `check` must name these alone.
+spoolgate=$(ls -t .build/release/spoolgate .build/debug/spoolgate 2>/dev/null | head -n 1)
+example() {
+    local said
+    mkdir -p "$scratch/delivered" &&
+        sed -e "s|/run/spoolgate/|$scratch/|" -e "s|/var/spool/spoolgate\$|$scratch/spool|" \
+            -e "s|/var/spool/spoolgate-delivered|$scratch/delivered|" \
+            deploy/spoolgate.yaml >"$scratch/example.yaml" &&
+        said=$("$spoolgate" check --config "$scratch/example.yaml") &&
+        [ "$(printf '%s\n' "$said" | sed -n 's/^  \([^:]*\):.*/\1/p' | sort | tr '\n' ' ')" = \
+            'listen routes.default.upstream spool.directory ' ] ||
+        {
+            printf '%s\n' "$said"
+            return 1
+        }
+}
+if [ -n "$spoolgate" ]; then
+    check 'the example settings are the defaults' example
+else
+    printf 'skip  the example settings are the defaults (no program built yet)\n'
+fi
+
+[ "$failures" -eq 0 ] || {
+    printf '%d checks failed\n' "$failures"
+    exit 1
+}

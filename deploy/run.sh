@@ -1,0 +1,283 @@
+#!/usr/bin/env bash
+# Runs the gateway and a private nginx in the foreground until Ctrl-C or SIGTERM (`make run`).
+#
+# Everything it makes lives under STATE: sockets, spool, logs, pid files, a self-signed certificate.
+# It installs nothing and needs no root. Invariant: when it has ended, however it ended (also by
+# SIGKILL), neither the gateway nor nginx is left: both are told when their parent dies.
+#
+# Environment: PORT, TLS_PORT, STATE, DROP, UPSTREAM, UPSTREAM_CA, NAMES, SPOOLGATE (the binary).
+
+set -euo pipefail
+umask 022
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+PORT=${PORT:-8080}
+TLS_PORT=${TLS_PORT:-8443}
+STATE=${STATE:-.run}
+DROP=${DROP:-$STATE/delivered}
+UPSTREAM=${UPSTREAM:-}
+UPSTREAM_CA=${UPSTREAM_CA:-}
+NAMES=${NAMES:-}
+SPOOLGATE=${SPOOLGATE:-$here/.build/release/spoolgate}
+PATH=$PATH:/usr/sbin:/sbin
+
+say() { printf 'run: %s\n' "$*"; }
+die() {
+    printf 'run: %s\n' "$*" >&2
+    exit 1
+}
+
+absolute() {
+    case $1 in
+        /*) printf '%s' "$1" ;;
+        *) printf '%s/%s' "$PWD" "${1#./}" ;;
+    esac
+}
+
+check_port() { # name, number
+    case $2 in
+        '' | *[!0-9]*) die "$1 is no port number: $2" ;;
+    esac
+    [ "$2" -ge 1 ] && [ "$2" -le 65535 ] || die "$1 is no port number: $2"
+    # The kernel's own table of listening sockets (state 0A), so that no tool is needed to read it.
+    if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+        awk -v port="$(printf ':%04X' "$2")" \
+            '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 }
+             END { exit !found }'; then
+        die "port $2 is taken by another program: choose another with $1=..."
+    fi
+}
+
+# A YAML double-quoted scalar.
+quoted() { printf '"%s"' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"; }
+
+write_settings() {
+    local upstream=${UPSTREAM:-directory:$DROP}
+    {
+        printf '# Written by deploy/run.sh at each start; all settings: deploy/spoolgate.yaml.\n'
+        # STATE by the name of the working directory: short enough for a socket's path (107 bytes)
+        # wherever STATE lies.
+        printf 'listen: unix:/proc/self/cwd/spoolgate.sock\n'
+        if [ -n "$worker_group" ]; then printf 'socket-group: %s\n' "$worker_group"; fi
+        printf 'spool:\n  directory: %s\n' "$(quoted "$STATE/spool")"
+        printf 'timeouts:\n  drain: 10s\n'
+        printf 'routes:\n  default:\n    upstream: %s\n' "$(quoted "$upstream")"
+        if [ -n "$UPSTREAM_CA" ]; then
+            printf '    tls:\n      ca: %s\n' "$(quoted "$UPSTREAM_CA")"
+        fi
+    } >"$STATE/spoolgate.yaml"
+}
+
+server_names() {
+    local name
+    printf 'localhost 127.0.0.1 [::1]'
+    for name in $(hostname 2>/dev/null) $(hostname -I 2>/dev/null) $NAMES; do
+        case $name in
+            localhost | 127.0.0.1 | *[!A-Za-z0-9.:_*-]*) ;;
+            *:*) printf ' [%s]' "$name" ;;
+            *) printf ' %s' "$name" ;;
+        esac
+    done
+}
+
+# The shipped nginx files with the marked lines filled in. All paths become relative (to the prefix,
+# to the file, the socket's to the working directory): none needs nginx's quoting or is too long,
+# and the workers' user needs no permission on the directories above STATE.
+write_nginx() {
+    local no_ipv6='' user='' name
+    grep -q . /proc/net/if_inet6 2>/dev/null || no_ipv6='/listen \[::\]:/d'
+    [ -z "$worker_user" ] ||
+        user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
+    for name in nginx.conf spoolgate.conf spoolgate_params; do
+        sed -e "$no_ipv6" \
+            -e "$user" \
+            -e "/# run: port\$/s|8080|$PORT|" \
+            -e "/# run: tls-port\$/s|8443|$TLS_PORT|" \
+            -e "/# run: names\$/s|server_name [^;]*;|server_name $(server_names);|" \
+            -e "/# run: certificate\$/s|/[^;]*;|../tls/certificate.pem;|" \
+            -e "/# run: key\$/s|/[^;]*;|../tls/key.pem;|" \
+            -e "/# run: socket\$/s|unix:[^;]*;|unix:spoolgate.sock;|" \
+            "$here/nginx/$name" >"$STATE/nginx/$name"
+    done
+}
+
+make_certificate() {
+    # Kept as long as it is good for another day, so that a client may have been told to trust it.
+    ! openssl x509 -noout -checkend 86400 -in "$STATE/tls/certificate.pem" >/dev/null 2>&1 ||
+        return 0
+    (
+        umask 077
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 825 \
+            -subj /CN=localhost -addext 'subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1' \
+            -keyout "$STATE/tls/key.pem" -out "$STATE/tls/certificate.new" \
+            2>"$STATE/log/openssl.log"
+    ) || die "openssl made no certificate: $(tail -n 3 "$STATE/log/openssl.log")"
+    chmod 644 "$STATE/tls/certificate.new"
+    mv "$STATE/tls/certificate.new" "$STATE/tls/certificate.pem"
+}
+
+# Both start in STATE, get SIGTERM when this script dies and no Ctrl-C of the terminal's (stop ends
+# them), and do not hold the lock.
+start_gateway() {
+    rm -f "$STATE/spoolgate.sock"
+    (cd "$STATE" && exec setsid setpriv --pdeathsig TERM "$SPOOLGATE" serve \
+        --config spoolgate.yaml) >>"$STATE/log/spoolgate.log" 2>&1 9>&- &
+    gateway=$!
+    gateway_since=$SECONDS
+    echo "$gateway" >"$STATE/spoolgate.pid"
+}
+
+start_nginx() {
+    (cd "$STATE" && exec setsid setpriv --pdeathsig TERM nginx -p "$STATE" \
+        -e log/error.log -c nginx/nginx.conf -g 'daemon off;') >>"$STATE/log/error.log" 2>&1 9>&- &
+    nginx=$!
+    nginx_since=$SECONDS
+}
+
+# sleep does not end at a signal, wait does. What bash itself says of killed processes is dropped:
+# restart says it.
+pause() {
+    sleep "$1" 9>&- &
+    napping=$!
+    wait "$napping" || true
+    kill "$napping" || true
+    napping=''
+} 2>/dev/null
+
+alive() { kill -0 "$1" 2>/dev/null; }
+
+# Waits until the command given succeeds; fails when the process is dead or ten seconds are over.
+await() { # process, command...
+    local process=$1 deadline=$((SECONDS + 10))
+    shift
+    until "$@"; do
+        alive "$process" && [ "$SECONDS" -lt "$deadline" ] || return 1
+        pause 0.1
+    done
+    alive "$process"
+}
+
+nginx_answers() { curl -s -o /dev/null --max-time 2 "http://127.0.0.1:$PORT/"; }
+
+stop() {
+    trap '' HUP
+    trap 'kill -KILL $gateway $nginx 2>/dev/null || true' INT TERM
+    local process told=$((1 - ending))
+    for process in $nginx $gateway; do
+        kill -TERM "$process" 2>/dev/null || true
+    done
+    [ -z "$napping" ] || kill "$napping" 2>/dev/null || true
+    for process in $nginx $gateway; do
+        while alive "$process"; do
+            [ "$told" -ne 0 ] || say 'stopping (once more: at once)'
+            told=1
+            wait "$process" || true
+        done
+    done
+    rm -f "$STATE/spoolgate.sock" "$STATE/spoolgate.pid" "$STATE/run.pid"
+}
+
+# A process that lives for less than ten seconds waits longer each time before it is started again.
+restart() { # name, start function, start time, exit status
+    local lived=$((SECONDS - $3))
+    if [ "$lived" -ge 10 ]; then backoff=1; else backoff=$((backoff < 16 ? backoff * 2 : 16)); fi
+    say "$1 ended (status $4); starting it again in $backoff s; its log: $STATE/log"
+    pause "$backoff"
+    "$2"
+}
+
+status_of() {
+    local status=0
+    wait "$1" || status=$?
+    printf '%s' "$status"
+}
+
+print_session() {
+    local file list
+    file=$(printf %q "$STATE/1g.bin")
+    list=$(printf '%q list --spool %q' "$SPOOLGATE" "$STATE/spool")
+    cat <<SESSION
+
+spoolgate serves http://localhost:$PORT/files/ and https://localhost:$TLS_PORT/files/ (HTTP/2)
+  delivers to  ${UPSTREAM:-$DROP}
+  state, logs  $STATE
+Ctrl-C ends it. In another terminal:
+
+# a file, and an upload resource for it
+head -c 1G /dev/urandom > $file
+url=\$(curl -sS -D - -X POST -H 'Upload-Complete: ?0' -H 'Upload-Length: 1073741824' http://localhost:$PORT/files/1g.bin | tr -d '\r' | sed -n 's/^[Ll]ocation: //p'); echo "\$url"
+
+# send it, and be cut off after two seconds (curl says so: error 28)
+curl --max-time 2 --limit-rate 200M -X PATCH -H 'Upload-Offset: 0' -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T $file "\$url"
+
+# ask how much has arrived
+offset=\$(curl -sS -I "\$url" | tr -d '\r' | sed -n 's/^[Uu]pload-[Oo]ffset: //p'); echo "\$offset of 1073741824 bytes"
+$list
+
+# send the rest; the answer is the upstream's
+tail -c +\$((offset + 1)) $file | curl -sS -i -X PATCH -H "Upload-Offset: \$offset" -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T - "\$url"
+
+SESSION
+    if [ -z "$UPSTREAM" ]; then
+        printf '# it arrived whole\n'
+        printf 'cmp %s "$(ls -t %q/*1g.bin | head -n 1)" && echo identical\n\n' "$file" "$DROP"
+    fi
+    printf '# any ordinary upload, over TLS and HTTP/2\n'
+    printf 'curl -sS -i --cacert %q -T %s https://localhost:%s/files/whole.bin\n\n' \
+        "$STATE/tls/certificate.pem" "$file" "$TLS_PORT"
+}
+
+STATE=$(absolute "$STATE")
+DROP=$(absolute "$DROP")
+[ -z "$UPSTREAM_CA" ] || UPSTREAM_CA=$(absolute "$UPSTREAM_CA")
+[ -x "$SPOOLGATE" ] || die "no program at $SPOOLGATE: make build"
+[ -z "$UPSTREAM_CA" ] || [ -r "$UPSTREAM_CA" ] || die "cannot read UPSTREAM_CA: $UPSTREAM_CA"
+for tool in nginx openssl curl setpriv setsid flock; do
+    command -v "$tool" >/dev/null || die "$tool is missing: deploy/install-dependencies.sh run"
+done
+
+mkdir -p "$STATE" && cd "$STATE" || die "cannot make the directory $STATE"
+mkdir -p log nginx tls
+chmod 700 tls
+exec 9>lock
+flock -n 9 ||
+    die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): end it or set STATE=..."
+echo $$ >run.pid
+
+check_port PORT "$PORT"
+check_port TLS_PORT "$TLS_PORT"
+[ "$PORT" -ne "$TLS_PORT" ] || die "PORT and TLS_PORT are the same: $PORT"
+[ -n "$UPSTREAM" ] || mkdir -p "$DROP" || die "cannot make the directory $DROP"
+
+# Started by root, nginx gives its workers to another user, who must be let into the socket.
+worker_user='' worker_group=''
+if [ "$(id -u)" -eq 0 ]; then
+    worker_user=nobody
+    ! id www-data >/dev/null 2>&1 || worker_user=www-data
+    worker_group=$(id -gn "$worker_user")
+fi
+
+write_settings
+write_nginx
+make_certificate
+
+gateway='' nginx='' napping='' backoff=1 ending=0
+trap 'ending=1' INT TERM HUP
+trap stop EXIT
+
+start_gateway
+await "$gateway" test -S "$STATE/spoolgate.sock" ||
+    die "the gateway does not start: $(tail -n 5 "$STATE/log/spoolgate.log")"
+start_nginx
+await "$nginx" nginx_answers || die "nginx does not start: $(tail -n 5 "$STATE/log/error.log")"
+[ "$ending" -ne 0 ] || print_session
+
+while [ "$ending" -eq 0 ]; do
+    if ! alive "$gateway"; then
+        restart 'the gateway' start_gateway "$gateway_since" "$(status_of "$gateway")"
+    elif ! alive "$nginx"; then
+        restart nginx start_nginx "$nginx_since" "$(status_of "$nginx")"
+    else
+        pause 1
+    fi
+done
