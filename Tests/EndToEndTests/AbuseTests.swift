@@ -1,0 +1,208 @@
+// What a foreign, careless or hostile client sends: always a clear 4xx, never a crash, a leak or a
+// damaged upload.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Foreign and malformed requests")
+struct AbuseTests {
+    @Test("every malformed thing gets a 4xx with a problem document and harms nothing")
+    func malformedThings() throws {
+        let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1MiB}"])
+        let resource = try sandbox.create("/files/victim.bin", ["Upload-Length: 20"])
+        #expect(
+            try sandbox.append(resource, offset: 0, Data("0123456789".utf8), complete: false)
+                .status == 204
+        )
+        let partial = "Content-Type: application/partial-upload"
+        let base = resource.drop { _ in false }.dropLast(26)
+        let cases: [(String, Substring, [String], Data?, ClosedRange<Int>)] = [
+            (
+                "PATCH", resource[...], ["Upload-Offset: 3", "Upload-Complete: ?0", partial],
+                Data("x".utf8), 409...409
+            ),
+            (
+                "PATCH", resource[...], ["Upload-Offset: -3", "Upload-Complete: ?0", partial],
+                Data("x".utf8), 400...400
+            ),
+            (
+                "PATCH", resource[...], ["Upload-Offset: abc", "Upload-Complete: ?0", partial],
+                Data("x".utf8), 400...400
+            ),
+            (
+                "PATCH", resource[...],
+                ["Upload-Offset: 99999999999999999999", "Upload-Complete: ?0", partial],
+                Data("x".utf8), 400...400
+            ),
+            (
+                "PATCH", resource[...],
+                ["Upload-Offset: 10", partial, "Upload-Draft-Interop-Version: 8"], Data("x".utf8),
+                400...400
+            ),
+            (
+                "PATCH", resource[...],
+                ["Upload-Offset: 10", "Upload-Offset: 10", "Upload-Complete: ?0", partial],
+                Data("x".utf8), 400...400
+            ),
+            (
+                "PATCH", resource[...], ["Upload-Offset: 10", "Upload-Complete: ?0"],
+                Data("x".utf8), 400...415
+            ),
+            (
+                "PATCH", resource[...], ["Upload-Offset: 10", "Upload-Complete: ?1", partial],
+                Data("x".utf8), 400...400
+            ),
+            (
+                "PATCH", resource[...],
+                ["Upload-Offset: 10", "Upload-Complete: ?0", "Upload-Length: 30", partial],
+                Data("x".utf8), 400...400
+            ),
+            (
+                "PATCH", resource[...], ["Upload-Offset: 10", "Upload-Complete: ?0", partial],
+                Data(count: 11), 400...400
+            ),
+            ("PUT", resource[...], [], Data("x".utf8), 405...405),
+            ("HEAD", base + "../../../etc/passwd", [], nil, 400...404),
+            ("GET", base + "%2e%2e%2fetc%2fpasswd", [], nil, 404...404),
+            ("DELETE", base + "AAAAAAAAAAAAAAAAAAAAAAAAAA", [], nil, 404...404),
+            (
+                "PATCH", base + "00000000000000000000000000",
+                ["Upload-Offset: 0", "Upload-Complete: ?1", partial], Data("x".utf8), 404...404
+            ),
+            (
+                "POST", "/files/big", ["Upload-Complete: ?0", "Upload-Length: 2000000"], Data(),
+                413...413
+            ),
+            ("PUT", "/files/big", [], Data(count: 2_000_000), 413...413),
+            (
+                "POST", "/files/x", ["Upload-Complete: ?1", "Upload-Length: 5"],
+                Data(count: 200_000), 400...400
+            ),
+        ]
+        for (method, target, fields, content, statuses) in cases {
+            let answer = try WireClient(port: sandbox.port).ask(
+                method,
+                String(target),
+                fields,
+                content: content
+            )
+            #expect(statuses.contains(answer.status), "\(method) \(target) \(fields)")
+            if method != "HEAD" {
+                #expect(
+                    answer["content-type"] == "application/problem+json"
+                        || target.contains(".."),
+                    "\(method) \(target) \(fields)"
+                )
+            }
+        }
+        let mismatch = try sandbox.append(resource, offset: 3, Data("x".utf8), complete: false)
+        #expect(mismatch["upload-offset"] == "10")
+        #expect(try sandbox.offset(of: resource) == 10)
+        let rest = try sandbox.append(resource, offset: 10, Data("9876543210".utf8), complete: true)
+        #expect(rest.status == 201)
+    }
+
+    @Test("content past the length, without a length of its own, is refused")
+    func overrun() throws {
+        let sandbox = try Sandbox()
+        let resource = try sandbox.create("/files/over.bin", ["Upload-Length: 10"])
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Transfer-Encoding: chunked",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        client.sendChunk(Data(count: 5))
+        // Once a part is in the spool, nginx cannot know the length and tell it in advance.
+        try eventually("a part is in the spool") { try sandbox.spooledOffset() == 5 }
+        client.sendChunk(Data(count: 50))
+        client.send("0\r\n\r\n")
+        #expect(try client.read().status == 400)
+        #expect(try sandbox.delivered().isEmpty)
+        #expect(try WireClient(port: sandbox.port).ask("HEAD", resource).status == 404)
+    }
+
+    @Test("an upload of unknown length stops at max-size")
+    func endlessContent() throws {
+        let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1MiB}"])
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("POST", "/files/endless", ["Transfer-Encoding: chunked"])
+        for _ in 0..<40 { client.sendChunk(Data(count: 64 << 10)) }
+        #expect(try client.read().status == 413)
+        #expect(try sandbox.delivered().isEmpty)
+    }
+
+    @Test("an early refusal reaches a client that still sends")
+    func earlyRefusal() throws {
+        let sandbox = try Sandbox()
+        let resource = try sandbox.create("/files/early.bin")
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 77", "Upload-Complete: ?1", "Content-Length: 50000000",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        for _ in 0..<4 where client.send(Data(count: 1 << 20)) {}
+        let answer = try client.read()
+        #expect(answer.status == 409)
+        #expect(answer["upload-offset"] == "0")
+    }
+
+    @Test("a storm of malformed requests leaves memory and descriptors flat")
+    func storm() throws {
+        let sandbox = try Sandbox()
+        func wave() throws {
+            for number in 0..<150 {
+                let client = try WireClient(port: sandbox.port)
+                switch number % 5 {
+                case 0:
+                    client.sendHead(
+                        "GET",
+                        "/files/x",
+                        ["X-Large: " + String(repeating: "a", count: 100_000)]
+                    )
+                case 1:
+                    client.sendHead("GET", "/files/x", (0..<10_000).map { "X-\($0): y" })
+                case 2: client.send("GET /files/\0x HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n")
+                case 3:
+                    client.sendHead(
+                        "PATCH",
+                        "/files/upload-resource/..",
+                        ["Upload-Offset: 1e9", "Upload-Complete: yes", "Content-Length: 3"]
+                    )
+                    client.send("abc")
+                default:
+                    client.sendHead(
+                        "POST",
+                        "/files/x",
+                        ["Upload-Complete: ?1", "Content-Length: 9000000"]
+                    )
+                    client.send(Data(count: 200_000))
+                    client.cut(reset: true)
+                    continue
+                }
+                let answer = try? client.read()
+                #expect(answer.map { (400..<500).contains($0.status) } ?? true)
+            }
+        }
+        try wave()
+        let before = sandbox.daemon.footprint()
+        for _ in 0..<4 { try wave() }
+        try eventually("descriptors are given back") {
+            sandbox.daemon.footprint().descriptors <= before.descriptors + 8
+        }
+        #expect(sandbox.daemon.footprint().rss < before.rss + 16 * 1024)
+        #expect(sandbox.daemon.process.isRunning)
+        #expect(
+            try WireClient(port: sandbox.port).ask("PUT", "/files/ok", content: Data("x".utf8))
+                .status == 201
+        )
+    }
+}

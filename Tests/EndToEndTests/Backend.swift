@@ -1,0 +1,203 @@
+// Legacy backends for the tests: one private nginx with static files, DAV, TLS with a private CA, and
+// PHP-FPM behind it.
+
+import Foundation
+import TestSupport
+
+/// The backends; gone with the test.
+final class Backend {
+    let directory: URL
+    let url: String
+    let tlsURL: String
+    private var servers: [Daemon] = []
+
+    /// The CA that signed the backend's certificate.
+    var authority: String { directory.path() + "/ca.pem" }
+    /// A CA that did not.
+    var strangeAuthority: String { directory.path() + "/strange.pem" }
+
+    init(port: Int? = nil) throws {
+        directory = FileManager.default.temporaryDirectory
+            .appending(path: "backend-\(UUID().uuidString.prefix(8))")
+        for folder in ["root/files/dav", "temp"] {
+            try FileManager.default.createDirectory(
+                at: directory.appending(path: folder),
+                withIntermediateDirectories: true
+            )
+        }
+        let free = try FreePort.take(2)
+        let ports = [port ?? free[0], free[1]]
+        url = "http://127.0.0.1:\(ports[0])"
+        tlsURL = "https://localhost:\(ports[1])"
+        try makeCertificates()
+        try Self.php.write(
+            to: directory.appending(path: "root/files/index.php"),
+            atomically: true,
+            encoding: .utf8
+        )
+        try startPHP()
+        try startNginx(ports)
+    }
+
+    deinit {
+        for server in servers {
+            server.signal(SIGTERM)
+            _ = server.wait()
+        }
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    /// How often PHP was called with an upload.
+    func phpCalls() throws -> Int {
+        let calls = directory.appending(path: "root/files/calls")
+        guard FileManager.default.fileExists(atPath: calls.path()) else { return 0 }
+        return try Data(contentsOf: calls).count
+    }
+
+    /// A file that DAV stored.
+    func davFile(_ name: String) throws -> Data {
+        try Data(contentsOf: directory.appending(path: "root/files/dav/\(name)"))
+    }
+
+    /// SHA-1 in hex, by OpenSSL.
+    static func sha1(of data: Data) throws -> String {
+        let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try data.write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let words = try Command("/usr/bin/openssl", ["dgst", "-sha1", "-r", file.path()]).output
+        return String(words.prefix(40))
+    }
+
+    /// Tells what it received, or `size` bytes; `status` in the query becomes the answer's.
+    private static let php = """
+        <?php
+        file_put_contents(__DIR__ . '/calls', 'x', FILE_APPEND);
+        http_response_code((int)($_GET['status'] ?? 202));
+        header('X-Backend: php');
+        if (isset($_GET['size'])) {
+            echo str_repeat('x', (int)$_GET['size']);
+            exit;
+        }
+        header('Content-Type: application/json');
+        $markers = array_values(array_filter(array_keys($_SERVER), function ($name) {
+            return strpos($name, 'HTTP_UPLOAD_') === 0;
+        }));
+        echo json_encode([
+            'method' => $_SERVER['REQUEST_METHOD'],
+            'uri' => $_SERVER['REQUEST_URI'],
+            'length' => $_SERVER['CONTENT_LENGTH'],
+            'type' => $_SERVER['CONTENT_TYPE'] ?? null,
+            'custom' => $_SERVER['HTTP_X_CUSTOM'] ?? null,
+            'sha1' => sha1_file('php://input'),
+            'markers' => $markers,
+        ]);
+        """
+
+    private func startPHP() throws {
+        let program = try FileManager.default.contentsOfDirectory(atPath: "/usr/sbin")
+            .first { $0.hasPrefix("php-fpm") }
+        guard let program else {
+            throw NeverHappened(description: "php-fpm is not installed: apt-get install php-fpm")
+        }
+        let socket = directory.path() + "/php.sock"
+        let user = getuid() == 0 ? "user = root\ngroup = root\n" : ""
+        try """
+        [global]
+        error_log = \(directory.path())/php.log
+        daemonize = no
+        [www]
+        \(user)listen = \(socket)
+        listen.mode = 0666
+        pm = static
+        pm.max_children = 2
+        """.write(
+            to: directory.appending(path: "php.conf"),
+            atomically: true,
+            encoding: .utf8
+        )
+        let root = getuid() == 0 ? ["-R"] : []
+        servers.append(
+            try Daemon(
+                "/usr/sbin/" + program,
+                ["-n", "-F", "-y", directory.path() + "/php.conf"] + root,
+                log: directory.appending(path: "php.out")
+            )
+        )
+        try eventually("php-fpm listens") { UnixSocket.accepts(socket) }
+    }
+
+    private func startNginx(_ ports: [Int]) throws {
+        let path = directory.path()
+        let user = getuid() == 0 ? "user root;" : ""
+        try """
+        \(user)
+        pid \(path)/nginx.pid;
+        error_log \(path)/error.log warn;
+        events { worker_connections 256; }
+        http {
+            access_log off;
+            client_body_temp_path \(path)/temp/body;
+            proxy_temp_path \(path)/temp/proxy;
+            fastcgi_temp_path \(path)/temp/fastcgi;
+            uwsgi_temp_path \(path)/temp/uwsgi;
+            scgi_temp_path \(path)/temp/scgi;
+            client_max_body_size 0;
+            server {
+                listen 127.0.0.1:\(ports[0]);
+                listen 127.0.0.1:\(ports[1]) ssl;
+                ssl_certificate \(path)/server.pem;
+                ssl_certificate_key \(path)/server.key;
+                root \(path)/root;
+                location /files/dav/ { dav_methods PUT DELETE MKCOL; }
+                location ~ \\.php$ {
+                    include /etc/nginx/fastcgi_params;
+                    fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+                    fastcgi_pass unix:\(path)/php.sock;
+                }
+            }
+        }
+        """.write(
+            to: directory.appending(path: "nginx.conf"),
+            atomically: true,
+            encoding: .utf8
+        )
+        servers.append(
+            try Daemon(
+                Command.find("nginx") ?? "nginx",
+                ["-e", path + "/error.log", "-c", path + "/nginx.conf", "-g", "daemon off;"],
+                log: directory.appending(path: "nginx.out")
+            )
+        )
+        try eventually("the backend listens") { (try? WireClient(port: ports[0])) != nil }
+    }
+
+    private func makeCertificates() throws {
+        let path = directory.path()
+        func openssl(_ arguments: String) throws {
+            let result = try Command(
+                "/usr/bin/openssl",
+                arguments.split(separator: " ").map(String.init)
+            )
+            guard result.status == 0 else { throw NeverHappened(description: result.errors) }
+        }
+        for name in ["ca", "strange"] {
+            try openssl(
+                "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=\(name) "
+                    + "-keyout \(path)/\(name).key -out \(path)/\(name).pem"
+            )
+        }
+        try openssl(
+            "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout \(path)/server.key "
+                + "-out \(path)/server.csr"
+        )
+        try "subjectAltName=DNS:localhost\n".write(
+            to: directory.appending(path: "san"),
+            atomically: true,
+            encoding: .utf8
+        )
+        try openssl(
+            "x509 -req -in \(path)/server.csr -CA \(path)/ca.pem -CAkey \(path)/ca.key "
+                + "-CAcreateserial -days 2 -extfile \(path)/san -out \(path)/server.pem"
+        )
+    }
+}

@@ -1,0 +1,86 @@
+// Running programs: to their end with their output, or in the background until told to stop.
+
+import Foundation
+import TestSupport
+
+/// A program run to its end.
+struct Command {
+    var status: Int32
+    var output: String
+    var errors: String
+
+    /// Runs a program and waits for it.
+    init(_ path: String, _ arguments: [String], environment: [String: String] = [:]) throws {
+        let process = Process()
+        process.executableURL = URL(filePath: path)
+        process.arguments = arguments
+        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        let files = FileManager.default.temporaryDirectory
+            .appending(path: "command-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: files) }
+        let outputs = ["out", "err"].map { files.appending(path: $0) }
+        for output in outputs { try Data().write(to: output) }
+        process.standardOutput = try FileHandle(forWritingTo: outputs[0])
+        process.standardError = try FileHandle(forWritingTo: outputs[1])
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        status = process.terminationStatus
+        output = try String(contentsOf: outputs[0], encoding: .utf8)
+        errors = try String(contentsOf: outputs[1], encoding: .utf8)
+    }
+
+    /// The path of an installed program, or nil.
+    static func find(_ name: String) -> String? {
+        ["/usr/sbin/", "/usr/bin/", "/bin/", "/usr/local/bin/"].map { $0 + name }
+            .first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+}
+
+/// A program in the background; killed when let go of.
+final class Daemon {
+    let process = Process()
+
+    init(
+        _ path: String,
+        _ arguments: [String],
+        log: URL,
+        environment: [String: String] = [:]
+    ) throws {
+        process.executableURL = URL(filePath: path)
+        process.arguments = arguments
+        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        if !FileManager.default.fileExists(atPath: log.path()) {
+            try Data().write(to: log)
+        }
+        let handle = try FileHandle(forWritingTo: log)
+        try handle.seekToEnd()
+        process.standardOutput = handle
+        process.standardError = handle
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+    }
+
+    deinit { if process.isRunning { signal(SIGKILL) } }
+
+    var id: Int32 { process.processIdentifier }
+
+    func signal(_ number: Int32) { kill(process.processIdentifier, number) }
+
+    /// Waits for its end; the exit status, negative for a signal.
+    func wait() -> Int32 {
+        process.waitUntilExit()
+        return process.terminationReason == .exit
+            ? process.terminationStatus : -process.terminationStatus
+    }
+
+    /// Memory in use in KiB and open descriptors, from /proc.
+    func footprint() -> (rss: Int, descriptors: Int) {
+        let status = (try? String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)) ?? ""
+        let rss = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+            .flatMap { $0.split(separator: " ").compactMap { Int($0) }.first }
+        let files = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
+        return (rss ?? 0, files?.count ?? 0)
+    }
+}

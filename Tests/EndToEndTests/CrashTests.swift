@@ -1,0 +1,142 @@
+// The daemon dies, restarts, drains and reloads; no offset that was told is ever lost.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("The daemon's own troubles")
+struct CrashTests {
+    @Test("kill -9 at random moments: each offset told is right, the finished bytes identical")
+    func killedAtRandomMoments() throws {
+        let sandbox = try Sandbox()
+        let (_, bytes) = try sandbox.randomFile(200 << 20)
+        let resource = try sandbox.create("/files/crash.bin")
+        var offset = 0
+        for round in 1...20 {
+            let sender = try WireClient(port: sandbox.port)
+            sender.sendHead(
+                "PATCH",
+                resource,
+                [
+                    "Upload-Offset: \(offset)", "Upload-Complete: ?1",
+                    "Content-Length: \(bytes.count - offset)",
+                    "Content-Type: application/partial-upload",
+                ]
+            )
+            // The moment is a byte count: somewhere in the next twentieth of what is left.
+            let share = (bytes.count - offset) / (22 - round)
+            let amount = Int.random(in: 1...max(1, share))
+            sender.send(bytes[offset..<offset + amount])
+            try sandbox.crash()
+            sender.cut()
+            let told = try sandbox.offset(of: resource)
+            #expect(told >= offset && told <= offset + amount, "round \(round)")
+            // What HEAD said is there to stay: another crash does not take it back.
+            if round % 5 == 0 {
+                try sandbox.crash()
+                #expect(try sandbox.offset(of: resource) == told)
+            }
+            offset = told
+        }
+        let answer = try sandbox.append(
+            resource,
+            offset: offset,
+            bytes.suffix(from: offset),
+            complete: true
+        )
+        #expect(answer.status == 201)
+        let delivered = try sandbox.delivered()
+        #expect(delivered.count == 1)
+        #expect(try delivered.first.map { try Data(contentsOf: $0) == bytes } == true)
+    }
+
+    @Test("SIGTERM keeps every byte, lets the delivery end, and exits 0")
+    func drains() throws {
+        let sandbox = try Sandbox()
+        let resource = try sandbox.create("/files/drain.bin")
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 9000",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(Data(repeating: 5, count: 4_000))
+        try eventually("4000 bytes are in the spool") { try sandbox.spooledOffset() == 4_000 }
+        sandbox.daemon.signal(SIGTERM)
+        #expect(sandbox.daemon.wait() == 0)
+        try sandbox.startAgain()
+        #expect(try sandbox.offset(of: resource) == 4_000)
+    }
+
+    @Test("SIGHUP changes the settings without dropping a request")
+    func reloads() throws {
+        let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
+        let resource = try sandbox.create("/files/reload.bin")
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 4000",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(Data(repeating: 5, count: 2_000))
+        try eventually("2000 bytes are in the spool") { try sandbox.spooledOffset() == 2_000 }
+        try sandbox.reload(replacing: "max-size: 64MiB", with: "max-size: 1MiB")
+        let refused = try WireClient(port: sandbox.port).ask(
+            "PUT",
+            "/files/big.bin",
+            content: Data(count: 2 << 20)
+        )
+        #expect(refused.status == 413)
+        sender.send(Data(repeating: 6, count: 2_000))
+        #expect(try sender.read().status == 201)
+    }
+
+    @Test("wrong new settings leave the old ones in force")
+    func wrongReload() throws {
+        let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
+        try sandbox.reload(replacing: "max-size: 64MiB", with: "max-sizes: 1MiB")
+        #expect(sandbox.log.contains("no such setting"))
+        let answer = try WireClient(port: sandbox.port).ask(
+            "PUT",
+            "/files/big.bin",
+            content: Data(count: 2 << 20)
+        )
+        #expect(answer.status == 201)
+    }
+
+    @Test("purge beside the running daemon removes the stale and leaves what is in use")
+    func purges() throws {
+        let sandbox = try Sandbox()
+        let stale = try sandbox.create("/files/stale.bin")
+        let busy = try sandbox.create("/files/busy.bin")
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            busy,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 2000",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(Data(repeating: 1, count: 1_000))
+        try eventually("the upload is in use") {
+            try sandbox.spoolgate("list").output.contains("*")
+        }
+        let dry = try sandbox.spoolgate("purge", "--older-than", "0s", "--dry-run")
+        #expect(dry.output.contains("Would remove 1 upload"))
+        #expect(try sandbox.offset(of: stale) == 0)
+        let purge = try sandbox.spoolgate("purge", "--older-than", "0s")
+        #expect(purge.status == 0)
+        #expect(purge.output.contains("Removed 1 upload"))
+        #expect(purge.output.contains("1 in use"))
+        #expect(try WireClient(port: sandbox.port).ask("HEAD", stale).status == 404)
+        sender.send(Data(repeating: 2, count: 1_000))
+        #expect(try sender.read().status == 201)
+    }
+}

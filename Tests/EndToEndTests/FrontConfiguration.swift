@@ -1,0 +1,86 @@
+// The shipped nginx files with the marked lines filled in, as `make run` does it: what is tested is what
+// operators get.
+
+import Foundation
+
+enum FrontConfiguration {
+    /// Writes the files for a sandbox.
+    ///
+    /// - Parameters:
+    ///   - directory: the sandbox; the gateway's socket is in it.
+    ///   - port: for HTTP/1.1.
+    ///   - tlsPort: for HTTP/1.1 and HTTP/2 over TLS.
+    ///   - interim: what the front claims to forward (`SPOOLGATE_INTERIM`); nil: nothing.
+    ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
+    /// - Returns: the path of nginx.conf.
+    /// - Throws: what reading, writing or OpenSSL throw.
+    static func write(
+        to directory: URL,
+        port: Int,
+        tlsPort: Int,
+        interim: String?,
+        origin: String?
+    ) throws -> String {
+        let folder = directory.appending(path: "nginx")
+        try FileManager.default.createDirectory(
+            at: folder.appending(path: "log"),
+            withIntermediateDirectories: true
+        )
+        try makeCertificate(in: folder)
+        for name in ["nginx.conf", "spoolgate.conf", "spoolgate_params"] {
+            let source = Sandbox.root.appending(path: "nginx/\(name)")
+            var lines = try String(contentsOf: source, encoding: .utf8)
+                .components(separatedBy: "\n")
+            for index in lines.indices {
+                lines[index] = filled(
+                    lines[index],
+                    directory: directory,
+                    port: port,
+                    tlsPort: tlsPort
+                )
+            }
+            if name == "spoolgate_params", let interim {
+                lines.append("fastcgi_param SPOOLGATE_INTERIM \"\(interim)\";")
+            }
+            if name == "spoolgate_params", let origin {
+                lines.append("fastcgi_param SPOOLGATE_ORIGIN \"\(origin)\";")
+            }
+            try lines.joined(separator: "\n").write(
+                to: folder.appending(path: name),
+                atomically: true,
+                encoding: .utf8
+            )
+        }
+        return folder.path() + "/nginx.conf"
+    }
+
+    private static func filled(
+        _ line: String,
+        directory: URL,
+        port: Int,
+        tlsPort: Int
+    ) -> String {
+        if line.contains("[::]:") { return "" }
+        guard let mark = line.range(of: "# run: ") else { return line }
+        let folder = directory.appending(path: "nginx").path()
+        switch line[mark.upperBound...].prefix(while: { $0.isLetter || $0 == "-" }) {
+        case "port": return line.replacingOccurrences(of: "8080", with: "127.0.0.1:\(port)")
+        case "tls-port": return line.replacingOccurrences(of: "8443", with: "127.0.0.1:\(tlsPort)")
+        case "certificate": return "ssl_certificate \(folder)/server.pem;"
+        case "key": return "ssl_certificate_key \(folder)/server.key;"
+        case "socket": return "fastcgi_pass unix:\(directory.path())/spoolgate.sock;"
+        default: return line
+        }
+    }
+
+    private static func makeCertificate(in folder: URL) throws {
+        let arguments =
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "
+            + "\(folder.path())/server.key -out \(folder.path())/server.pem"
+        let result = try Command(
+            Command.find("openssl") ?? "openssl",
+            arguments.split(separator: " ").map(String.init)
+        )
+        guard result.status == 0 else { throw WireClient.Broken(description: result.errors) }
+    }
+}

@@ -1,0 +1,275 @@
+// One private world for a test: a spool, the daemon, the shipped nginx configuration in front, and
+// the backends behind. Everything on loopback and in one temporary directory; gone with the test.
+
+import Foundation
+import TestSupport
+
+/// The daemon behind a real nginx.
+final class Sandbox {
+    let directory: URL
+    let port: Int
+    let tlsPort: Int
+    private(set) var daemon: Daemon
+    private let front: Daemon
+    private var settings: String
+
+    /// The built program beside the test bundle.
+    static let program =
+        Bundle.allBundles.map(\.bundleURL).first { $0.pathExtension == "xctest" }
+        .map { $0.deletingLastPathComponent().appending(path: "spoolgate").path() }
+        ?? URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
+        .appending(path: "spoolgate").path()
+
+    static let root = URL(filePath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    /// Starts everything.
+    ///
+    /// - Parameters:
+    ///   - upstream: the upstream's target; nil: a drop directory of the sandbox.
+    ///   - routeSettings: further lines of the route, indented by four.
+    ///   - extra: further lines of the settings, not indented.
+    ///   - interim: what the front claims to forward (`SPOOLGATE_INTERIM`); nil: nothing.
+    ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value.
+    /// - Throws: `NeverHappened` when something does not start.
+    init(
+        upstream: String? = nil,
+        routeSettings: [String] = [],
+        extra: [String] = [],
+        interim: String? = nil,
+        origin: String? = nil
+    ) throws {
+        directory = FileManager.default.temporaryDirectory
+            .appending(path: "spoolgate-\(UUID().uuidString.prefix(8))")
+        try FileManager.default.createDirectory(
+            at: directory.appending(path: "delivered"),
+            withIntermediateDirectories: true
+        )
+        let ports = try FreePort.take(2)
+        (port, tlsPort) = (ports[0], ports[1])
+        settings =
+            """
+            listen: unix:\(directory.path())/spoolgate.sock
+            socket-mode: "0666"
+            spool:
+              directory: \(directory.path())/spool
+              reserve: 16MiB
+            timeouts: {stall: 20s, drain: 20s, hold: 10s}
+
+            """
+        settings += extra.map { $0 + "\n" }.joined()
+        settings += "routes:\n  default:\n"
+        settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
+        settings += routeSettings.map { "    \($0)\n" }.joined()
+        try settings.write(
+            to: directory.appending(path: "spoolgate.yaml"),
+            atomically: true,
+            encoding: .utf8
+        )
+        daemon = try Self.startDaemon(directory)
+        let configuration = try FrontConfiguration.write(
+            to: directory,
+            port: port,
+            tlsPort: tlsPort,
+            interim: interim,
+            origin: origin
+        )
+        front = try Daemon(
+            Command.find("nginx") ?? "nginx",
+            [
+                "-p", directory.path() + "/nginx", "-e", directory.path() + "/error.log", "-c",
+                configuration, "-g", "daemon off;",
+            ],
+            log: directory.appending(path: "nginx.log")
+        )
+        try waitUntilServing()
+        try eventually("nginx listens on \(port)") { (try? WireClient(port: port)) != nil }
+    }
+
+    deinit {
+        daemon.signal(SIGKILL)
+        front.signal(SIGTERM)
+        _ = front.wait()
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    private static func startDaemon(_ directory: URL) throws -> Daemon {
+        try Daemon(
+            program,
+            ["serve", "--config", directory.path() + "/spoolgate.yaml"],
+            log: directory.appending(path: "spoolgate.log")
+        )
+    }
+
+    /// Waits until the daemon that was started last answers.
+    func waitUntilServing() throws {
+        let socket = directory.path() + "/spoolgate.sock"
+        try eventually("the daemon listens; its log: \(log.suffix(2_000))") {
+            UnixSocket.accepts(socket)
+        }
+    }
+
+    /// Kills the daemon as a crash would, and starts the next one.
+    func crash() throws {
+        daemon.signal(SIGKILL)
+        _ = daemon.wait()
+        daemon = try Self.startDaemon(directory)
+        try waitUntilServing()
+    }
+
+    /// Starts a daemon after the last one ended.
+    func startAgain() throws {
+        daemon = try Self.startDaemon(directory)
+        try waitUntilServing()
+    }
+
+    /// Puts other settings in place of `old` and has the daemon take them up.
+    func reload(replacing old: String, with new: String) throws {
+        settings = settings.replacingOccurrences(of: old, with: new)
+        try settings.write(
+            to: directory.appending(path: "spoolgate.yaml"),
+            atomically: true,
+            encoding: .utf8
+        )
+        let before = log.components(separatedBy: "settings ").count
+        daemon.signal(SIGHUP)
+        try eventually("the settings are reloaded") {
+            log.components(separatedBy: "settings ").count > before
+        }
+    }
+
+    /// What the daemon has written.
+    var log: String {
+        (try? String(contentsOf: directory.appending(path: "spoolgate.log"), encoding: .utf8)) ?? ""
+    }
+
+    /// Runs a command of the program on this sandbox's spool.
+    func spoolgate(_ arguments: String...) throws -> Command {
+        try Command(
+            Self.program,
+            arguments + ["--config", directory.path() + "/spoolgate.yaml"]
+        )
+    }
+
+    /// The files in the drop directory, without their records.
+    func delivered() throws -> [URL] {
+        try FileManager.default.contentsOfDirectory(
+            at: directory.appending(path: "delivered"),
+            includingPropertiesForKeys: nil
+        ).filter { $0.pathExtension != "json" && !$0.lastPathComponent.hasPrefix(".") }
+    }
+
+    /// Makes a file of random bytes.
+    func randomFile(_ size: Int, _ name: String = "input.bin") throws -> (url: URL, bytes: Data) {
+        let source = try FileHandle(forReadingFrom: URL(filePath: "/dev/urandom"))
+        let bytes = try source.read(upToCount: size) ?? Data()
+        let url = directory.appending(path: name)
+        try bytes.write(to: url)
+        return (url, bytes)
+    }
+
+    /// Runs curl with the arguments.
+    func curl(_ arguments: String...) throws -> Command {
+        try Command(Command.find("curl") ?? "curl", ["-sS", "--max-time", "120"] + arguments)
+    }
+}
+
+/// The usual steps of a test.
+extension Sandbox {
+    /// Creates an upload carefully; the path of its resource.
+    func create(_ target: String, _ fields: [String] = []) throws -> String {
+        let answer = try WireClient(port: port).ask(
+            "POST",
+            target,
+            ["Upload-Complete: ?0"] + fields,
+            content: Data()
+        )
+        guard answer.status == 201, let location = answer["location"] else {
+            throw WireClient.Broken(description: "not created: \(answer.status) \(answer.text)")
+        }
+        return String(location.drop(upTo: "/files/"))
+    }
+
+    /// Appends; the final response.
+    func append(
+        _ resource: String,
+        offset: Int,
+        _ content: Data,
+        complete: Bool,
+        _ fields: [String] = []
+    ) throws -> WireClient.Answer {
+        try WireClient(port: port).ask(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: \(offset)", "Upload-Complete: ?\(complete ? 1 : 0)",
+                "Content-Type: application/partial-upload",
+            ] + fields,
+            content: content
+        )
+    }
+
+    /// The offset that HEAD tells.
+    func offset(of resource: String) throws -> Int {
+        let answer = try WireClient(port: port).ask("HEAD", resource)
+        guard answer.status == 204, let offset = answer["upload-offset"].flatMap({ Int($0) })
+        else { throw WireClient.Broken(description: "no offset: \(answer.status)") }
+        return offset
+    }
+
+    /// The offset of the sandbox's only upload as `list` sees it, which disturbs no writer.
+    func spooledOffset() throws -> Int {
+        let line = try spoolgate("list", "--json").output
+        let object = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+        return object?["offset"] as? Int ?? -1
+    }
+}
+
+extension String {
+    /// From the first occurrence of `mark` on.
+    func drop(upTo mark: String) -> Substring {
+        range(of: mark).map { self[$0.lowerBound...] } ?? self[...]
+    }
+}
+
+/// Ports that nobody listens on.
+enum FreePort {
+    struct None: Error {}
+
+    static func take(_ count: Int) throws -> [Int] {
+        // All are bound at once, so that no two are the same.
+        var sockets: [Int32] = []
+        defer { for socket in sockets { close(socket) } }
+        return try (0..<count).map { _ in
+            let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            sockets.append(socket)
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_addr.s_addr = inet_addr("127.0.0.1")
+            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+            let result = withUnsafeMutablePointer(to: &address) { pointer in
+                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(socket, $0, length) == 0 ? getsockname(socket, $0, &length) : -1
+                }
+            }
+            guard result == 0 else { throw None() }
+            return Int(UInt16(bigEndian: address.sin_port))
+        }
+    }
+}
+
+/// Whether somebody accepts on a unix socket.
+enum UnixSocket {
+    static func accepts(_ path: String) -> Bool {
+        let socket = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(socket) }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        return withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// The house rules that a compiler does not check: which floor imports what, file lengths, documented
+// declarations. Reads the sources; builds nothing.
+
+import Foundation
+import Testing
+
+/// One Swift source file of the package.
+struct SourceFile: CustomTestStringConvertible {
+    var target: String
+    var path: String
+    var lines: [String]
+
+    var testDescription: String { path }
+
+    /// Every module the file imports, whatever the access level or attribute.
+    var imports: [String] {
+        lines.compactMap { line in
+            let words = line.split(separator: " ").filter {
+                !["package", "internal", "private", "fileprivate", "public"].contains($0)
+                    && !$0.hasPrefix("@")
+            }
+            guard words.count >= 2, words[0] == "import" else { return nil }
+            return String(words.last?.split(separator: ".").first ?? "")
+        }
+    }
+
+    static let root = URL(filePath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    /// Every file below a top-level folder; `target` is the folder below that.
+    static func all(in top: String) -> [SourceFile] {
+        let folder = root.appending(path: top)
+        let walk = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)
+        return (walk?.allObjects as? [URL] ?? []).filter { $0.pathExtension == "swift" }
+            .map { url in
+                let relative = url.path().dropFirst(folder.path().count)
+                    .drop { $0 == "/" }
+                let text = (try? String(contentsOf: url, encoding: .utf8)) ?? ""
+                return SourceFile(
+                    target: relative.split(separator: "/").first.map(String.init) ?? "",
+                    path: "\(top)/\(relative)",
+                    lines: text.components(separatedBy: "\n")
+                )
+            }
+    }
+
+    static let sources = all(in: "Sources")
+}
+
+/// What each floor may import (beside the standard library's own modules).
+private let allowed: [String: Set<String>] = [
+    "UploadProtocol": ["HTTPTypes", "RawStructuredFieldValues"],
+    "Posix": ["Glibc", "Synchronization", "CLinux"],
+    "Crypto": ["COpenSSL", "Synchronization"],
+    "Spool": ["UploadProtocol", "Posix", "Crypto", "HTTPTypes", "Glibc", "Synchronization"],
+    "Upstream": [
+        "UploadProtocol", "Posix", "Crypto", "CCurl", "HTTPTypes", "Glibc", "Synchronization",
+    ],
+    "Gateway": [
+        "UploadProtocol", "Posix", "Crypto", "Spool", "Upstream", "CYAML", "HTTPTypes", "Logging",
+        "Synchronization",
+    ],
+    "FastCGIFront": [
+        "UploadProtocol", "Posix", "Gateway", "CFastCGI", "HTTPTypes", "Glibc", "Synchronization",
+    ],
+    "spoolgate": [
+        "UploadProtocol", "Posix", "Spool", "Upstream", "Gateway", "FastCGIFront",
+        "ArgumentParser", "Logging", "HTTPTypes", "Glibc", "Synchronization",
+    ],
+]
+
+@Suite("The floors")
+struct FloorTests {
+    @Test("the sources are found")
+    func sourcesAreFound() {
+        #expect(Set(SourceFile.sources.map(\.target)).isSuperset(of: allowed.keys))
+    }
+
+    @Test("a file imports only what lies below its floor", arguments: SourceFile.sources)
+    func importsPointDown(file: SourceFile) throws {
+        let permitted = try #require(allowed[file.target], "\(file.target) stands on no floor")
+        for module in file.imports {
+            #expect(permitted.contains(module), "\(file.path) imports \(module)")
+        }
+    }
+
+    @Test(
+        "a C library has exactly one importing target",
+        arguments: ["CFastCGI", "COpenSSL", "CCurl", "CYAML", "CLinux"]
+    )
+    func oneImporter(library: String) {
+        let importers = Set(
+            SourceFile.sources.filter { $0.imports.contains(library) }.map(\.target)
+        )
+        #expect(importers.count == 1, "\(library) is imported by \(importers.sorted())")
+    }
+
+    @Test("no file outgrows 400 lines", arguments: SourceFile.sources + SourceFile.all(in: "Tests"))
+    func fileLength(file: SourceFile) {
+        #expect(file.lines.count <= 400, "\(file.path) has \(file.lines.count) lines")
+    }
+
+    @Test("a package declaration is documented", arguments: SourceFile.sources)
+    func documented(file: SourceFile) {
+        for (number, line) in file.lines.enumerated() {
+            let words = line.split(separator: " ")
+            guard let access = words.firstIndex(of: "package"), access + 1 < words.count,
+                words[..<access].allSatisfy({ $0.hasPrefix("@") }),
+                words[access + 1] != "import", words[access + 1] != "extension"
+            else { continue }
+            var above = number - 1
+            while above >= 0, file.lines[above].trimmingCharacters(in: .whitespaces).hasPrefix("@")
+            {
+                above -= 1
+            }
+            let comment = above >= 0 ? file.lines[above].trimmingCharacters(in: .whitespaces) : ""
+            #expect(comment.hasPrefix("///"), "\(file.path):\(number + 1) says nothing of itself")
+        }
+    }
+
+    @Test("nothing is public, forced or promised for later", arguments: SourceFile.sources)
+    func forbiddenWords(file: SourceFile) {
+        for (number, line) in file.lines.enumerated() {
+            let code = line.prefix(upTo: line.range(of: "//")?.lowerBound ?? line.endIndex)
+            for word in ["public ", "try!", "as!", "fatalError("] {
+                #expect(!code.contains(word), "\(file.path):\(number + 1) has '\(word)'")
+            }
+            #expect(!line.contains("TODO"), "\(file.path):\(number + 1) promises something")
+        }
+    }
+
+    @Test("a test wait has a condition, never a nap", arguments: SourceFile.all(in: "Tests"))
+    func noNaps(file: SourceFile) {
+        guard !file.path.contains("FloorTests"), !file.path.contains("TestSupport") else { return }
+        for (number, line) in file.lines.enumerated() {
+            #expect(
+                !line.contains("Task.sleep") && !line.contains("Thread.sleep"),
+                "\(file.path):\(number + 1) naps"
+            )
+        }
+    }
+}
