@@ -1,0 +1,105 @@
+// Section B: one large upload in 64 parts on one kept connection.
+
+import Glibc
+
+/// Section B.
+enum Appends {
+    static let parts: Int64 = 64
+    static let davRow = "64 dav PUTs"
+    static let syncedDavRow = "64 dav PUTs, fdatasync each"
+    static let receiveRow = "spoolgate: 64 PATCHes, received only"
+    static let deliverRow = "spoolgate: 64 PATCHes, delivered"
+
+    /// Runs the section.
+    static func run(_ options: Options, on stage: Stage) -> SectionResult {
+        let length = options.largeLength
+        let rows = [
+            Row(name: davRow, usesGateway: false) { _ throws(BenchFailure) in
+                try davPuts(length, stage, synced: false)
+            },
+            Row(name: syncedDavRow, usesGateway: false) { _ throws(BenchFailure) in
+                try davPuts(length, stage, synced: true)
+            },
+            Row(name: receiveRow, usesGateway: true) { round throws(BenchFailure) in
+                let connection = try Connection(to: stage.address)
+                let (upload, _) = try append(
+                    length,
+                    "/files/parts-\(round)",
+                    connection,
+                    last: false
+                )
+                return Outcome { () throws(BenchFailure) in
+                    try upload.requireOffset(length)
+                    try upload.cancel()
+                }
+            },
+            Row(name: deliverRow, usesGateway: true) { round throws(BenchFailure) in
+                let connection = try Connection(to: stage.address)
+                let (_, response) = try append(
+                    length,
+                    "/files/whole-\(round)",
+                    connection,
+                    last: true
+                )
+                return Outcome { () throws(BenchFailure) in
+                    let whole = Request(method: "PATCH", target: "the last part", length: length)
+                    try requireCount(response, whole)
+                }
+            },
+        ]
+        let gibibytes = Double(length) / Double(1 << 30)
+        let results = takeTurns(
+            rows,
+            on: stage,
+            section: .appends,
+            options: options,
+            memory: length + length / 2
+        ) { sample in
+            largeFigures(sample, gibibytes)
+        }
+        return SectionResult(
+            section: .appends,
+            title: "\(length >> 20) MiB in \(parts) requests on one connection",
+            columns: largeColumns(reference: davRow),
+            rows: results
+        )
+    }
+
+    private static func append(
+        _ length: Int64,
+        _ target: String,
+        _ connection: Connection,
+        last: Bool
+    ) throws(BenchFailure) -> (UploadResource, Response) {
+        let upload = try UploadResource.create(target, connection)
+        let part = length / parts
+        for index in 0..<(parts - 1) {
+            _ = try upload.append(part, at: index * part, last: false)
+        }
+        let response = try upload.append(part, at: (parts - 1) * part, last: last)
+        return (upload, response)
+    }
+
+    private static func davPuts(
+        _ length: Int64,
+        _ stage: Stage,
+        synced: Bool
+    ) throws(BenchFailure) -> Outcome {
+        let connection = try Connection(to: stage.address)
+        var added = 0.0
+        for index in 0..<parts {
+            try connection.exchange(
+                Request(method: "PUT", target: "/dav/part-\(index)", length: length / parts),
+                expecting: 201
+            )
+            if synced { added += try synchronise("\(stage.davDirectory)/part-\(index)") }
+        }
+        return Outcome(addedSeconds: added) { () throws(BenchFailure) in
+            let total = try fileLengths(below: stage.davDirectory).reduce(0, +)
+            guard total == length else {
+                throw BenchFailure("dav PUT kept \(total) of \(length) bytes")
+            }
+            try emptyDirectory(stage.davDirectory)
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// spoolgate-bench: what spoolgate costs beside nginx's own ways to take an upload.
+//
+// It starts its own nginx, spoolgate and sink in a state directory, measures the sections that
+// the command line asks for, prints tables and the project's targets, and ends what it started.
+// Its exit status is 0 whatever the figures are; 1 if something did not work; 64 for a wrong
+// command line.
+
+import Glibc
+
+@main
+enum Bench {
+    static func main() {
+        do throws(BenchFailure) {
+            if CommandLine.arguments.dropFirst().elementsEqual(["sink"]) {
+                let output = dup(STDOUT_FILENO)
+                close(STDOUT_FILENO)
+                try Sink.serve(output: output)
+            }
+        } catch {
+            note("spoolgate-bench sink: \(error)")
+            exit(1)
+        }
+        var options: Options?
+        do throws(BenchFailure) {
+            options = try Options.parse(CommandLine.arguments.dropFirst())
+        } catch {
+            note("spoolgate-bench: \(error)")
+            exit(64)
+        }
+        guard let options else {
+            print(Options.help)
+            return
+        }
+        do throws(BenchFailure) {
+            raiseOpenFilesLimit()
+            let lock = try lockState(options.state)
+            defer { close(lock) }
+            let clean = { @Sendable in
+                Child.endAll()
+                // What cannot be removed now is removed when the next run begins.
+                try? emptyDirectory(options.state + "/work")
+            }
+            try endOnSignal(clean)
+            let works = Result { () throws(BenchFailure) in try run(options) }
+            clean()
+            exit(try works.get() ? 0 : 1)
+        } catch {
+            note("spoolgate-bench: \(error)")
+            exit(1)
+        }
+    }
+
+    /// Runs the sections and prints the targets.
+    ///
+    /// - Returns: whether everything worked.
+    private static func run(_ options: Options) throws(BenchFailure) -> Bool {
+        var results: [SectionResult] = []
+        for section in options.sections {
+            if section == .slowUploads && options.peersOnly { continue }
+            let result = try run(section, options)
+            result.print(json: options.json)
+            results.append(result)
+        }
+        if !options.peersOnly { printTargets(results, options) }
+        return results.allSatisfy { $0.rows.allSatisfy { $0.failure == nil } }
+    }
+
+    private static func run(
+        _ section: Section,
+        _ options: Options
+    ) throws(BenchFailure) -> SectionResult {
+        if section == .slowUploads { return try runSlowUploads(options) }
+        let stage = try Stage(options)
+        defer { stage.end() }
+        switch section {
+        case .oneRequest: return OneRequest.run(options, on: stage)
+        case .appends: return Appends.run(options, on: stage)
+        case .smallUploads: return SmallUploads.run(options, on: stage)
+        case .offsetRetrieval, .slowUploads:
+            return try OffsetRetrieval.run(options, on: stage)
+        }
+    }
+
+    /// Runs section E, each number of uploads on a stage of its own.
+    private static func runSlowUploads(_ options: Options) throws(BenchFailure) -> SectionResult {
+        var rows: [RowResult] = []
+        for count in options.slowCounts {
+            let stage = try Stage(options)
+            defer { stage.end() }
+            rows.append(SlowUploads.run(count, options, on: stage))
+        }
+        return SectionResult(
+            section: .slowUploads,
+            title: "slow uploads, 1 KB/s each, held for \(Int(options.slowSeconds)) s",
+            columns: SlowUploads.columns,
+            rows: rows
+        )
+    }
+
+    /// Takes the state directory for this process, until the descriptor is closed.
+    private static func lockState(_ state: String) throws(BenchFailure) -> Int32 {
+        try makeDirectory(state)
+        let path = state + "/lock"
+        let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+        guard file >= 0 else { throw BenchFailure(call: "open", on: path) }
+        guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
+            throw BenchFailure("another benchmark works in \(state)")
+        }
+        return file
+    }
+}

@@ -1,0 +1,176 @@
+// How a row is measured: rows take turns over the rounds, each between two readings of the
+// servers' processor time.
+//
+// The clock runs only from the first byte of a row's work to its last answer. Checking the result
+// and cleaning up come after it, so that they are neither timed nor counted.
+
+import Glibc
+
+/// What a row has after its clock has stopped.
+struct Outcome {
+    /// Seconds of each request, where single requests matter.
+    var latencies: [Double] = []
+    /// Requests made, where their number is not fixed.
+    var requests = 0
+    /// Processor seconds that the benchmark spent on a server's work (making a file durable).
+    var addedSeconds = 0.0
+    /// Checks the result; it is neither timed nor counted.
+    var check: () throws(BenchFailure) -> Void = {}
+}
+
+/// One line of a table: a way to take the same work.
+struct Row {
+    /// What it is called in tables, unique in its section.
+    let name: String
+    /// Whether it needs spoolgate.
+    let usesGateway: Bool
+    /// Does the work once; `Int` is the round.
+    let run: (Int) throws(BenchFailure) -> Outcome
+}
+
+/// One measurement of one row.
+struct Sample {
+    /// Seconds from the first byte to the last answer.
+    let seconds: Double
+    /// Processor seconds of nginx and spoolgate, and of what the row did in their place.
+    let serverSeconds: Double
+    /// Processor seconds of spoolgate alone; nil for a row without it.
+    let gatewaySeconds: Double?
+    /// Processor seconds of the sink.
+    let sinkSeconds: Double
+    /// Peak resident memory of spoolgate in bytes; nil for a row without it.
+    let peak: Int64?
+    /// The share of the machine's processors that other processes used.
+    let othersPercent: Double
+    let outcome: Outcome
+}
+
+/// The figures of one row over the rounds, by column key.
+struct RowResult {
+    let name: String
+    /// One dictionary for each round.
+    var rounds: [[String: Double]] = []
+    /// Why the row did not work; nil: it did.
+    var failure: BenchFailure?
+
+    /// The values of one column.
+    func values(_ key: String) -> [Double] {
+        rounds.compactMap { $0[key] }
+    }
+
+    /// The middle value of one column; nil without any.
+    func median(_ key: String) -> Double? {
+        let values = values(key)
+        return values.isEmpty ? nil : percentile(values, 0.5)
+    }
+}
+
+/// Measures `rows` on `stage`, taking turns, each round beginning one row further.
+///
+/// A row that fails is not run again.
+///
+/// - Parameters:
+///   - rows: the rows; those that need spoolgate are left out with `--peers-only`.
+///   - stage: what they run on.
+///   - section: whose rows they are, for progress lines.
+///   - options: the rounds, and whether only peers run.
+///   - memory: bytes of page cache that a row fills.
+///   - figures: turns one sample into values by column key.
+/// - Returns: one result for each row.
+func takeTurns(
+    _ rows: [Row],
+    on stage: Stage,
+    section: Section,
+    options: Options,
+    memory: Int64,
+    figures: (Sample) -> [String: Double]
+) -> [RowResult] {
+    let rows = rows.filter { !$0.usesGateway || !options.peersOnly }
+    var results = rows.map { RowResult(name: $0.name) }
+    for round in 0..<options.rounds {
+        for position in rows.indices {
+            let index = (position + round) % rows.count
+            guard results[index].failure == nil else { continue }
+            do throws(BenchFailure) {
+                let sample = try measure(
+                    rows[index],
+                    round: round,
+                    on: stage,
+                    memory: memory
+                )
+                waitIfEnding()
+                var values = figures(sample)
+                values["others_percent"] = sample.othersPercent
+                results[index].rounds.append(values)
+                note(
+                    "\(section.rawValue) round \(round + 1): \(rows[index].name): "
+                        + "\(decimal(sample.seconds, 2)) s, "
+                        + "\(decimal(sample.serverSeconds, 2)) s of processor"
+                )
+            } catch {
+                waitIfEnding()
+                results[index].failure = error
+                note("\(section.rawValue): \(rows[index].name) FAILED: \(error)")
+                let findings = stage.findings
+                if !findings.isEmpty { note(findings) }
+            }
+        }
+    }
+    return results
+}
+
+private func measure(
+    _ row: Row,
+    round: Int,
+    on stage: Stage,
+    memory: Int64
+) throws(BenchFailure) -> Sample {
+    stage.settle()
+    try touchMemory(memory, in: stage.work)
+    if let pid = stage.gatewayPID { ProcessStatus.resetPeak(pid) }
+    let server = stage.serverSeconds
+    let gateway = stage.gatewayPID.map(processorSeconds) ?? 0
+    let sink = processorSeconds(stage.sinkPID)
+    let load = MachineLoad(stage)
+    let start = now()
+    let outcome = try row.run(round)
+    let seconds = now() - start
+    let others = MachineLoad(stage).othersPercent(since: load)
+    stage.settle()
+    let sample = Sample(
+        seconds: seconds,
+        serverSeconds: stage.serverSeconds - server + outcome.addedSeconds,
+        gatewaySeconds: row.usesGateway
+            ? stage.gatewayPID.map { processorSeconds($0) - gateway } : nil,
+        sinkSeconds: processorSeconds(stage.sinkPID) - sink,
+        peak: row.usesGateway ? stage.gatewayPID.map { ProcessStatus($0).peak } : nil,
+        othersPercent: others,
+        outcome: outcome
+    )
+    try outcome.check()
+    return sample
+}
+
+/// The value below which `share` (0...1) of `values` lie; `values` must not be empty.
+///
+/// The median of an even number of values is the mean of the two in the middle.
+func percentile(_ values: [Double], _ share: Double) -> Double {
+    let sorted = values.sorted()
+    if share == 0.5 && sorted.count.isMultiple(of: 2) {
+        return (sorted[sorted.count / 2 - 1] + sorted[sorted.count / 2]) / 2
+    }
+    return sorted[min(Int(Double(sorted.count) * share), sorted.count - 1)]
+}
+
+/// `value` with a fixed number of decimals.
+func decimal(_ value: Double, _ places: Int) -> String {
+    var scale = 1.0
+    for _ in 0..<places { scale *= 10 }
+    let scaled = (value * scale).rounded()
+    guard scaled.magnitude < 1e15 else { return "\(value)" }
+    let digits = String(Int64(scaled.magnitude))
+    let padded = String(repeating: "0", count: max(0, places + 1 - digits.count)) + digits
+    let sign = scaled < 0 ? "-" : ""
+    guard places > 0 else { return sign + padded }
+    return "\(sign)\(padded.dropLast(places)).\(padded.suffix(places))"
+}

@@ -1,0 +1,39 @@
+// Memory that the machine really has, before a row that fills the page cache.
+//
+// A virtual machine whose host takes back free pages (free page reporting, ballooning) pays for
+// the first touch of every page: several times the cost of the write itself, and it hits whichever
+// row comes upon such pages. Filling the page cache as the row will, in pieces as large as nginx's,
+// and giving it back at once, puts all rows on memory that is there. On hardware it changes
+// nothing.
+
+import Glibc
+
+/// Fills `length` bytes of page cache with a file in `directory`, and removes the file unwritten.
+///
+/// It takes at most half of the memory that is available.
+func touchMemory(_ length: Int64, in directory: String) throws(BenchFailure) {
+    guard length > 0 else { return }
+    let path = directory + "/touched"
+    let file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard file >= 0 else { throw BenchFailure(call: "create", on: path) }
+    defer { close(file) }
+    unlink(path)
+    let piece = [UInt8](repeating: 1, count: 1 << 20)
+    var rest = min(length, availableMemory() / 2)
+    while rest > 0 {
+        let count = write(file, piece, piece.count)
+        guard count > 0 else { throw BenchFailure(call: "write", on: path) }
+        rest -= Int64(count)
+    }
+}
+
+/// Bytes that could be used without swapping (`MemAvailable`).
+private func availableMemory() -> Int64 {
+    for line in readText("/proc/meminfo").split(separator: "\n") {
+        let words = line.split(separator: " ")
+        if words.count >= 2, words[0] == "MemAvailable:", let kibibytes = Int64(words[1]) {
+            return kibibytes << 10
+        }
+    }
+    return 0
+}

@@ -1,0 +1,138 @@
+// Section D: how fast offsets are told.
+//
+// One thread drives all connections with poll: each has one request under way at any time. Both
+// rows are driven by the same loop with requests of the same form, so that the client's own cost
+// is in both.
+
+import Glibc
+
+/// Section D.
+enum OffsetRetrieval {
+    static let connections = 16
+    static let returnRow = "nginx return 200"
+    static let headRow = "spoolgate: HEAD"
+
+    /// Runs the section.
+    static func run(_ options: Options, on stage: Stage) throws(BenchFailure) -> SectionResult {
+        var uploads: [UploadResource] = []
+        if !options.peersOnly {
+            for index in 0..<connections {
+                let connection = try Connection(to: stage.address)
+                let upload = try UploadResource.create("/files/head-\(index)", connection)
+                _ = try upload.append(4096, at: 0, last: false)
+                uploads.append(upload)
+            }
+        }
+        let paths = uploads.map(\.path)
+        let returned = (0..<connections).map { "/return/\($0)" }
+        let seconds = options.rateSeconds
+        let rows = [
+            Row(name: returnRow, usesGateway: false) { _ throws(BenchFailure) in
+                try HeadLoop(returned, stage.address, answer: "HTTP/1.1 200", offset: nil)
+                    .run(for: seconds)
+            },
+            Row(name: headRow, usesGateway: true) { _ throws(BenchFailure) in
+                try HeadLoop(paths, stage.address, answer: "HTTP/1.1 204", offset: "4096")
+                    .run(for: seconds)
+            },
+        ]
+        let results = takeTurns(
+            rows,
+            on: stage,
+            section: .offsetRetrieval,
+            options: options,
+            memory: 0,
+            figures: rateFigures
+        )
+        return SectionResult(
+            section: .offsetRetrieval,
+            title: "offset retrieval (HEAD), \(connections) connections, each its own upload",
+            columns: rateColumns(reference: returnRow),
+            rows: results
+        )
+    }
+}
+
+/// HEAD after HEAD on some connections.
+private final class HeadLoop {
+    private let answer: [UInt8]
+    private let offsetLine: [UInt8]?
+    private let requests: [[UInt8]]
+    private var sockets: [pollfd] = []
+    private var started: [Double]
+    private var heads: [[UInt8]]
+    private var outcome = Outcome()
+
+    /// Connects once for each path; every answer must begin with `answer` and have `offset`.
+    init(
+        _ paths: [String],
+        _ address: Address,
+        answer: String,
+        offset: String?
+    ) throws(BenchFailure) {
+        self.answer = Array(answer.utf8)
+        offsetLine = offset.map { Array("\r\nupload-offset: \($0)\r\n".utf8) }
+        requests = paths.map { Request(method: "HEAD", target: $0).bytes }
+        started = paths.map { _ in 0 }
+        heads = paths.map { _ in [] }
+        for _ in paths {
+            let socket = try connectSocket(to: address)
+            sockets.append(pollfd(fd: socket, events: Int16(POLLIN), revents: 0))
+        }
+    }
+
+    deinit {
+        for socket in sockets { close(socket.fd) }
+    }
+
+    /// Asks for `seconds`, then waits for the answers still under way.
+    func run(for seconds: Double) throws(BenchFailure) -> Outcome {
+        let end = now() + seconds
+        for index in sockets.indices { try ask(index) }
+        var underWay = sockets.count
+        var block = [UInt8](repeating: 0, count: 4096)
+        while underWay > 0 {
+            guard poll(&sockets, nfds_t(sockets.count), 10_000) > 0 else {
+                throw BenchFailure("no HEAD was answered for 10 s")
+            }
+            let time = now()
+            for index in sockets.indices where sockets[index].revents != 0 {
+                let count = read(sockets[index].fd, &block, block.count)
+                guard count > 0 else { throw BenchFailure("a connection ended without an answer") }
+                heads[index] += block[..<count]
+                guard heads[index].suffix(4).elementsEqual("\r\n\r\n".utf8) else { continue }
+                outcome.latencies.append(time - started[index])
+                outcome.requests += 1
+                try check(heads[index])
+                heads[index].removeAll(keepingCapacity: true)
+                if time < end { try ask(index) } else { underWay -= 1 }
+            }
+        }
+        return outcome
+    }
+
+    private func ask(_ index: Int) throws(BenchFailure) {
+        started[index] = now()
+        guard requests[index].withUnsafeBytes({ writeAll(sockets[index].fd, $0) }) else {
+            throw BenchFailure(call: "send", on: "a HEAD")
+        }
+    }
+
+    private func check(_ head: [UInt8]) throws(BenchFailure) {
+        guard head.starts(with: answer), contains(head, offsetLine) else {
+            throw BenchFailure("a HEAD was answered \(String(decoding: head, as: UTF8.self))")
+        }
+    }
+
+    /// Whether `head` has `line`, in whatever case.
+    private func contains(_ head: [UInt8], _ line: [UInt8]?) -> Bool {
+        guard let line else { return true }
+        guard head.count >= line.count else { return false }
+        return (0...(head.count - line.count)).contains { start in
+            for index in line.indices where head[start + index] | 0x20 != line[index] | 0x20 {
+                return false
+            }
+            return true
+        }
+    }
+}

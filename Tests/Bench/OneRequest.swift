@@ -1,0 +1,188 @@
+// Section A: one large upload in one request.
+
+import Glibc
+
+/// Section A.
+enum OneRequest {
+    static let davRow = "dav PUT"
+    static let syncedDavRow = "dav PUT, then fdatasync"
+    static let fileOnlyRow = "client_body_in_file_only"
+    static let plainRow = "spoolgate: plain PUT, delivered"
+    static let uploadRow = "spoolgate: upload, delivered"
+    static let dropRow = "spoolgate: upload, dropped in a directory"
+    static let receiveRow = "spoolgate: upload, received only"
+
+    /// Runs the section.
+    static func run(_ options: Options, on stage: Stage) -> SectionResult {
+        let length = options.largeLength
+        let complete = [(name: "Upload-Complete", value: "?1")]
+        let rows = [
+            Row(name: davRow, usesGateway: false) { round throws(BenchFailure) in
+                try davPut(length, stage, round, synced: false)
+            },
+            Row(name: syncedDavRow, usesGateway: false) { round throws(BenchFailure) in
+                try davPut(length, stage, round, synced: true)
+            },
+            Row(name: fileOnlyRow, usesGateway: false) { round throws(BenchFailure) in
+                let request = Request(method: "PUT", target: "/file-only/\(round)", length: length)
+                let outcome = try deliver(request, stage)
+                return Outcome {
+                    () throws(BenchFailure) in
+                    try outcome.check()
+                    try emptyDirectory(stage.bodyDirectory)
+                }
+            },
+            Row(name: plainRow, usesGateway: true) { round throws(BenchFailure) in
+                try deliver(
+                    Request(method: "PUT", target: "/files/plain-\(round)", length: length),
+                    stage
+                )
+            },
+            Row(name: uploadRow, usesGateway: true) { round throws(BenchFailure) in
+                try deliver(
+                    Request(
+                        method: "PUT",
+                        target: "/files/upload-\(round)",
+                        fields: complete,
+                        length: length
+                    ),
+                    stage
+                )
+            },
+            Row(name: dropRow, usesGateway: true) { round throws(BenchFailure) in
+                let connection = try Connection(to: stage.address)
+                try connection.exchange(
+                    Request(
+                        method: "PUT",
+                        target: "/drop/\(round)",
+                        fields: complete,
+                        length: length
+                    ),
+                    expecting: 200,
+                    201,
+                    204
+                )
+                return Outcome {
+                    () throws(BenchFailure) in
+                    try requireFile(ofLength: length, in: stage.dropDirectory)
+                    try emptyDirectory(stage.dropDirectory)
+                }
+            },
+            Row(name: receiveRow, usesGateway: true) { round throws(BenchFailure) in
+                try receive(length, stage, round)
+            },
+        ]
+        let gibibytes = Double(length) / Double(1 << 30)
+        let results = takeTurns(
+            rows,
+            on: stage,
+            section: .oneRequest,
+            options: options,
+            memory: length + length / 2
+        ) { sample in
+            largeFigures(sample, gibibytes)
+        }
+        return SectionResult(
+            section: .oneRequest,
+            title: "\(length >> 20) MiB in one request",
+            columns: largeColumns(reference: davRow),
+            rows: results
+        )
+    }
+
+    /// An upload that stays unfinished, so that nothing is delivered.
+    private static func receive(
+        _ length: Int64,
+        _ stage: Stage,
+        _ round: Int
+    ) throws(BenchFailure) -> Outcome {
+        let connection = try Connection(to: stage.address)
+        let response = try connection.exchange(
+            Request(
+                method: "PUT",
+                target: "/files/receive-\(round)",
+                fields: [("Upload-Complete", "?0")],
+                length: length
+            ),
+            expecting: 201
+        )
+        return Outcome { () throws(BenchFailure) in
+            let upload = try UploadResource(response, connection)
+            try upload.requireOffset(length)
+            try upload.cancel()
+        }
+    }
+
+    private static func davPut(
+        _ length: Int64,
+        _ stage: Stage,
+        _ round: Int,
+        synced: Bool
+    ) throws(BenchFailure) -> Outcome {
+        let connection = try Connection(to: stage.address)
+        try connection.exchange(
+            Request(method: "PUT", target: "/dav/\(round)", length: length),
+            expecting: 201
+        )
+        let path = "\(stage.davDirectory)/\(round)"
+        let added = synced ? try synchronise(path) : 0
+        return Outcome(addedSeconds: added) { () throws(BenchFailure) in
+            try requireFile(ofLength: length, in: stage.davDirectory)
+            try emptyDirectory(stage.davDirectory)
+        }
+    }
+}
+
+/// Sends a request whose answer is the sink's, and checks that the sink counted every byte.
+func deliver(_ request: Request, _ stage: Stage) throws(BenchFailure) -> Outcome {
+    let connection = try Connection(to: stage.address)
+    let response = try connection.exchange(request, expecting: 200)
+    return Outcome { () throws(BenchFailure) in
+        try requireCount(response, request)
+    }
+}
+
+/// Requires that the sink's answer counts as many bytes as the request had.
+func requireCount(_ response: Response, _ request: Request) throws(BenchFailure) {
+    let counted = Int64(response.content.prefix { $0 != "\n" })
+    guard counted == request.length else {
+        throw BenchFailure(
+            "\(request.method) \(request.target): \(request.length ?? 0) bytes were sent, "
+                + "the sink has '\(response.content.prefix(40))'"
+        )
+    }
+}
+
+/// Requires one file of `length` bytes in a directory.
+func requireFile(ofLength wanted: Int64, in directory: String) throws(BenchFailure) {
+    let lengths = try fileLengths(below: directory)
+    guard lengths.contains(wanted) else {
+        throw BenchFailure("no file of \(wanted) bytes in \(directory): \(lengths)")
+    }
+}
+
+/// The columns of sections A and B.
+func largeColumns(reference: String) -> [Column] {
+    [
+        Column(key: "mib_per_s", title: "MiB/s"),
+        Column(key: "mib_per_s", title: "of dav", decimals: 2, reference: reference),
+        Column(key: "cpu_s_per_gib", title: "CPU s/GiB", decimals: 2),
+        Column(key: "cpu_s_per_gib", title: "of dav", decimals: 2, reference: reference),
+        Column(key: "gateway_cpu_s_per_gib", title: "own CPU", decimals: 2),
+        Column(key: "sink_cpu_s_per_gib", title: "sink CPU", decimals: 2),
+        Column(key: "peak_rss_mib", title: "peak MiB", decimals: 1),
+        Column(key: "others_percent", title: "others %"),
+    ]
+}
+
+/// The figures of sections A and B.
+func largeFigures(_ sample: Sample, _ gibibytes: Double) -> [String: Double] {
+    var figures = [
+        "mib_per_s": gibibytes * 1024 / sample.seconds,
+        "cpu_s_per_gib": sample.serverSeconds / gibibytes,
+        "sink_cpu_s_per_gib": sample.sinkSeconds / gibibytes,
+    ]
+    figures["gateway_cpu_s_per_gib"] = sample.gatewaySeconds.map { $0 / gibibytes }
+    figures["peak_rss_mib"] = sample.peak.map { Double($0) / Double(1 << 20) }
+    return figures
+}

@@ -1,0 +1,143 @@
+// The command line: which sections run, how large, with which programs.
+//
+// Only reads the arguments; it looks at no file. Every option has a default, so that
+// `spoolgate-bench` alone is the whole measurement.
+
+/// One part of the benchmark.
+enum Section: String, CaseIterable {
+    case oneRequest = "A"
+    case appends = "B"
+    case smallUploads = "C"
+    case offsetRetrieval = "D"
+    case slowUploads = "E"
+}
+
+/// What the command line asks for.
+struct Options {
+    /// The sections to run, in their order.
+    var sections = Section.allCases
+    /// How often each row is measured; the rows take turns.
+    var rounds = 3
+    /// Bytes of the large upload.
+    var largeLength: Int64 = 1 << 30
+    /// How many slow uploads are held at once, one run for each number.
+    var slowCounts = [2_000]
+    /// Seconds the slow uploads are held.
+    var slowSeconds = 20.0
+    /// Seconds of one sample of the HEAD rate.
+    var rateSeconds = 2.0
+    /// nginx's workers.
+    var workers = 1
+    /// Only the rows that need no spoolgate.
+    var peersOnly = false
+    /// Whether sizes are smaller than those of the targets.
+    var isQuick = false
+    /// JSON lines in place of tables.
+    var json = false
+    /// Directory on the disk under test.
+    var state = "./.run/bench"
+    /// The daemon's program; nil: beside this one.
+    var gatewayProgram: String?
+    /// nginx's program.
+    var nginxProgram = "nginx"
+
+    /// The text of `--help`.
+    static let help = """
+        USAGE: spoolgate-bench [options]
+
+        Measures spoolgate behind nginx beside nginx's own ways to take an upload, on the same
+        disk, through the same nginx process, in one run. Prints tables and a closing list of the
+        project's targets. A missed target is reported, not a failure: the exit status is 1 only
+        if something did not work (a wrong status, lost bytes, a program that would not start).
+
+        OPTIONS:
+          --only A,B,...    Only these sections:
+                              A  one large upload in one request
+                              B  one large upload in 64 parts
+                              C  1000 uploads of 64 KiB by 16 clients
+                              D  offset retrieval (HEAD)
+                              E  many slow uploads at once
+          --rounds N        Measure every row N times, rows taking turns (default 3).
+          --quick           64 MiB for 1 GiB, 200 slow uploads for 5 s, one round.
+          --slow N[,N...]   How many slow uploads (default 2000; the targets also name 9000).
+          --workers N       nginx's worker processes (default 1).
+          --peers-only      Only nginx's own rows; needs no spoolgate.
+          --json            JSON lines in place of tables.
+          --state DIR       Where to work, on the disk under test (default ./.run/bench).
+          --spoolgate PATH  The daemon (default: beside this program).
+          --nginx PATH      nginx (default: found in PATH, then in /usr/sbin).
+          --help            This text.
+
+        `spoolgate-bench sink` is the upstream that the benchmark starts for itself.
+        """
+
+    /// Reads the arguments that follow the program's name.
+    ///
+    /// - Returns: nil if they ask for help.
+    /// - Throws: `BenchFailure` about an unknown option or a value it cannot take.
+    static func parse(_ arguments: some Sequence<String>) throws(BenchFailure) -> Options? {
+        var options = Options()
+        var rounds: Int?
+        var slowCounts: [Int]?
+        var rest = Array(arguments)[...]
+        while let name = rest.popFirst() {
+            switch name {
+            case "--help", "-h": return nil
+            case "--quick": options.makeQuick()
+            case "--peers-only": options.peersOnly = true
+            case "--json": options.json = true
+            case "--only": options.sections = try sections(value(of: name, &rest))
+            case "--rounds": rounds = try count(of: name, value(of: name, &rest))
+            case "--slow":
+                slowCounts = []
+                for part in try value(of: name, &rest).split(separator: ",") {
+                    slowCounts?.append(try count(of: name, String(part)))
+                }
+            case "--workers": options.workers = try count(of: name, value(of: name, &rest))
+            case "--state": options.state = try value(of: name, &rest)
+            case "--spoolgate": options.gatewayProgram = try value(of: name, &rest)
+            case "--nginx": options.nginxProgram = try value(of: name, &rest)
+            default: throw BenchFailure("unknown option '\(name)'; see --help")
+            }
+        }
+        options.rounds = rounds ?? options.rounds
+        options.slowCounts = slowCounts ?? options.slowCounts
+        return options
+    }
+
+    /// The sizes of `--quick`.
+    private mutating func makeQuick() {
+        isQuick = true
+        largeLength = 64 << 20
+        slowCounts = [200]
+        slowSeconds = 5
+        rateSeconds = 0.5
+        rounds = 1
+    }
+
+    private static func value(
+        of name: String,
+        _ rest: inout ArraySlice<String>
+    ) throws(BenchFailure) -> String {
+        guard let value = rest.popFirst() else { throw BenchFailure("\(name) needs a value") }
+        return value
+    }
+
+    private static func count(of name: String, _ text: String) throws(BenchFailure) -> Int {
+        guard let number = Int(text), number > 0 else {
+            throw BenchFailure("\(name) needs a number above 0, not '\(text)'")
+        }
+        return number
+    }
+
+    private static func sections(_ text: String) throws(BenchFailure) -> [Section] {
+        var wanted: [Section] = []
+        for letter in text.split(separator: ",") {
+            guard let section = Section(rawValue: letter.uppercased()) else {
+                throw BenchFailure("--only knows A, B, C, D and E, not '\(letter)'")
+            }
+            wanted.append(section)
+        }
+        return Section.allCases.filter(wanted.contains)
+    }
+}

@@ -1,0 +1,33 @@
+// Where the programs are that the benchmark starts.
+
+import Glibc
+
+/// The path of this program.
+func ownProgram() throws(BenchFailure) -> String {
+    var path = [CChar](repeating: 0, count: 4096)
+    let count = readlink("/proc/self/exe", &path, path.count)
+    guard count > 0 else { throw BenchFailure(call: "readlink", on: "/proc/self/exe") }
+    return String(decoding: path[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self)
+}
+
+/// The path of the daemon: the one that was named, or the one beside this program.
+func gatewayProgram(_ options: Options) throws(BenchFailure) -> String {
+    if let named = options.gatewayProgram { return named }
+    let own = try ownProgram()
+    let path = "\(own.prefix(upTo: own.lastIndex(of: "/") ?? own.endIndex))/spoolgate"
+    guard access(path, X_OK) == 0 else {
+        throw BenchFailure("no \(path); build it, or use --spoolgate or --peers-only")
+    }
+    return path
+}
+
+/// The path of a program that is named by its path, or by its name in PATH or an sbin directory.
+func findProgram(_ name: String) throws(BenchFailure) -> String {
+    if name.contains("/") { return name }
+    let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
+    for directory in path.split(separator: ":") + ["/usr/sbin", "/usr/local/sbin"] {
+        let candidate = "\(directory)/\(name)"
+        if access(candidate, X_OK) == 0 { return candidate }
+    }
+    throw BenchFailure("no \(name) in PATH; use --nginx")
+}

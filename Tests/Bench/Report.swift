@@ -1,0 +1,141 @@
+// How results are told: aligned tables for people, JSON lines for programs.
+//
+// Every figure is the median over the rounds; with more than one round its smallest and largest
+// value stand beside it. A ratio is formed within each round, between neighbours in time, and the
+// median of those ratios is told: a disk that is slow for a minute slows both sides of it.
+
+import Glibc
+
+/// One column of a section's table.
+struct Column {
+    /// The key of the value in `RowResult.rounds`, and in JSON.
+    let key: String
+    /// The heading.
+    let title: String
+    var decimals = 0
+    /// The row whose value of `key` this column is divided by; nil: the value itself.
+    var reference: String?
+
+    /// The key in JSON.
+    var label: String {
+        reference.map { "\(key)_ratio_to_\($0.replacingSpaces)" } ?? key
+    }
+
+    /// This column's values of `row`, one for each round that has one.
+    func values(_ row: RowResult, in rows: [RowResult]) -> [Double] {
+        guard let reference else { return row.values(key) }
+        guard let other = rows.first(where: { $0.name == reference }) else { return [] }
+        return zip(row.rounds, other.rounds).compactMap { mine, theirs in
+            guard let value = mine[key], let base = theirs[key], base > 0 else { return nil }
+            return value / base
+        }
+    }
+}
+
+/// One section's results.
+struct SectionResult {
+    let section: Section
+    let title: String
+    let columns: [Column]
+    let rows: [RowResult]
+
+    /// The values of one column of one row; empty if it was not measured.
+    func values(_ row: String, _ key: String, over reference: String? = nil) -> [Double] {
+        let column = Column(key: key, title: "", reference: reference)
+        guard let row = rows.first(where: { $0.name == row }), row.failure == nil else { return [] }
+        return column.values(row, in: rows)
+    }
+
+    /// The share of the machine, in percent, that others used in the middle of all samples.
+    var othersPercent: Double {
+        let values = rows.flatMap { $0.values("others_percent") }
+        return values.isEmpty ? 0 : percentile(values, 0.5)
+    }
+
+    /// Whether others used so much of the machine that the figures say little.
+    var isDisturbed: Bool { othersPercent > 10 }
+
+    /// Prints the table, or one JSON line for each row.
+    func print(json: Bool) {
+        if json {
+            for row in rows { Swift.print(jsonLine(row)) }
+        } else {
+            Swift.print("\n\(section.rawValue). \(title)\n")
+            printTable([""] + columns.map(\.title), rows.map { [$0.name] + cells($0) })
+            for row in rows {
+                if let failure = row.failure { Swift.print("  FAILED: \(row.name): \(failure)") }
+            }
+            if isDisturbed {
+                Swift.print(
+                    "  NOT A QUIET MACHINE: other processes used \(decimal(othersPercent, 0)) % "
+                        + "of it; these figures say little."
+                )
+            }
+        }
+        fflush(nil)
+    }
+
+    private func cells(_ row: RowResult) -> [String] {
+        if row.failure != nil { return columns.map { _ in "failed" } }
+        return columns.map { column in
+            let values = column.values(row, in: rows)
+            guard let low = values.min(), let high = values.max() else { return "-" }
+            let middle = decimal(percentile(values, 0.5), column.decimals)
+            guard values.count > 1 else { return middle }
+            return "\(middle) (\(decimal(low, column.decimals))-\(decimal(high, column.decimals)))"
+        }
+    }
+
+    private func jsonLine(_ row: RowResult) -> String {
+        var members = [
+            "\"section\":\(quoted(section.rawValue))", "\"row\":\(quoted(row.name))",
+        ]
+        for column in columns {
+            let values = column.values(row, in: rows)
+            guard let low = values.min(), let high = values.max() else { continue }
+            let middle = percentile(values, 0.5)
+            members.append(
+                "\(quoted(column.label)):{\"median\":\(middle),\"min\":\(low),\"max\":\(high)}"
+            )
+        }
+        if let failure = row.failure { members.append("\"failure\":\(quoted("\(failure)"))") }
+        return "{\(members.joined(separator: ","))}"
+    }
+}
+
+/// Prints lines of cells under a heading, the first column to the left, the others to the right.
+func printTable(_ heading: [String], _ lines: [[String]]) {
+    var widths = heading.map(\.count)
+    for line in lines {
+        for (index, cell) in line.enumerated() { widths[index] = max(widths[index], cell.count) }
+    }
+    for line in [heading] + lines {
+        let cells = line.enumerated().map { index, cell in
+            let space = String(repeating: " ", count: widths[index] - cell.count)
+            return index == 0 ? cell + space : space + cell
+        }
+        print("  " + cells.joined(separator: "  "))
+    }
+}
+
+/// `text` as a JSON string.
+func quoted(_ text: String) -> String {
+    var result = "\""
+    for scalar in text.unicodeScalars {
+        switch scalar {
+        case "\"": result += "\\\""
+        case "\\": result += "\\\\"
+        case "\n": result += "\\n"
+        case let scalar where scalar.value < 0x20: result += " "
+        default: result.unicodeScalars.append(scalar)
+        }
+    }
+    return result + "\""
+}
+
+extension String {
+    /// The text with underscores for spaces.
+    fileprivate var replacingSpaces: String {
+        String(map { $0 == " " ? "_" : $0 })
+    }
+}

@@ -1,0 +1,213 @@
+// Everything one section is measured on: a sink, one nginx, one spoolgate, and their directories.
+//
+// A stage begins with empty directories and fresh processes, so that no section sees what another
+// left behind; its end ends the processes and empties the directories. All of it lies in the
+// state directory, hence on one disk.
+
+import Glibc
+
+/// The processes and directories of one section.
+final class Stage {
+    /// nginx by TCP.
+    let address: Address
+    /// nginx by a unix socket, which has no ports to run out of.
+    let localAddress: Address
+    /// The directory that dav PUT fills.
+    let davDirectory: String
+    /// The directory of client_body_in_file_only.
+    let bodyDirectory: String
+    /// The directory that the route `drop` delivers into.
+    let dropDirectory: String
+    /// The daemon's process id; nil with `--peers-only`.
+    var gatewayPID: pid_t? { gateway?.pid }
+    /// The sink's process id.
+    var sinkPID: pid_t { sink.pid }
+
+    /// The directory of all files of the section.
+    let work: String
+    private let logs: [String]
+    private let sink: Child
+    private let nginx: Child
+    private let gateway: Child?
+    private let nginxPIDs: [pid_t]
+
+    /// Starts everything and waits until it answers.
+    ///
+    /// - Throws: `BenchFailure` if something does not start within 15 s.
+    init(_ options: Options) throws(BenchFailure) {
+        let state = try Stage.absolute(options.state)
+        let work = state + "/work"
+        self.work = work
+        davDirectory = work + "/html/dav"
+        bodyDirectory = work + "/body"
+        dropDirectory = work + "/drop"
+        logs = ["spoolgate", "nginx", "sink"].map { "\(state)/\($0).log" }
+        try makeDirectory(work)
+        try emptyDirectory(work)
+        for log in logs { try writeText("", to: log) }
+        for path in [davDirectory, bodyDirectory, dropDirectory, work + "/spool", work + "/temp"] {
+            try makeDirectory(path)
+        }
+
+        let (sink, sinkPort) = try Stage.startSink(log: logs[2])
+        self.sink = sink
+        let port = try freePort()
+        address = .port(port)
+        let local = work + "/nginx.sock"
+        let socket = work + "/gateway.sock"
+        guard local.utf8.count < 100, socket.utf8.count < 100 else {
+            throw BenchFailure("the state directory's path is too long for a unix socket: \(work)")
+        }
+        localAddress = .path(local)
+
+        gateway =
+            options.peersOnly
+            ? nil
+            : try Stage.startGateway(
+                options,
+                work: work,
+                socket: socket,
+                sinkPort: sinkPort,
+                log: logs[0]
+            )
+
+        let configuration = work + "/nginx.conf"
+        try writeText(
+            nginxConfiguration(
+                work: work,
+                port: port,
+                local: local,
+                gateway: socket,
+                sinkPort: sinkPort,
+                log: logs[1],
+                workers: options.workers
+            ),
+            to: configuration
+        )
+        nginx = try Child.start(
+            "nginx",
+            program: findProgram(options.nginxProgram),
+            arguments: ["-p", work, "-c", configuration],
+            log: logs[1]
+        )
+        try Stage.waitUntilConnectable(address, nginx)
+        let master = nginx.pid
+        let workers = options.workers
+        try wait(for: "nginx's workers", within: 5) { children(of: master).count >= workers }
+        nginxPIDs = [master] + children(of: master)
+    }
+
+    /// Ends the processes and empties the directories.
+    func end() {
+        nginx.end()
+        gateway?.end()
+        sink.end()
+        do throws(BenchFailure) {
+            try emptyDirectory(work)
+        } catch {
+            note("\(error)")
+        }
+    }
+
+    /// Which processes have ended, and the last lines of each log: for a failure's report.
+    var findings: String {
+        let endings = [sink, nginx, gateway].compactMap { $0?.ending }
+        let tails = logs.flatMap { log in
+            readText(log).split(separator: "\n").suffix(10).map { "    \(log): \($0)" }
+        }
+        return (endings + tails).joined(separator: "\n")
+    }
+
+    /// Processor seconds of nginx and spoolgate so far.
+    var serverSeconds: Double {
+        (nginxPIDs + (gatewayPID.map { [$0] } ?? [])).map(processorSeconds).reduce(0, +)
+    }
+
+    /// Waits until servers and sink do nothing any more, so that work they do after an answer
+    /// is counted with the request that caused it; at most 3 s.
+    func settle() {
+        let deadline = now() + 3
+        var before = serverSeconds + processorSeconds(sinkPID)
+        while now() < deadline {
+            pause(0.03)
+            let after = serverSeconds + processorSeconds(sinkPID)
+            if after - before < 0.0005 { return }
+            before = after
+        }
+    }
+
+    private static func startGateway(
+        _ options: Options,
+        work: String,
+        socket: String,
+        sinkPort: UInt16,
+        log: String
+    ) throws(BenchFailure) -> Child {
+        let settings = work + "/spoolgate.yaml"
+        let threads = (options.slowCounts.max() ?? 0) + 200
+        try writeText(
+            gatewaySettings(work: work, socket: socket, sinkPort: sinkPort, threads: threads),
+            to: settings
+        )
+        let child = try Child.start(
+            "spoolgate",
+            program: gatewayProgram(options),
+            arguments: ["serve", "--config", settings],
+            log: log
+        )
+        try waitUntilConnectable(.path(socket), child)
+        return child
+    }
+
+    private static func startSink(log: String) throws(BenchFailure) -> (Child, UInt16) {
+        var ends: [Int32] = [0, 0]
+        guard pipe(&ends) == 0 else { throw BenchFailure(call: "pipe") }
+        defer { close(ends[0]) }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        let started = Result { () throws(BenchFailure) in
+            try Child.start(
+                "sink",
+                program: ownProgram(),
+                arguments: ["sink"],
+                log: log,
+                output: ends[1]
+            )
+        }
+        close(ends[1])
+        let child = try started.get()
+        var line = [UInt8](repeating: 0, count: 16)
+        let count = read(ends[0], &line, line.count)
+        let text = String(decoding: line.prefix(max(count, 0)), as: UTF8.self)
+        guard let port = UInt16(text.prefix { $0.isNumber }) else {
+            throw BenchFailure("the sink did not tell its port; see \(log)")
+        }
+        return (child, port)
+    }
+
+    private static func waitUntilConnectable(
+        _ address: Address,
+        _ child: Child
+    ) throws(BenchFailure) {
+        try wait(for: "\(child.name) to listen", within: 15) { () throws(BenchFailure) in
+            if let ending = child.ending {
+                let text = readText(child.log).suffix(1000)
+                throw BenchFailure("\(ending):\n\(text)")
+            }
+            do throws(BenchFailure) {
+                close(try connectSocket(to: address))
+                return true
+            } catch {
+                return false
+            }
+        }
+    }
+
+    private static func absolute(_ path: String) throws(BenchFailure) -> String {
+        try makeDirectory(path)
+        guard let resolved = realpath(path, nil) else {
+            throw BenchFailure(call: "realpath", on: path)
+        }
+        defer { free(resolved) }
+        return String(cString: resolved)
+    }
+}

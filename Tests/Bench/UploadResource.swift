@@ -1,0 +1,78 @@
+// An upload resource as a client sees it: its path, its offset, its end.
+
+import Glibc
+
+/// An upload that spoolgate has told the location of.
+final class UploadResource {
+    /// The path of its `Location`.
+    let path: String
+    private let connection: Connection
+
+    /// Takes the location of a creation's response.
+    ///
+    /// - Throws: `BenchFailure` without a usable `Location`.
+    init(_ creation: Response, _ connection: Connection) throws(BenchFailure) {
+        guard let path = creation.locationPath else {
+            throw BenchFailure("a creation was answered \(creation.status) without a Location")
+        }
+        self.path = path
+        self.connection = connection
+    }
+
+    /// Creates an unfinished upload without content.
+    static func create(_ target: String, _ connection: Connection) throws(BenchFailure)
+        -> UploadResource
+    {
+        let response = try connection.exchange(
+            Request(
+                method: "POST",
+                target: target,
+                fields: [("Upload-Complete", "?0")],
+                length: 0
+            ),
+            expecting: 201
+        )
+        return try UploadResource(response, connection)
+    }
+
+    /// Appends `length` bytes at `offset`, as the last part or not.
+    func append(
+        _ length: Int64,
+        at offset: Int64,
+        last: Bool
+    ) throws(BenchFailure) -> Response {
+        let request = Request(
+            method: "PATCH",
+            target: path,
+            fields: [
+                ("Upload-Offset", "\(offset)"), ("Upload-Complete", last ? "?1" : "?0"),
+                ("Content-Type", "application/partial-upload"),
+            ],
+            length: length
+        )
+        let response = try connection.exchange(request, expecting: last ? 200 : 204)
+        if !last, let told = response.number("upload-offset"), told != offset + length {
+            throw BenchFailure("a part of \(length) bytes at \(offset) was answered \(told)")
+        }
+        return response
+    }
+
+    /// Requires that offset retrieval tells `offset`.
+    func requireOffset(_ offset: Int64) throws(BenchFailure) {
+        let response = try connection.exchange(
+            Request(method: "HEAD", target: path),
+            expecting: 204
+        )
+        guard response.number("upload-offset") == offset else {
+            throw BenchFailure(
+                "HEAD \(path) tells offset \(response.fields["upload-offset"] ?? "none"), "
+                    + "\(offset) bytes were accepted"
+            )
+        }
+    }
+
+    /// Cancels the upload, which frees its bytes.
+    func cancel() throws(BenchFailure) {
+        try connection.exchange(Request(method: "DELETE", target: path), expecting: 204)
+    }
+}
