@@ -28,15 +28,13 @@ struct List: ParsableCommand {
             if json {
                 for summary in summaries { print(summary.json.text) }
             } else {
-                printTable(summaries)
+                printTable(summaries, of: spool.directory)
             }
         }
     }
 
-    private func printTable(_ summaries: [UploadSummary]) {
-        guard !summaries.isEmpty else {
-            return print("No uploads in \(options.spool ?? "the spool").")
-        }
+    private func printTable(_ summaries: [UploadSummary], of directory: String) {
+        guard !summaries.isEmpty else { return print("No uploads in \(directory).") }
         let now = WallTime.now
         var rows = [["UPLOAD", "QUEUE", "OFFSET", "LENGTH", "IDLE", "TARGET", "REASON"]]
         for summary in summaries {
