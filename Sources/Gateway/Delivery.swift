@@ -96,7 +96,6 @@ extension Transaction {
                 try postpone(upload, reason: reason)
                 return .notReached(isKept: true)
             }
-            try upload.settle()
             try upload.indeterminate(reason: reason)
             log.indeterminate(id, reason: reason)
             return .silent

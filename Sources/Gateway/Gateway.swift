@@ -1,5 +1,5 @@
 // The gateway: one request in, one answer out. Here a request only finds its way; what is done with
-// it stands in the files named for it (Creation, Append, PlainUpload, PassThrough, Delivery).
+// it stands in the files named for it (UploadTransactions, Delivery, PlainUpload, PassThrough).
 //
 // Invariant: whatever happens to one request, the uploads of others are untouched.
 
@@ -82,7 +82,7 @@ package final class Gateway: Sendable {
         let request = UploadRequest(
             head,
             dialect: dialect,
-            resources: UploadResources(prefix: route.uploadResources),
+            resources: route.resources,
             limits: route.limits
         )
         transaction.run(request)

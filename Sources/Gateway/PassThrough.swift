@@ -40,9 +40,11 @@ extension Transaction {
             switch outcome {
             case .answered: break
             case .notReached(let reason):
-                fail(reason, .notReached(isKept: false), relay)
+                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+                fail(.notReached(isKept: false), relay)
             case .indeterminate(let reason):
-                fail(reason, .silent, relay)
+                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+                fail(.silent, relay)
             case .abandoned(let reason):
                 // The client's content broke off, or the client is gone: it hears nothing of the
                 // upstream, which is not at fault.
@@ -83,11 +85,6 @@ extension Transaction {
             taken += count
             return count
         }
-    }
-
-    private func fail(_ reason: String, _ refusal: Refusal, _ relay: StreamRelay) {
-        log.passThroughFailed(route: routeName, target: head.target, reason: reason)
-        if relay.hasBegun { exchange.abort() } else { refusePlain(refusal) }
     }
 }
 

@@ -89,9 +89,11 @@ extension Transaction {
         case .answered:
             log.plainDelivered(id, route: routeName, length: length, status: relay.status)
         case .notReached(let reason):
-            failPlain(id, reason, .notReached(isKept: false), relay)
+            log.plainFailed(id, route: routeName, reason: reason)
+            fail(.notReached(isKept: false), relay)
         case .indeterminate(let reason), .abandoned(let reason):
-            failPlain(id, reason, .silent, relay)
+            log.plainFailed(id, route: routeName, reason: reason)
+            fail(.silent, relay)
         }
     }
 
@@ -119,13 +121,8 @@ extension Transaction {
         )
     }
 
-    private func failPlain(
-        _ id: UploadID,
-        _ reason: String,
-        _ refusal: Refusal,
-        _ relay: StreamRelay
-    ) {
-        log.plainFailed(id, route: routeName, reason: reason)
+    /// Ends a request that the upstream failed: refused, or broken off where its answer has begun.
+    func fail(_ refusal: Refusal, _ relay: StreamRelay) {
         if relay.hasBegun { exchange.abort() } else { refusePlain(refusal) }
     }
 

@@ -60,6 +60,9 @@ package struct Route: Sendable, Equatable {
     /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
     package var honoursIdempotencyKey = false
 
+    /// How this route names its upload resources.
+    var resources: UploadResources { UploadResources(prefix: uploadResources) }
+
     /// The product's defaults.
     package init() {}
 }

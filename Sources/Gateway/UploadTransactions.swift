@@ -13,8 +13,7 @@ extension Transaction {
     /// Creates an upload and receives the creation's content (draft-12 §4.2).
     func create(_ creation: UploadRequest.Creation) {
         let id = UploadID.random()
-        let path = UploadResources(prefix: route.uploadResources)
-            .path(of: id, creationPath: head.path)
+        let path = route.resources.path(of: id, creationPath: head.path)
         do throws(SpoolError) {
             let upload = try gateway.spool.create(
                 uploadCreation(id: id, resourcePath: path),

@@ -32,9 +32,6 @@ struct ResponseHeadReader {
     private var pending: (name: HTTPField.Name, value: [UInt8])?
     private var size = 0
 
-    /// Whether a head has begun and has not ended.
-    var isInside: Bool { status != nil }
-
     /// Takes one line with its line end.
     mutating func take(_ raw: UnsafeRawBufferPointer) throws(Malformed) -> Step {
         size += raw.count

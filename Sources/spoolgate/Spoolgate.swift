@@ -23,11 +23,8 @@ struct Spoolgate: ParsableCommand {
 struct CommandFailure: Error {
     /// Exit codes of sysexits(3).
     enum Code: Int32 {
-        case dataError = 65
         case unavailable = 69
-        case software = 70
         case cannotCreate = 73
-        case temporary = 75
         case configuration = 78
     }
 
