@@ -1,0 +1,121 @@
+
+/*
+ * What the parts of ngx_http_interim_module share: an interim response, the
+ * state of one request, and one function or two of each part.
+ */
+
+
+#ifndef _NGX_HTTP_INTERIM_H_INCLUDED_
+#define _NGX_HTTP_INTERIM_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+
+#define NGX_HTTP_INTERIM_MAX_FIELDS  16
+#define NGX_HTTP_INTERIM_MAX_NAME    64
+
+
+/* the strings lie in the upstream's buffer */
+
+typedef struct {
+    ngx_str_t                    name;
+    ngx_str_t                    value;
+} ngx_http_interim_field_t;
+
+
+typedef struct {
+    ngx_uint_t                   status;
+    ngx_str_t                    reason;
+    ngx_uint_t                   nfields;
+    ngx_http_interim_field_t     fields[NGX_HTTP_INTERIM_MAX_FIELDS];
+} ngx_http_interim_t;
+
+
+/* one encoded interim response on its way to the client; used again */
+
+typedef struct {
+    ngx_buf_t                    buf;
+    ngx_chain_t                  chain;
+    ngx_http_event_handler_pt    write_event_handler;
+#if (NGX_HTTP_V2)
+    ngx_http_v2_out_frame_t      frame;
+#endif
+} ngx_http_interim_output_t;
+
+
+typedef struct {
+    ngx_http_handler_pt          handler;
+
+    /* what u->process_header and u->reinit_request were */
+    ngx_int_t                  (*process_header)(ngx_http_request_t *r);
+    ngx_int_t                  (*reinit_request)(ngx_http_request_t *r);
+
+    /* bytes to come of a record whose content has been dealt with */
+    size_t                       padding;
+    size_t                       stderr_rest;
+
+    /* of main requests only */
+    ngx_http_interim_output_t   *output;
+
+    unsigned                     final:1;
+    unsigned                     expect:1;
+} ngx_http_interim_ctx_t;
+
+
+/* module: status 0 asks whether any is passed on */
+
+ngx_http_interim_ctx_t *ngx_http_interim_get_ctx(ngx_http_request_t *r);
+ngx_uint_t ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status);
+
+/* upstream: the content handler */
+
+ngx_int_t ngx_http_interim_handler(ngx_http_request_t *r);
+
+/* records */
+
+ngx_int_t ngx_http_interim_find(ngx_http_request_t *r,
+    ngx_http_interim_ctx_t *ctx, ngx_str_t *block);
+void ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
+    ngx_str_t *block);
+
+/* parse */
+
+ngx_int_t ngx_http_interim_match(u_char *p, u_char *last);
+ngx_int_t ngx_http_interim_parse(ngx_http_request_t *r, ngx_str_t *block,
+    ngx_http_interim_t *interim);
+
+/* send */
+
+ngx_int_t ngx_http_interim_send(ngx_http_request_t *r,
+    ngx_http_interim_t *interim);
+ngx_http_interim_output_t *ngx_http_interim_output(ngx_http_request_t *r,
+    size_t size);
+ngx_int_t ngx_http_interim_write(ngx_http_request_t *r,
+    ngx_http_interim_output_t *out);
+
+/* section: "prefix" is that of the length of a field's name */
+
+size_t ngx_http_interim_section_size(ngx_http_interim_t *interim);
+u_char *ngx_http_interim_copy_fields(u_char *p, ngx_http_interim_t *interim,
+    ngx_uint_t prefix);
+u_char *ngx_http_interim_prefix_int(u_char *p, u_char flags, ngx_uint_t prefix,
+    size_t value);
+
+#if (NGX_HTTP_V2)
+ngx_int_t ngx_http_interim_send_v2(ngx_http_request_t *r,
+    ngx_http_interim_t *interim);
+#endif
+
+#if (NGX_HTTP_V3)
+ngx_int_t ngx_http_interim_send_v3(ngx_http_request_t *r,
+    ngx_http_interim_t *interim);
+#endif
+
+
+extern ngx_module_t  ngx_http_interim_module;
+
+
+#endif /* _NGX_HTTP_INTERIM_H_INCLUDED_ */

@@ -1,0 +1,173 @@
+
+/*
+ * Interim responses over HTTP/2: a HEADERS frame without END_STREAM, queued
+ * and accounted for as nginx does with its own.
+ */
+
+
+#include "ngx_http_interim.h"
+
+
+#if (NGX_HTTP_V2)
+
+static ngx_int_t ngx_http_interim_frame_handler(ngx_http_v2_connection_t *h2c,
+    ngx_http_v2_out_frame_t *frame);
+
+
+/* absent from an nginx that was built without HTTP/2 */
+
+ngx_int_t ngx_http_v2_send_output_queue(ngx_http_v2_connection_t *h2c)
+    __attribute__((weak));
+
+
+ngx_int_t
+ngx_http_interim_send_v2(ngx_http_request_t *r, ngx_http_interim_t *interim)
+{
+    u_char                     *p;
+    size_t                      size;
+    ngx_connection_t           *fc;
+    ngx_http_v2_stream_t       *stream;
+    ngx_http_v2_out_frame_t    *frame;
+    ngx_http_v2_connection_t   *h2c;
+    ngx_http_interim_output_t  *out;
+
+    if (ngx_http_v2_send_output_queue == NULL) {
+        return NGX_DECLINED;
+    }
+
+    fc = r->connection;
+    stream = r->stream;
+    h2c = stream->connection;
+
+    if (stream->rst_sent || stream->out_closed || h2c->connection->error) {
+        return NGX_DECLINED;
+    }
+
+    size = ngx_http_interim_section_size(interim);
+
+    if (size > h2c->frame_size) {
+        ngx_log_error(NGX_LOG_ERR, fc->log, 0,
+                      "interim response of up to %uz bytes is larger than "
+                      "the client's frames of %uz, it is dropped",
+                      size, h2c->frame_size);
+        return NGX_DECLINED;
+    }
+
+    out = ngx_http_interim_output(r, NGX_HTTP_V2_FRAME_HEADER_SIZE + size);
+    if (out == NULL) {
+        return NGX_DECLINED;
+    }
+
+    p = out->buf.start + NGX_HTTP_V2_FRAME_HEADER_SIZE;
+
+    if (h2c->table_update) {
+        /* due in the first section after the client's change, which is ours */
+        *p++ = 0x20;
+        h2c->table_update = 0;
+    }
+
+    /* ":status", name by the static table (RFC 7541, section 6.2.2) */
+
+    *p++ = 8;
+    *p++ = 3;
+    p = ngx_sprintf(p, "%03ui", interim->status);
+
+    p = ngx_http_interim_copy_fields(p, interim, 7);
+
+    out->buf.last = p;
+
+    size = p - out->buf.start - NGX_HTTP_V2_FRAME_HEADER_SIZE;
+
+    p = out->buf.start;
+    *p++ = (u_char) (size >> 16);
+    *p++ = (u_char) (size >> 8);
+    *p++ = (u_char) size;
+    *p++ = NGX_HTTP_V2_HEADERS_FRAME;
+    *p++ = NGX_HTTP_V2_END_HEADERS_FLAG;
+    (void) ngx_http_v2_write_sid(p, stream->node->id);
+
+    frame = &out->frame;
+
+    frame->first = &out->chain;
+    frame->last = &out->chain;
+    frame->handler = ngx_http_interim_frame_handler;
+    frame->stream = stream;
+    frame->length = size;
+    frame->blocked = 1;
+    frame->fin = 0;
+
+    ngx_http_v2_queue_blocked_frame(h2c, frame);
+
+    stream->queued++;
+
+    stream->blocked = 1;
+
+    if (ngx_http_v2_send_output_queue(h2c) == NGX_ERROR) {
+        fc->error = 1;
+        return NGX_DECLINED;
+    }
+
+    stream->blocked = 0;
+
+    if (stream->queued) {
+        fc->buffered |= NGX_HTTP_V2_BUFFERED;
+        fc->write->active = 1;
+        fc->write->ready = 0;
+    }
+
+    return NGX_OK;
+}
+
+
+/* what nginx does when one of its own HEADERS frames has been sent */
+
+static ngx_int_t
+ngx_http_interim_frame_handler(ngx_http_v2_connection_t *h2c,
+    ngx_http_v2_out_frame_t *frame)
+{
+    size_t                 size;
+    ngx_event_t           *wev;
+    ngx_connection_t      *fc;
+    ngx_http_v2_stream_t  *stream;
+
+    stream = frame->stream;
+
+    if (frame->first->buf->pos != frame->first->buf->last) {
+        return NGX_AGAIN;
+    }
+
+    fc = stream->request->connection;
+    size = NGX_HTTP_V2_FRAME_HEADER_SIZE + frame->length;
+
+    stream->request->header_size += size;
+    fc->sent += size;
+
+    h2c->total_bytes += size;
+    h2c->payload_bytes += frame->length;
+
+    stream->queued--;
+
+    if (stream->queued == 0) {
+        fc->buffered &= ~NGX_HTTP_V2_BUFFERED;
+    }
+
+    if (stream->waiting
+        || stream->blocked
+        || (!fc->error && stream->exhausted))
+    {
+        return NGX_OK;
+    }
+
+    wev = fc->write;
+
+    wev->active = 0;
+    wev->ready = 1;
+
+    if (fc->error || !wev->delayed) {
+        ngx_post_event(wev, &ngx_posted_events);
+    }
+
+    return NGX_OK;
+}
+
+#endif
