@@ -1,0 +1,112 @@
+"""The base of all test classes: one nginx and its responders for each class.
+
+    class Example(case.NginxTestCase):
+        server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; }"
+
+        @case.over(*case.PROTOCOLS)         # becomes test_it_h1, test_it_h1s, test_it_h2c, ...
+        def test_it(self, protocol):
+            message = self.connect(protocol).start("POST", "/", length=5)
+            exchange = self.upstream.accept()
+            exchange.interim(104, "Location: /1")
+            self.assertEqual(message.next()["Location"], "/1")
+"""
+
+import os
+import unittest
+
+import http1
+import http2
+import options
+from responder import Responder
+from server import H2, H2C, PLAIN, TLS, Nginx
+
+PROTOCOLS = (PLAIN, TLS, H2C, H2)
+HTTP1 = (PLAIN, TLS)
+HTTP2 = (H2C, H2)
+
+
+def over(*values):
+    """Make one test of a function for each value, which it gets as its argument."""
+    def mark(function):
+        function.over = values
+        return function
+    return mark
+
+
+class NginxTestCase(unittest.TestCase):
+    http = ""           # configuration of the http block
+    server = ""         # configuration of the server block
+    listen = ""         # more of it, with listen directives
+    upstreams = 1       # how many responders; %%UPSTREAM1%% (or %%UPSTREAM%%), %%UPSTREAM2%%
+    unix = False        # they listen on unix sockets
+    send_buffer = None  # SO_SNDBUF of nginx's client connections
+    maxDiff = 4000
+
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        for name, function in list(vars(cls).items()):
+            for value in getattr(function, "over", ()):
+                def test(self, function=function, value=value):
+                    function(self, value)
+                setattr(cls, "%s_%s" % (name, str(value).replace(" ", "_")), test)
+            if hasattr(function, "over"):
+                setattr(cls, name, None)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.responders = []
+        cls.nginx = None
+        cls.addClassCleanup(cls._remove)
+        for number in range(cls.upstreams):
+            path = None
+            if cls.unix:
+                path = os.path.join(options.certificate, "%d.%s.%d" % (os.getpid(), cls.__name__, number))
+            cls.responders.append(Responder(path))
+        cls.nginx = Nginx(cls.server, cls.http, listen=cls.listen,
+                          upstreams=[responder.address for responder in cls.responders])
+        if cls.send_buffer:
+            cls.nginx.limit_send_buffer(cls.send_buffer)
+        cls.nginx.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        for responder in cls.responders:
+            responder.reset()
+        wrong = cls.nginx.quit()
+        if wrong:
+            raise AssertionError("after nginx quit:\n" + "\n".join(wrong))
+
+    @classmethod
+    def _remove(cls):
+        for responder in cls.responders:
+            responder.close()
+        if cls.nginx:
+            cls.nginx.remove()
+
+    def setUp(self):
+        self.upstream = self.responders[0]
+        self.mark = len(self.nginx.read("error.log"))
+
+    def tearDown(self):
+        errors = [error for responder in self.responders for error in responder.reset()]
+        trouble = self.nginx.trouble()
+        if trouble:
+            self.fail("in error.log:\n" + "\n".join(trouble))
+        for error in errors:
+            raise AssertionError("the responder's script failed") from error
+
+    def connect(self, protocol=PLAIN, **options):
+        kind = http1 if protocol in HTTP1 else http2
+        client = kind.Client(self.nginx.ports[protocol], protocol in (TLS, H2), **options)
+        self.addCleanup(client.close)
+        return client
+
+    def logged(self):
+        """What this test made nginx write to error.log."""
+        return self.nginx.read("error.log")[self.mark:]
+
+    def assertStatuses(self, message, interims, final):
+        """All responses of a message by status; returns the final one."""
+        early, response = message.finish()
+        self.assertEqual(([one.status for one in early], response.status), (interims, final))
+        return response

@@ -1,0 +1,120 @@
+"""A final response in the midst of the content, and clients that go away."""
+
+import time
+
+import case
+import http1
+from responder import Disconnected
+
+
+class EarlyFinal(case.NginxTestCase):
+    server = "interim_responses 104;"
+
+    @case.over(*case.PROTOCOLS)
+    def test_before_any_content(self, protocol):
+        message = self.connect(protocol).start("POST", "/", length=1000)
+        exchange = self.upstream.accept()
+        exchange.final(413, content=b"no")
+        self.assertEqual(self.assertStatuses(message, [], 413).content, b"no")
+        exchange.until_closed()
+
+    @case.over(*case.PROTOCOLS)
+    def test_after_an_interim(self, protocol):
+        message = self.connect(protocol).start("POST", "/", length=1000)
+        exchange = self.upstream.accept()
+        exchange.interim(104)
+        exchange.final(413, content=b"no")
+        self.assertEqual(self.assertStatuses(message, [104], 413).content, b"no")
+        exchange.until_closed()
+
+    @case.over(*case.PROTOCOLS)
+    def test_in_mid_content(self, protocol):
+        message = self.connect(protocol).start("POST", "/", length=1000)
+        exchange = self.upstream.accept()
+        exchange.interim(104)
+        message.write(b"x" * 400)
+        received = 0
+        while received < 400:
+            received += len(exchange.receive(1))
+        exchange.interim(104, "Upload-Offset: 400")
+        exchange.final(413, content=b"no")
+        self.assertEqual(self.assertStatuses(message, [104, 104], 413).content, b"no")
+        exchange.until_closed()
+
+    @case.over(*case.PROTOCOLS)
+    def test_while_content_floods(self, protocol):
+        # The contract: write the final response and END_REQUEST, then read on until EOF.
+        for attempt in range(5):
+            self.upstream.reset()
+            self.upstream.serve(self.reject)
+            client = self.connect(protocol)
+            message = client.start("POST", "/", length=64 << 20)
+            try:
+                for _ in range(1024):
+                    message.write(b"x" * 65536)
+            except (http1.Closed, TimeoutError):
+                pass        # nginx has stopped reading; the response is there already
+            self.assertStatuses(message, [104, 104], 413)
+            client.close()
+
+    def reject(self, exchange):
+        exchange.interim(104)
+        exchange.receive(1 << 20)
+        exchange.interim(104)
+        exchange.final(413)
+
+
+class ClientAborts(case.NginxTestCase):
+    server = """
+        interim_responses 104;
+        location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
+    """
+
+    @case.over(*(protocol + end for protocol in case.PROTOCOLS for end in ("_fin", "_rst")))
+    def test_the_responder_sees_the_end(self, how):
+        protocol, end = how.split("_")
+        for length, sent in ((1000, 0), (1000, 500), (500, 500)):
+            for interims in 0, 1:
+                client = self.connect(protocol)
+                message = client.start("POST", "/", length=length)
+                exchange = self.upstream.accept()
+                for _ in range(interims):
+                    exchange.interim(104)
+                    self.assertEqual(message.next().status, 104)
+                if sent:
+                    message.write(b"x" * sent, end=sent == length)
+                received = 0
+                while received < sent:
+                    received += len(exchange.receive(1))
+                client.reset() if end == "rst" else client.close()
+                self.assertLess(exchange.until_closed(2.5), 2.5)
+
+    @case.over(*case.PROTOCOLS)
+    def test_interims_for_a_client_that_has_gone(self, protocol):
+        for path in "/", "/buffered":
+            client = self.connect(protocol)
+            client.start("POST", path, length=10)
+            exchange = self.upstream.accept()
+            client.reset()
+            deadline = time.monotonic() + 5
+            with self.assertRaises(Disconnected):
+                while time.monotonic() < deadline:
+                    exchange.interim(104, "Upload-Offset: 0")
+
+
+class IgnoredAborts(case.NginxTestCase):
+    server = """
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; fastcgi_ignore_client_abort on; }
+    """
+
+    @case.over(*case.PROTOCOLS)
+    def test_interims_after_the_client_has_gone(self, protocol):
+        client = self.connect(protocol)
+        client.start("POST", "/", content=b"x")
+        exchange = self.upstream.accept()
+        exchange.content()
+        client.reset()
+        for _ in range(2000):
+            exchange.interim(104, "Upload-Offset: 1")
+        exchange.final(200)
+        exchange.until_closed()

@@ -1,0 +1,199 @@
+"""Clients that do not read: nginx keeps reading the responder, memory stays flat, order is kept."""
+
+import threading
+import time
+
+import case
+import options
+from fastcgi import STDOUT, block, end, record
+
+FILL = "X-Fill: " + "f" * 200
+
+
+class StuckReaders(case.NginxTestCase):
+    server = "interim_responses 104; send_timeout 30s;"
+    send_buffer = 4096
+    COUNT = 6000
+
+    def blocked(self, protocol, content=b""):
+        """A request for which nginx cannot write any more; (client, message, exchange)."""
+        client = self.connect(protocol, receive_buffer=4096)
+        message = client.start("POST", "/", content=b"x")
+        exchange = self.upstream.accept()
+        exchange.content()
+        exchange.sock.settimeout(options.patience(20))
+        for number in range(self.COUNT):
+            exchange.interim(104, "Upload-Offset: %d" % number, FILL)
+        return client, message, exchange
+
+    def check_interims(self, interims):
+        offsets = [int(one["Upload-Offset"]) for one in interims]
+        self.assertEqual(offsets[0], 0)
+        self.assertEqual(offsets, sorted(set(offsets)))
+        self.assertLess(len(offsets), self.COUNT, "the client was never blocked")
+        for one in interims:
+            self.assertEqual(one["X-Fill"], "f" * 200)
+
+    @case.over(*case.PROTOCOLS)
+    def test_resumes(self, protocol):
+        client, message, exchange = self.blocked(protocol)
+        exchange.final(200, content=b"0123456789" * 3000)
+        interims, final = message.finish()
+        self.check_interims(interims)
+        self.assertEqual((final.status, final.content), (200, b"0123456789" * 3000))
+        self.assertEqual(client.start("GET", "/static").finish()[1].status, 200)
+
+    @case.over(*case.PROTOCOLS)
+    def test_reads_before_the_final_response(self, protocol):
+        client, message, exchange = self.blocked(protocol)
+        first = message.next()
+        self.assertEqual(first["Upload-Offset"], "0")
+        # What was queued is flushed while nothing else happens, then new ones pass again.
+        interims = [first]
+        deadline = time.monotonic() + options.patience(5)
+        number = self.COUNT
+        while int(interims[-1]["Upload-Offset"]) < self.COUNT and time.monotonic() < deadline:
+            exchange.interim(104, "Upload-Offset: %d" % number, FILL)
+            number += 1
+            interims.append(message.next())
+        self.assertGreaterEqual(int(interims[-1]["Upload-Offset"]), self.COUNT)
+        exchange.final(200)
+        more, final = message.finish()
+        self.check_interims(interims + more)
+        self.assertEqual(final.status, 200)
+
+    @case.over(*case.PROTOCOLS)
+    def test_a_byte_at_a_time(self, protocol):
+        client, message, exchange = self.blocked(protocol)
+        exchange.final(200, content=b"end")
+        whole = client.receive
+
+        def drip():
+            received = client.sock.recv(97)
+            if not received:
+                whole()     # raises
+            return received
+
+        client.receive = drip
+        interims, final = message.finish()
+        self.check_interims(interims)
+        self.assertEqual(final.content, b"end")
+
+    @case.over(*(protocol + end for protocol in case.PROTOCOLS for end in ("_fin", "_rst")))
+    def test_aborts_while_blocked(self, how):
+        protocol, ending = how.split("_")
+        client, message, exchange = self.blocked(protocol)
+        client.reset() if ending == "rst" else client.close()
+        exchange.until_closed(5)
+
+    @case.over(*case.PROTOCOLS)
+    def test_aborts_with_the_final_response_queued(self, protocol):
+        client, message, exchange = self.blocked(protocol)
+        exchange.final(200, content=b"x" * 200000)
+        client.reset()
+        exchange.until_closed(5)
+
+    @case.over("h1", "h2")
+    def test_responder_dies_while_blocked(self, protocol):
+        client, message, exchange = self.blocked(protocol)
+        exchange.close()
+        interims, final = message.finish()
+        self.check_interims(interims)
+        self.assertEqual(final.status, 502)
+
+    @case.over(*case.PROTOCOLS)
+    def test_blocked_while_content_comes(self, protocol):
+        client = self.connect(protocol, receive_buffer=4096)
+        message = client.start("POST", "/", length=400000)
+        exchange = self.upstream.accept()
+        for number in range(self.COUNT):
+            exchange.interim(104, "Upload-Offset: %d" % number, FILL)
+        received = []
+        reader = threading.Thread(target=lambda: received.append(exchange.content()), daemon=True)
+        reader.start()
+        if protocol in case.HTTP1:      # over HTTP/2 WINDOW_UPDATEs stand behind what is not read
+            message.write(b"x" * 400000)
+        else:
+            message.write(b"x" * 400000, end=True)
+        reader.join(options.patience(10))
+        self.assertEqual(len(received[0]), 400000)
+        exchange.final(201)
+        interims, final = message.finish()
+        self.check_interims(interims)
+        self.assertEqual(final.status, 201)
+
+
+class Thousands(case.NginxTestCase):
+    server = "interim_responses 104;"
+
+    @case.over(*case.PROTOCOLS)
+    def test_5000(self, protocol):
+        message = self.connect(protocol).start("POST", "/", content=b"x")
+        exchange = self.upstream.accept()
+        exchange.content()
+        offsets = []
+        for start in range(0, 5000, 50):    # few enough that no socket buffer fills
+            exchange.write(b"".join(record(STDOUT, block(104, "Upload-Offset: %d" % number))
+                                    for number in range(start, start + 50)))
+            offsets += [int(message.next()["Upload-Offset"]) for _ in range(50)]
+        self.assertEqual(offsets, list(range(5000)))
+        exchange.final(200)
+        self.assertStatuses(message, [], 200)
+
+
+class Memory(case.NginxTestCase):
+    """200,000 interims in one request must not grow the worker."""
+
+    server = "interim_responses 104;"
+    COUNT = 200000
+    BATCH = 2000
+
+    def setUp(self):
+        if options.valgrind or options.sanitized():
+            self.skipTest("resident memory says nothing under valgrind or AddressSanitizer")
+        super().setUp()
+
+    def count_http1(self, client):
+        data = client.receive()
+        client.buffer = client.buffer[-16:]
+        seen = (client.buffer + data).count(b"HTTP/1.1 104") - client.buffer.count(b"HTTP/1.1 104")
+        client.buffer += data
+        return seen
+
+    def count_http2(self, client):
+        """HEADERS frames; python-h2 is too slow for so many."""
+        data = client.rest + client.receive()
+        at = seen = 0
+        while len(data) - at >= 9:
+            size = 9 + int.from_bytes(data[at:at + 3], "big")
+            if len(data) - at < size:
+                break
+            seen += data[at + 3] == 1
+            at += size
+        client.rest = data[at:]
+        return seen
+
+    @case.over(*case.PROTOCOLS)
+    def test_flat(self, protocol):
+        client = self.connect(protocol)
+        message = client.start("POST", "/", content=b"x")
+        exchange = self.upstream.accept()
+        exchange.content()
+        exchange.interim(104)
+        self.assertEqual(message.next().status, 104)
+        client.rest = b""
+        count = self.count_http1 if protocol in case.HTTP1 else self.count_http2
+        batch = record(STDOUT, block(104, "Upload-Offset: 1234567890", "X-Fill: " + "f" * 30)) * self.BATCH
+        sizes = []
+        for _ in range(self.COUNT // self.BATCH):
+            writer = threading.Thread(target=exchange.write, args=(batch,))
+            writer.start()
+            exchange.sock.settimeout(options.patience(20))
+            seen = 0
+            while writer.is_alive() or seen == 0:
+                seen += count(client)
+            writer.join()
+            sizes.append(self.nginx.resident())
+        self.assertLess(sizes[-1] - sizes[len(sizes) // 10], 512, sizes)
+        exchange.write(record(STDOUT, block(200)) + end())
+        exchange.until_closed()
