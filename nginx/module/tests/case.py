@@ -12,6 +12,7 @@
 """
 
 import os
+import re
 import unittest
 
 import http1
@@ -48,7 +49,7 @@ class NginxTestCase(unittest.TestCase):
             for value in getattr(function, "over", ()):
                 def test(self, function=function, value=value):
                     function(self, value)
-                setattr(cls, "%s_%s" % (name, str(value).replace(" ", "_")), test)
+                setattr(cls, "%s_%s" % (name, re.sub(r"\W+", "_", value).strip("_")), test)
             if hasattr(function, "over"):
                 setattr(cls, name, None)
 

@@ -44,7 +44,7 @@ class Client(Socket):
             head.append(("content-length", str(length)))
         stream = self.h2.get_next_available_stream_id()
         message = self.messages[stream] = Message(self, stream)
-        self.h2.send_headers(stream, head, end_stream=length is None and method in ("GET", "HEAD"))
+        self.h2.send_headers(stream, head, end_stream=length == 0 or length is None and method in ("GET", "HEAD"))
         self.flush()
         if content is not None:
             message.write(content, end=True)
