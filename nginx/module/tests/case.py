@@ -45,7 +45,8 @@ class NginxTestCase(unittest.TestCase):
 
     def __init_subclass__(cls):
         super().__init_subclass__()
-        for name, function in list(vars(cls).items()):
+        for name in dir(cls):
+            function = getattr(cls, name)
             for value in getattr(function, "over", ()):
                 def test(self, function=function, value=value):
                     function(self, value)

@@ -10,7 +10,15 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+import h2.stream
+
 from http1 import Closed, Response, Socket, open_socket
+
+# What is in flight when a stream is reset is ignored (RFC 9113, 5.1); python-h2 4.1 forgets that an
+# interim response may be.
+h2.stream._transitions.setdefault(
+    (h2.stream.StreamState.CLOSED, h2.stream.StreamInputs.RECV_INFORMATIONAL_HEADERS),
+    (h2.stream.H2StreamStateMachine.recv_on_closed_stream, h2.stream.StreamState.CLOSED))
 
 
 class Client(Socket):

@@ -4,6 +4,7 @@ A test either takes requests one at a time with accept() and plays the applicati
 thread, or hands serve() a function that is called in a thread for every request.
 """
 
+import contextlib
 import os
 import select
 import socket
@@ -104,11 +105,18 @@ class Exchange:
         self.stdout(fastcgi.block(status, *fields))
 
     def final(self, status=200, *fields, content=b""):
-        self.write(fastcgi.records(fastcgi.STDOUT, fastcgi.block(status, *fields) + content)
-                   + fastcgi.end())
+        self.stdout(fastcgi.block(status, *fields) + content)
+        self.end()
 
     def end(self):
         self.write(fastcgi.end())
+        self.shutdown()
+
+    def shutdown(self):
+        """Nothing more will be written: a buffering nginx waits for that, END_REQUEST or not."""
+        if not self.keep:
+            with contextlib.suppress(OSError):      # nginx may have closed already
+                self.sock.shutdown(socket.SHUT_WR)
 
     def close(self, reset=False):
         if reset:

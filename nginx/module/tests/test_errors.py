@@ -80,19 +80,6 @@ class Deaths(case.NginxTestCase):
             with self.subTest(protocol):
                 self.play(protocol, *BROKEN[name], ended=True)
 
-    def test_in_the_final_content(self):
-        # Not the module's business any more: the response ends short and the connection closes.
-        client = self.connect()
-        message = client.start("GET", "/")
-        exchange = self.upstream.accept()
-        exchange.content()
-        exchange.interim(104)
-        exchange.stdout(block(200, "Content-Length: 100") + b"short")
-        self.assertEqual(message.next().status, 104)
-        self.assertEqual(message.head().status, 200)
-        exchange.close()
-        self.assertEqual(client.rest(), b"short")
-
     def test_end_request_with_an_error_status(self):
         message = self.connect().start("GET", "/")
         exchange = self.upstream.accept()

@@ -155,4 +155,20 @@ class BufferedRequest(case.NginxTestCase):
         self.assertEqual(exchange.content(), b"hello")
         exchange.interim(104)
         exchange.final(201)
+        # Whether the content or the question for it comes first is nginx's and the network's affair.
+        interims, final = message.finish()
+        self.assertIn([one.status for one in interims],
+                      ([104], [100, 104]) if protocol in case.HTTP1 else ([104],))
+        self.assertEqual(final.status, 201)
+
+    @case.over(*case.HTTP1)
+    def test_nginx_asks(self, protocol):
+        message = self.connect(protocol).start("POST", "/", EXPECT, length=5)
+        self.assertEqual(message.next().status, 100)
+        message.write(b"hello")
+        exchange = self.upstream.accept()
+        self.assertEqual(exchange.content(), b"hello")
+        for status in 100, 104:
+            exchange.interim(status)
+        exchange.final(201)
         self.assertStatuses(message, [104], 201)

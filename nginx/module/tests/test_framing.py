@@ -75,6 +75,7 @@ class Matrix:
         self.assertEqual(exchange.content(), b"content")
         for at in range(0, len(data), piece or len(data)):
             exchange.write(data[at:at + (piece or len(data))])
+        exchange.shutdown()
         interims, final = message.finish()
         self.assertEqual([(one["Location"], one["Upload-Offset"], one["X-Second"]) for one in interims],
                          [("/resource/1", None, None), (None, "10", "two"), (None, None, None)])

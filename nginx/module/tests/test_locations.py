@@ -39,7 +39,7 @@ class Locations(case.NginxTestCase):
             fastcgi_pass %%UPSTREAM1%%; fastcgi_buffering on; fastcgi_cache cache;
             fastcgi_cache_key $uri; fastcgi_cache_valid 200 1m; add_header X-Cache $upstream_cache_status;
         }
-        location /limited { fastcgi_pass %%UPSTREAM1%%; limit_rate 20k; }
+        location /limited { fastcgi_pass %%UPSTREAM1%%; limit_rate 20k; fastcgi_buffering on; }
         location /ssi_off { fastcgi_pass %%UPSTREAM1%%; add_header X-Added yes always; expires 1h; }
     """
 

@@ -67,7 +67,7 @@ class Tools(case.NginxTestCase):
         self.assertGreater(last - first, 0.7)
         self.assertEqual((self.early, self.length), (0, self.SIZE))
 
-    @case.over(*case.PROTOCOLS)
+    @case.over("h1", "h1s", "h2")   # curl 7.88 fails (16) at a second h2c request with any nginx
     def test_curl_uses_the_connection_again(self, protocol):
         def script(exchange):
             exchange.interim(104)
@@ -99,7 +99,7 @@ class Tools(case.NginxTestCase):
             self.skipTest("no nghttp; Debian package nghttp2-client")
         self.upstream.serve(lambda exchange: (exchange.interim(104, "Upload-Offset: 0"),
                                               exchange.content(), exchange.final(201)))
-        lines = self.timed("nghttp", "-v", "--no-verify-peer", "--color=no", "-d", self.file,
+        lines = self.timed("nghttp", "-v", "--no-verify-peer", "-d", self.file,
                            self.url(protocol))
         interim, _ = self.when(lines, r"recv \(stream_id=\d+\) :status: 104")
         self.when(lines, r"recv \(stream_id=\d+\) upload-offset: 0")
