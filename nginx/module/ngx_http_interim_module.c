@@ -199,7 +199,7 @@ ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         status = ngx_atoi(value[i].data, value[i].len);
 
-        if (status < 100 || status > 199) {
+        if (value[i].len != 3 || status < 100 || status > 199) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid interim status \"%V\", "
                                "it must be between 100 and 199",
