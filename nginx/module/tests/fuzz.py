@@ -1,0 +1,200 @@
+"""Random record streams and clients of every manner against one nginx, seed after seed.
+
+After every seed the worker must be the same process, its error log clean and a plain request answered;
+what a well-formed stream said must have arrived. A seed that fails is printed and can be run alone.
+"""
+
+import concurrent.futures
+import multiprocessing
+import random
+import threading
+import time
+import traceback
+
+import case
+import http1
+import http2
+import options
+import server
+from fuzz_streams import Stream
+from responder import Disconnected, Responder
+
+SERVER = """
+    fastcgi_buffer_size 4k;
+    fastcgi_read_timeout LIMITs;
+    send_timeout LIMITs;
+    interim_responses 100 103 104;
+    location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
+    location /collected { fastcgi_pass %%UPSTREAM%%; fastcgi_request_buffering on; }
+    location /kept { fastcgi_pass %%UPSTREAM%%; fastcgi_keep_conn on; }
+    location /off { fastcgi_pass %%UPSTREAM%%; interim_responses off; }
+    location /expected { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
+"""
+PATHS = ["/", "/", "/", "/buffered", "/collected", "/kept", "/off", "/expected"]
+
+
+class Bench:
+    """One nginx and one responder for many seeds."""
+
+    def __init__(self):
+        self.responder = Responder()
+        limit = str(int(options.patience(1)))
+        self.nginx = server.Nginx(SERVER.replace("LIMIT", limit),
+                                  upstreams=[self.responder.address]).start()
+        self.workers = self.nginx.workers()
+
+    def close(self):
+        wrong = self.nginx.quit()
+        self.nginx.remove()
+        self.responder.close()
+        return wrong
+
+    def run(self, seed):
+        """Raises what is wrong with this seed."""
+        stream = Stream(seed)
+        choose = random.Random(-seed - 1)
+        protocol = choose.choice(case.PROTOCOLS)
+        path = choose.choice(PATHS)
+        manner = choose.choice(["reads", "reads", "reads", "stalls", "aborts", "leaves"])
+        path = "%s?%d" % (path, seed)
+        over = threading.Event()
+        script = threading.Thread(target=self.respond, args=(stream, path, over), daemon=True)
+        script.start()
+        try:
+            self.request(choose, protocol, path, manner, stream)
+        finally:
+            over.set()
+            script.join()
+        if self.problem:
+            raise self.problem
+        self.inspect(protocol)
+
+    def take(self, path, over):
+        """The seed's request, or None if the client was gone before nginx made one of it."""
+        while not over.is_set() or not self.responder.idle():
+            if self.responder.idle():
+                over.wait(0.001)
+                continue
+            exchange = self.responder.accept()
+            if exchange.params["REQUEST_URI"] == path:
+                return exchange
+            exchange.close()    # an earlier seed's, whose client did not wait for it
+        return None
+
+    def respond(self, stream, path, over):
+        self.problem = None
+        try:
+            exchange = self.take(path, over)
+            if exchange is None:
+                return
+            try:
+                if stream.reads_first:
+                    exchange.content()
+                for data, pause in stream.writes:
+                    exchange.write(data)
+                    if pause:
+                        time.sleep(pause)
+                if stream.valid or stream.how == "end":
+                    exchange.shutdown()
+                    exchange.until_closed(5)
+                elif stream.how == "reset":
+                    exchange.close(reset=True)
+            finally:
+                exchange.close()
+        except (Disconnected, TimeoutError):
+            pass
+        except Exception as error:
+            self.problem = error
+
+    def request(self, choose, protocol, path, manner, stream):
+        kind = http1 if protocol in case.HTTP1 else http2
+        client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2),
+                             receive_buffer=4096 if manner == "stalls" else None)
+        if not stream.valid:
+            client.sock.settimeout(options.patience(1.5))
+        content = b"x" * choose.choice([0, 1, 100, 20000])
+        fields = ["Expect: 100-continue"] if path.startswith("/expected") else []
+        defined = stream.valid and not path.startswith("/off")
+        try:
+            message = client.start("POST", path, *fields, length=len(content))
+            if manner == "leaves":
+                pass
+            elif content:
+                message.write(content, end=True)
+            if manner == "reads":
+                interims, final = message.finish()
+                if defined:
+                    self.compare(stream, path, interims, final)
+            elif manner == "stalls":
+                time.sleep(choose.choice([0.002, 0.02]))
+                message.finish()
+            elif choose.random() < 0.5:
+                message.next()
+        except (http1.Closed, TimeoutError, AssertionError, ValueError, IndexError):
+            # What comes of a malformed stream need not be HTTP, nor end.
+            if defined:
+                raise
+        finally:
+            client.reset() if choose.random() < 0.5 else client.close()
+
+    def compare(self, stream, path, interims, final):
+        got = [(one.status, [(name.lower(), value) for name, value in one.fields]) for one in interims
+               if one.status != 100]
+        if (final.status, final.content) != (stream.status, stream.content):
+            raise AssertionError("final %r, not %d with %d bytes"
+                                 % (final, stream.status, len(stream.content)))
+        expected = [one for one in stream.interims if not path.startswith("/expected") or one[0] == 104]
+        if got != expected:
+            raise AssertionError("interims %r, not %r" % (got, expected))
+
+    def inspect(self, protocol):
+        for exchange in self.responder.reset():
+            raise exchange
+        kind = http1 if protocol in case.HTTP1 else http2
+        client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2))
+        try:
+            final = client.start("GET", "/static").finish()[1]
+        finally:
+            client.close()
+        if (final.status, final.content) != (200, b"a static file\n"):
+            raise AssertionError("afterwards a plain request gets %r" % final)
+        trouble = self.nginx.trouble()
+        if trouble:
+            raise AssertionError("in error.log:\n" + "\n".join(trouble))
+        if self.nginx.workers() != self.workers:
+            raise AssertionError("the worker died")
+
+
+def run_seeds(seeds):
+    """[(seed or None, what is wrong)] of some seeds on one nginx."""
+    failed, bench = [], Bench()
+    try:
+        for seed in seeds:
+            try:
+                bench.run(seed)
+            except Exception:
+                failed.append((seed, traceback.format_exc()))
+                if bench.nginx.process.poll() is not None or len(failed) > 20:
+                    break
+    finally:
+        wrong = bench.close()
+    return failed + ([(None, "after nginx quit, seeds %r:\n%s" % (seeds, "\n".join(wrong)))] if wrong else [])
+
+
+def main(first, count, jobs, verbose):
+    started = time.monotonic()
+    ranges = [range(first + at, min(first + at + 250, first + count)) for at in range(0, count, 250)]
+    if count < 250 * jobs:
+        ranges = [range(first + job, first + count, jobs) for job in range(min(jobs, count))]
+    failed = []
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(jobs, context, server.die_with_parent) as pool:
+        for seeds, done in zip(ranges, pool.map(run_seeds, ranges)):
+            failed += done
+            if verbose:
+                print("%d seeds from %d: %d failed" % (len(seeds), seeds[0], len(done)), flush=True)
+    for seed, text in failed:
+        print("=" * 70 + "\nFAIL: seed %s (repeat with --seed %s)\n%s" % (seed, seed, text))
+    print("-" * 70 + "\nRan %d seeds in %.3fs\n" % (count, time.monotonic() - started))
+    print("FAILED (failures=%d)" % len(failed) if failed else "OK")
+    return 1 if failed else 0
