@@ -131,7 +131,7 @@ class Nginx:
             self._command(), pass_fds=fds, env=environment, cwd=self.prefix, stdin=subprocess.DEVNULL,
             stdout=self.output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
         deadline = time.monotonic() + options.patience(20)
-        while not self._pid_written():
+        while not (self.read("nginx.pid").endswith("\n") and self.workers()):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 log = self.read("error.log") + self.read("output")
                 self.kill()
@@ -140,9 +140,6 @@ class Nginx:
         for listener in self._listeners:
             listener.close()
         return self
-
-    def _pid_written(self):
-        return self.read("nginx.pid").endswith("\n")
 
     def test(self):
         """nginx -t: (accepted?, what it said)."""
