@@ -23,7 +23,7 @@ from responder import Disconnected, Responder
 SERVER = """
     fastcgi_buffer_size 4k;
     fastcgi_read_timeout LIMITs;
-    send_timeout LIMITs;
+    send_timeout 8s;
     interim_responses 100 103 104;
     location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
     location /collected { fastcgi_pass %%UPSTREAM%%; fastcgi_request_buffering on; }

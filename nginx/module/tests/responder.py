@@ -147,7 +147,7 @@ class Responder:
         self._exchanges = []
         self._script = None
         self._stop = threading.Event()
-        self._thread = None
+        self._threads = []
         if path:
             self._listener = socket.socket(socket.AF_UNIX)
             self._listener.bind(path)
@@ -185,8 +185,12 @@ class Responder:
         """Call script(exchange) for every request from now on, until reset()."""
         self._script = script
         self._stop.clear()
-        self._thread = threading.Thread(target=self._accept_all, daemon=True)
-        self._thread.start()
+        self._start(self._accept_all)
+
+    def _start(self, function, *arguments):
+        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept_all(self):
         while not self._stop.is_set():
@@ -194,7 +198,7 @@ class Responder:
                 self._listener.settimeout(options.patience(10))
                 sock, _ = self._listener.accept()
                 sock.settimeout(options.patience(20))
-                threading.Thread(target=self._run, args=(sock,), daemon=True).start()
+                self._start(self._run, sock)
 
     def _run(self, sock):
         try:
@@ -215,9 +219,12 @@ class Responder:
     def reset(self):
         """Forget everything the last test left; returns the errors of its scripts."""
         self._stop.set()
-        if self._thread:
-            self._thread.join()
-            self._thread = None
+        for exchange in self._exchanges:
+            with contextlib.suppress(OSError):
+                exchange.sock.shutdown(socket.SHUT_RDWR)    # wakes a thread that reads or writes
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
         for exchange in self._exchanges:
             exchange.sock.close()
         self._exchanges.clear()
