@@ -34,6 +34,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number of a name that does not exist.
     package static let gone = ENOENT
 
+    /// The error number of content that the disk could not keep.
+    package static let lost = EIO
+
     /// Whether the disk, or somebody's share of it, is full.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT }
 

@@ -33,8 +33,10 @@ package final class Upload {
     var isDetached = false
     /// Whether the record was written since it was last made durable.
     var isRecordDirty = false
-    /// Whether the record was moved since its directory was last made durable.
-    var isMoved = false
+    /// Where the record was when its place was last durable, or created; nil: it is there still.
+    var movedFrom: Queue?
+    /// Whether a sync of the content failed and what is not durable was not cut off.
+    var isContentInDoubt = false
     /// The offset at which free space is looked at again.
     var nextRoomCheck: Int64
 
@@ -131,19 +133,19 @@ package final class Upload {
     /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
     ///   `state.offset` then is the last durable one and content is received again from there.
     package func settle() throws(SpoolError) {
-        guard queue != .delivered, recordState.durable != state.offset || isRecordDirty || isMoved
+        guard queue != .delivered,
+            recordState.durable != state.offset || isRecordDirty || movedFrom != nil
         else { return }
         let data = try held(while: queue != .corrupt)
         if recordState.durable != state.offset { try sync(data) }
         let isFirst = recordState.durable == nil
-        if isFirst || isMoved {
-            // Before the slot says "durable": a record that says so must be one that can be found.
+        // Before the slot says "durable": a record that says so must be one that can be found.
+        if isFirst {
             try spool.onDisk { () throws(SystemError) in
-                if isFirst { try disk.syncDirectory(name.shard, in: layout.data) }
-                try disk.syncDirectory(name.shard, in: layout[queue])
+                try disk.syncDirectory(name.shard, in: layout.data)
             }
-            isMoved = false
         }
+        if isFirst || movedFrom != nil { try syncPlace() }
         try writeDurably { $0.durable = state.offset }
     }
 
@@ -244,9 +246,16 @@ package final class Upload {
 
     /// Makes the content durable, or forgets what is not.
     func sync(_ data: OpenFile) throws(SpoolError) {
-        do throws(SystemError) { try disk.sync(data) } catch {
+        do throws(SystemError) {
+            guard !isContentInDoubt else {
+                throw SystemError(call: "fdatasync", subject: data.subject, errno: SystemError.lost)
+            }
+            try disk.sync(data)
+        } catch {
             // After a failed sync the kernel calls the lost pages clean: the next sync would succeed
-            // and lie. So they are cut off; the client has them still.
+            // and lie. So they are cut off; the client has them still. Not under an attempt, which
+            // reads them: then no later sync is believed.
+            isContentInDoubt = true
             if queue == .incoming || queue == .deferred { try forgetUndurable(data) }
             throw spool.failure(error)
         }
@@ -262,6 +271,7 @@ package final class Upload {
             try spool.setAside(UploadFiles(id: id, queue: queue, data: data, file: data))
             throw SpoolError.corrupt(id, reason: reason)
         }
+        isContentInDoubt = false
         state.offset = durable
         if queue == .deferred { try move(to: .incoming) }
     }
@@ -272,8 +282,21 @@ package final class Upload {
             _ = try openRecord()
             try disk.rename(name.path, in: layout[queue], to: name.path, in: layout[target])
         }
+        movedFrom = movedFrom ?? queue
         queue = target
         state.phase = target.phase
-        isMoved = true
+    }
+
+    /// Makes the record's place durable: the entry that is there, and that the old one is gone.
+    ///
+    /// A record that came back at its old place as well could be delivered from there again.
+    func syncPlace() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try disk.syncDirectory(name.shard, in: layout[queue])
+            if let movedFrom, movedFrom != queue {
+                try disk.syncDirectory(name.shard, in: layout[movedFrom])
+            }
+        }
+        movedFrom = nil
     }
 }

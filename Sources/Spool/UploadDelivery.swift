@@ -29,7 +29,7 @@ extension Upload {
         state.length = state.offset
         try move(to: .active)
         if isPromised {
-            do throws(SpoolError) { try syncMove(from: origin) } catch {
+            do throws(SpoolError) { try syncPlace() } catch {
                 // Nothing was sent, so it goes back; where the disk refuses that too, it is found in
                 // `active` and treated as an attempt of unknown outcome, the safe mistake.
                 try? move(to: origin)
@@ -129,15 +129,6 @@ extension Upload {
     }
 
     // MARK: Steps
-
-    /// Makes the last move durable: the new entry, and that the old one is gone.
-    private func syncMove(from origin: Queue) throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in
-            try disk.syncDirectory(name.shard, in: layout[queue])
-            try disk.syncDirectory(name.shard, in: layout[origin])
-        }
-        isMoved = false
-    }
 
     /// Writes a response behind the creation, and then the state that points to it.
     private func store(_ response: StoredResponse) throws(SpoolError) {
