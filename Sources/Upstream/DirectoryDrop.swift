@@ -30,7 +30,7 @@ struct DirectoryDrop {
         let response: Response
         if request.isUpload {
             do {
-                response = try store(request)
+                response = try store(request, sink)
             } catch let error as SystemError {
                 return .notReached(
                     reason: "\(purpose): \(error); look whether the directory exists, may be "
@@ -58,11 +58,11 @@ struct DirectoryDrop {
         }
     }
 
-    private func store(_ request: UpstreamRequest) throws -> Response {
+    private func store(_ request: UpstreamRequest, _ sink: any ResponseSink) throws -> Response {
         let files = try DropFiles(path: path)
         let name = DropName.name(target: request.target, fields: request.fields)
         let file = "\(request.id)-\(name)"
-        let length = try storeContent(request.content, as: file, in: files)
+        let length = try storeContent(request.content, as: file, in: files, sink)
         let record = JSON.object([
             ("id", .string("\(request.id)")),
             ("name", .string(name)),
@@ -95,7 +95,8 @@ struct DirectoryDrop {
     private func storeContent(
         _ content: UpstreamContent,
         as file: String,
-        in files: borrowing DropFiles
+        in files: borrowing DropFiles,
+        _ sink: any ResponseSink
     ) throws -> Int64 {
         if case .file(let descriptor?, let length, _) = content,
             try files.link(descriptor, length: length, as: file)
@@ -103,7 +104,10 @@ struct DirectoryDrop {
             return length
         }
         let source = ContentSource(content)
-        return try files.write(as: file) { buffer in try source?.read(into: buffer) ?? 0 }
+        return try files.write(as: file) { buffer in
+            sink.attemptGoesOn()
+            return try source?.read(into: buffer) ?? 0
+        }
     }
 
     private static let refusal = Response(

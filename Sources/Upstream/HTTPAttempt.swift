@@ -186,8 +186,8 @@ final class HTTPAttempt {
         return source?.restart() ?? true
     }
 
-    /// Called after every step and at least once a second: lets a held head go and watches the
-    /// deadlines.
+    /// Called after every step and at least once a second: lets a held head go, tells the sink and
+    /// watches the deadlines.
     ///
     /// False: give up.
     func watchProgress(uploaded: Int64) -> Bool {
@@ -198,6 +198,7 @@ final class HTTPAttempt {
             isPaused = false
             _ = curl_easy_pause(connection.easy, CURLPAUSE_CONT)
         }
+        tellSink()
         let seen = (uploaded, unsent(), isSending(uploaded))
         if seen != lastSeen {
             lastSeen = seen
@@ -211,6 +212,13 @@ final class HTTPAttempt {
             )
         )
         return false
+    }
+
+    /// Not while connecting: that has a deadline of libcurl's own, which would run on meanwhile.
+    private func tellSink() {
+        let left = deadline.remaining
+        sink.attemptGoesOn()
+        deadline = .after(left)
     }
 
     private func unsent() -> Int32 {

@@ -65,12 +65,22 @@ package struct UpstreamRequest {
 ///
 /// Any throw ends the exchange.
 package protocol ResponseSink: AnyObject {
+    /// The attempt is still under way: at least once a second over HTTP once there is a connection,
+    /// and between two parts of content that is copied.
+    ///
+    /// May block: that time is not counted against the upstream.
+    func attemptGoesOn()
     /// An interim response other than 100 and 101, before the head.
     func receive(interim head: ResponseHead) throws
     /// The final head, once. `contentLength` where the upstream told it.
     func receive(head: ResponseHead, contentLength: Int64?) throws
     /// Content, in order, any number of times.
     func receive(content: RawSpan) throws
+}
+
+extension ResponseSink {
+    /// Does nothing.
+    package func attemptGoesOn() {}
 }
 
 /// How an attempt ended.

@@ -1,0 +1,91 @@
+// What a sink hears while there is nothing to pass on: that the attempt goes on.
+
+import Foundation
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+/// Counts how often it hears that the attempt goes on, and can take its time then.
+private final class PatientSink: ResponseSink {
+    let whileWaiting: (Int) -> Void
+    /// Calls before the head.
+    private(set) var calls = 0
+    private(set) var hasHead = false
+
+    init(_ whileWaiting: @escaping (Int) -> Void = { _ in }) { self.whileWaiting = whileWaiting }
+
+    func attemptGoesOn() {
+        guard !hasHead else { return }
+        calls += 1
+        whileWaiting(calls)
+    }
+
+    func receive(interim head: ResponseHead) {}
+    func receive(head: ResponseHead, contentLength: Int64?) { hasHead = true }
+    func receive(content: RawSpan) {}
+}
+
+@Suite("while an attempt goes on")
+struct WaitingTests {
+    /// An origin that answers once `isDue` says so.
+    private func origin(_ isDue: Monitor<Bool>) throws -> LoopbackOrigin {
+        try LoopbackOrigin { connection in
+            guard try connection.receiveRequest() != nil else { return }
+            let wasDue = isDue.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+            if wasDue == true { try connection.answer("201 Created") }
+        }
+    }
+
+    @Test("the sink hears again and again that an upstream works on", arguments: [10, 300_000])
+    func heard(length: Int64) throws {
+        let isDue = Monitor(false)
+        let origin = try origin(isDue)
+        var idleCalls = 0
+        let sink = PatientSink { _ in
+            if !origin.requests.isEmpty { idleCalls += 1 }
+            if idleCalls == 3 { isDue.update { $0 = true } }
+        }
+        let outcome = try upstream(origin.base).attempt(
+            try UpstreamRequest("POST", content: pattern(length)),
+            sink: sink
+        )
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(idleCalls >= 3)
+    }
+
+    @Test("the time that the sink takes is not counted against the upstream")
+    func ownTime() throws {
+        let isDue = Monitor(false)
+        let origin = try origin(isDue)
+        var idleCalls = 0
+        let sink = PatientSink { _ in
+            if !origin.requests.isEmpty { idleCalls += 1 }
+            // By the second one, all that the connection does by itself was seen.
+            guard idleCalls == 2 else { return }
+            usleep(4_500_000)
+            isDue.update { $0 = true }
+        }
+        let outcome = try upstream(origin.base, response: .seconds(4)).attempt(
+            try UpstreamRequest("POST", content: pattern(300_000)),
+            sink: sink
+        )
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(idleCalls >= 2)
+    }
+
+    @Test("the sink hears between the parts of content that is copied into a directory")
+    func copying() throws {
+        let directory = try ScratchDirectory()
+        let sink = PatientSink()
+        let outcome = try upstream("directory:\(directory.path)").attempt(
+            try UpstreamRequest("PUT", content: pattern(1_000_000)),
+            sink: sink
+        )
+        #expect(outcome == .answered)
+        #expect(sink.calls >= 4)
+    }
+}
