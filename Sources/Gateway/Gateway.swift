@@ -69,6 +69,7 @@ package final class Gateway: Sendable {
             return exchange.answer(Refusal.unknownRoute(name: name).response)
         }
         let dialect = Dialect(of: head.fields)
+        let exchange = ContinuingExchange.wrapping(exchange, head)
         let transaction = Transaction(
             gateway: self,
             exchange: exchange,

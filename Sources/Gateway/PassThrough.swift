@@ -8,7 +8,6 @@ import Upstream
 extension Transaction {
     /// Passes a request through; `transform` has the last word on the response's head.
     func passThrough(_ transform: @escaping (ResponseHead) -> ResponseHead) {
-        sendContinueIfExpected()
         gateway.buffers.withBuffer { buffer in
             let content: UpstreamContent
             do throws(ContentError) {
@@ -56,13 +55,15 @@ extension Transaction {
 
     /// The request's content as a stream.
     ///
-    /// Without a length only reading tells whether there is any.
+    /// Without a length only reading tells whether there is any; a client that expects 100 (Continue)
+    /// has some (RFC 9110 §10.1.1), which is read when the upstream takes it.
     private func passedContent(_ buffer: ContentBuffer) throws(ContentError) -> UpstreamContent {
         buffer.removeAll()
         let length: Int64?
         switch head.contentLength {
         case .known(0): return .none
         case .known(let known): length = known
+        case .unknown where head.expectsContinue: length = nil
         case .unknown:
             guard try exchange.receive(into: buffer) else { return .none }
             length = nil

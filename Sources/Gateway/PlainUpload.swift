@@ -15,7 +15,6 @@ extension Transaction {
 
     /// Receives an ordinary upload and relays the upstream's response.
     func receivePlainUpload() {
-        sendContinueIfExpected()
         do throws(SpoolError) {
             let content = try gateway.buffers.withBuffer { buffer in
                 Result { () throws(SpoolError) in try receivePlainContent(buffer) }

@@ -27,7 +27,10 @@ extension Transaction {
                 method: head.method.rawValue,
                 target: head.target
             )
-            offerResumption(location: location(path))
+            // Before any content is read, so that a client that is cut then can come back.
+            if dialect.allowsInterim {
+                exchange.send(interim: answers.interimCreated(location: location(path)))
+            }
             guard
                 case .receive(let ceiling, let ceilingIsLength, _) =
                     UploadState.decide(creation, limits: route.limits)
@@ -58,20 +61,6 @@ extension Transaction {
         )
     }
 
-    /// Tells the client where to resume, and that it may send its content, before any is read.
-    private func offerResumption(location: String) {
-        if dialect.allowsInterim {
-            exchange.send(interim: answers.interimCreated(location: location))
-        }
-        sendContinueIfExpected()
-    }
-
-    /// 100 (Continue) where the client waits for it and the web server leaves it to us (RFC 9110 §10.1.1).
-    func sendContinueIfExpected() {
-        guard head.fields[.expect]?.lowercased() == "100-continue" else { return }
-        exchange.send(interim: ResponseHead(status: .continue))
-    }
-
     // MARK: Append
 
     /// Appends the request's content to an upload (draft-12 §4.4).
@@ -80,7 +69,6 @@ extension Transaction {
             switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
             case .receive(let ceiling, let ceilingIsLength, let length):
                 if let length { try upload.setLength(length) }
-                sendContinueIfExpected()
                 try receive(
                     into: upload,
                     ceiling: ceiling,

@@ -48,52 +48,6 @@ import Upstream
         #expect(record.interims.first?.fields[.location] == location)
     }
 
-    @Test(
-        "100 (Continue) is sent only where the web server leaves it to the gateway",
-        arguments: [([104, 100], true), ([100], true), ([104], false), ([], false)]
-            as [(Set<Int>, Bool)]
-    )
-    func expectContinue(forwarded: Set<Int>, isExpected: Bool) throws {
-        let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let context = ExchangeContext(interimStatuses: forwarded)
-        let expect: HTTPFields = [.expect: "100-Continue"]
-        let creation = test.serve(
-            .creation([.text("a")], complete: false, fields: expect, context: context)
-        )
-        let location = try #require(creation[.location])
-        let append = test.serve(
-            .append(
-                location,
-                at: 1,
-                [.text("b")],
-                complete: false,
-                fields: expect,
-                context: context
-            )
-        )
-        let plain = test.serve(
-            ScriptedExchange(.post, "/plain", expect, [.text("c")], context: context)
-        )
-        let passed = test.serve(
-            ScriptedExchange(.delete, "/dav", expect, [.text("d")], context: context)
-        )
-        for record in [creation, append, plain, passed] {
-            #expect(record.events.contains(.interim(100)) == isExpected)
-            let read = try #require(record.events.firstIndex(of: .read))
-            let interim = record.events.firstIndex(of: .interim(100)) ?? 0
-            #expect(!isExpected || interim < read)
-        }
-    }
-
-    @Test("a client that expects nothing gets no 100")
-    func expectNothing() throws {
-        let test = try GatewayUnderTest()
-        let context = ExchangeContext(interimStatuses: [104, 100])
-        let record = test.serve(.creation([.text("a")], complete: true, context: context))
-        #expect(record.events == [.interim(104), .read, .head(201)])
-    }
-
     @Test("a partial creation is told its resource and its offset")
     func partial() throws {
         let test = try GatewayUnderTest()
