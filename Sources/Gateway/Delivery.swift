@@ -26,7 +26,9 @@ extension Transaction {
             exchange: exchange,
             answers: answers,
             cap: Int(route.responseCap),
-            location: isCreation ? location(upload.creation.resourcePath) : nil
+            location: isCreation ? location(upload.creation.resourcePath) : nil,
+            heartbeat: Heartbeat(progressReport, rate: interimRate),
+            log: log
         )
         if let refusal = try attemptDelivery(upload, relay) {
             refuse(refusal, offset: upload.state.offset)
@@ -41,7 +43,9 @@ extension Transaction {
             exchange: nil,
             answers: answers,
             cap: Int(route.responseCap),
-            location: nil
+            location: nil,
+            heartbeat: nil,
+            log: log
         )
         return try attemptDelivery(upload, relay) == nil
     }
@@ -53,14 +57,28 @@ extension Transaction {
         _ upload: Upload,
         _ relay: VerdictRelay
     ) throws(SpoolError) -> Refusal? {
-        let refusal = gateway.slots.withSlot(until: .after(holdTimeout)) { slot in
+        if let slot = try waitForSlot(upload, relay.heartbeat) {
+            defer { slot.giveBack() }
             relay.slot = slot
-            return Result { () throws(SpoolError) in try attemptInSlot(upload, relay) }
+            return try attemptInSlot(upload, relay)
         }
-        if let refusal { return try refusal.get() }
         if upload.state.phase == .receiving { try upload.beginAttempt() }
         try postpone(upload, reason: "no free place among the deliveries")
         return .deliveryUnderWay
+    }
+
+    private func waitForSlot(
+        _ upload: Upload,
+        _ heartbeat: Heartbeat?
+    ) throws(SpoolError) -> DeliverySlot? {
+        let deadline = Deadline.after(holdTimeout)
+        while true {
+            let next = min(deadline, heartbeat?.next ?? deadline)
+            if let slot = gateway.slots.take(until: next) { return slot }
+            if deadline.hasPassed { return nil }
+            // One that fails may have cut the content back: then this is no whole upload any more.
+            try heartbeat?.beat(upload)
+        }
     }
 
     private func attemptInSlot(
@@ -155,6 +173,9 @@ private final class VerdictRelay: ResponseSink {
     private let answers: UploadResponse
     private let cap: Int
     private let location: String?
+    /// Tells the client that the wait goes on; nil where it cannot hear that.
+    let heartbeat: Heartbeat?
+    private let log: Log
     /// Given back when the head is there.
     var slot: DeliverySlot?
     private var head: ResponseHead?
@@ -172,17 +193,29 @@ private final class VerdictRelay: ResponseSink {
         exchange: (any Exchange)?,
         answers: UploadResponse,
         cap: Int,
-        location: String?
+        location: String?,
+        heartbeat: Heartbeat?,
+        log: Log
     ) {
         self.upload = upload
         self.exchange = exchange
         self.answers = answers
         self.cap = cap
         self.location = location
+        self.heartbeat = heartbeat
+        self.log = log
     }
 
     /// The upstream's status; 0 before its head came.
     var status: Int { head?.status.code ?? 0 }
+
+    func attemptGoesOn() {
+        guard let heartbeat, !hasBegun else { return }
+        do throws(SpoolError) { try heartbeat.beat(upload) } catch {
+            // The client hears nothing more of the wait; the verdict may still come.
+            log.spoolFailed(error, upload: upload.creation.id)
+        }
+    }
 
     func receive(interim head: ResponseHead) { exchange?.send(interim: head) }
 

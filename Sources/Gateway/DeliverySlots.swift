@@ -23,15 +23,20 @@ final class DeliverySlots: Sendable {
     ///
     /// The slot is given back by `body`, once it needs it no more, or when it ends.
     func withSlot<R>(until deadline: Deadline, _ body: (DeliverySlot) -> R) -> R? {
-        let granted: Void? = count.wait(until: deadline) { count in
-            guard count.taken < count.maximum else { return nil }
-            count.taken += 1
-            return ()
-        }
-        guard granted != nil else { return nil }
-        let slot = DeliverySlot { [count] in count.update { $0.taken -= 1 } }
+        guard let slot = take(until: deadline) else { return nil }
         defer { slot.giveBack() }
         return body(slot)
+    }
+
+    /// Takes a slot, waiting for one; nil when `deadline` comes first.
+    ///
+    /// Whoever takes it gives it back.
+    func take(until deadline: Deadline) -> DeliverySlot? {
+        count.wait(until: deadline) { count in
+            guard count.taken < count.maximum else { return nil }
+            count.taken += 1
+            return DeliverySlot { [self] in self.count.update { $0.taken -= 1 } }
+        }
     }
 }
 

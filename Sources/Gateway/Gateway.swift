@@ -78,6 +78,7 @@ package final class Gateway: Sendable {
             route: route,
             upstream: upstream,
             holdTimeout: configuration.settings.holdTimeout,
+            interimRate: configuration.settings.interim,
             answers: UploadResponse(dialect: dialect, limits: route.limits)
         )
         let request = UploadRequest(

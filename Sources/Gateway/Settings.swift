@@ -35,8 +35,23 @@ package struct Settings: Sendable, Equatable {
     package var logLevel = Logger.Level.info
     /// Most delivery attempts at any time.
     package var maximumDeliveries = 32
+    /// How often clients hear of progress.
+    package var interim = InterimRate()
     /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`.
     package var routes: [String: Route] = [Route.defaultName: Route()]
+
+    /// The product's defaults.
+    package init() {}
+}
+
+/// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.
+package struct InterimRate: Sendable, Equatable {
+    /// Least time between two reports while content comes.
+    package var progressInterval = Duration.seconds(5)
+    /// Least number of new bytes between two reports while content comes.
+    package var progressSize: Int64 = 1 << 20
+    /// Time between two reports while the upstream works; zero: there are none.
+    package var heartbeat = Duration.seconds(15)
 
     /// The product's defaults.
     package init() {}

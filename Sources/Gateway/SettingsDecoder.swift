@@ -67,6 +67,7 @@ extension Settings {
         maximumDeliveries =
             try delivery.integer("maximum-concurrent", in: 1...4096) ?? maximumDeliveries
         try delivery.finish()
+        interim = try InterimRate(root.section("interim"))
         var named = try root.section("routes")
         for (name, section) in try named.namedSections() {
             routes[name] = try Route(section)
@@ -131,6 +132,19 @@ extension ListenAddress {
     fileprivate func with(mode: UInt32?, group: String?) -> ListenAddress {
         guard case .unix(let path, let oldMode, let oldGroup) = self else { return self }
         return .unix(path: path, mode: mode ?? oldMode, group: group ?? oldGroup)
+    }
+}
+
+extension InterimRate {
+    fileprivate init(_ section: SettingsSection) throws(SettingsError) {
+        self.init()
+        var section = section
+        progressInterval =
+            try section.duration("progress-interval", seconds: 1...3_600) ?? progressInterval
+        progressSize = try section.size("progress-size", in: 0...(1 << 40)) ?? progressSize
+        heartbeat =
+            try section.duration("heartbeat", seconds: 1...3_600, allowsZero: true) ?? heartbeat
+        try section.finish()
     }
 }
 

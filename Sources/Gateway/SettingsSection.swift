@@ -130,16 +130,19 @@ struct SettingsSection {
         }
     }
 
-    /// A duration, within a range of seconds.
+    /// A duration, within a range of seconds; where `allowsZero`, zero too.
     mutating func duration(
         _ key: String,
-        seconds range: ClosedRange<Int64>
+        seconds range: ClosedRange<Int64>,
+        allowsZero: Bool = false
     ) throws(SettingsError) -> Duration? {
         let expecting =
-            "a duration from \(range.lowerBound)s to \(range.upperBound)s, such as 30s or 24h"
+            "\(allowsZero ? "0s, or " : "")a duration from \(range.lowerBound)s to "
+            + "\(range.upperBound)s, such as 30s or 24h"
         return try value(key, expecting: expecting) { text in
-            guard let duration = DurationText.read(text),
-                duration >= .seconds(range.lowerBound), duration <= .seconds(range.upperBound)
+            guard let duration = DurationText.read(text) else { return nil }
+            if allowsZero, duration == .zero { return duration }
+            guard duration >= .seconds(range.lowerBound), duration <= .seconds(range.upperBound)
             else { return nil }
             return duration
         }

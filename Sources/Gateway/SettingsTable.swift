@@ -21,6 +21,9 @@ extension Settings {
             ("timeouts.drain", DurationText.text(drainTimeout)),
             ("timeouts.hold", DurationText.text(holdTimeout)),
             ("delivery.maximum-concurrent", "\(maximumDeliveries)"),
+            ("interim.progress-interval", DurationText.text(interim.progressInterval)),
+            ("interim.progress-size", ByteSize.text(interim.progressSize)),
+            ("interim.heartbeat", DurationText.text(interim.heartbeat)),
         ]
         for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
             table += route.table.map { ("routes.\(name).\($0.key)", $0.value) }

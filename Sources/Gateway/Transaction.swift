@@ -18,10 +18,13 @@ struct Transaction {
     let route: Route
     let upstream: Upstream
     let holdTimeout: Duration
+    let interimRate: InterimRate
     let answers: UploadResponse
 
     var log: Log { gateway.log }
     var dialect: Dialect { answers.dialect }
+    /// How this request's client can hear of progress.
+    var progressReport: ProgressReport? { ProgressReport(to: exchange, answers) }
 
     /// Does what the request asks for.
     func run(_ request: UploadRequest) {

@@ -98,20 +98,18 @@ extension Transaction {
     ) throws(SpoolError) {
         let end = try gateway.buffers.withBuffer { buffer in
             Result { () throws(SpoolError) in
-                var progress = Progress(every: .seconds(5))
+                var progress = ReceptionProgress(
+                    progressReport,
+                    rate: interimRate,
+                    from: upload.state.offset
+                )
                 return try Reception(exchange: exchange, buffer: buffer).receive(
                     room: ceiling - upload.state.offset,
                     // A client that takes offset == length for success must not hear that of content
                     // that never ended.
                     keepsLast: ceilingIsLength && dialect.takesOffsetForSuccess,
                     store: { bytes throws(SpoolError) in try upload.append(bytes) },
-                    afterEach: { () throws(SpoolError) in
-                        guard dialect.allowsProgress, tellsInterim, progress.isDue else { return }
-                        try upload.settle()
-                        exchange.send(
-                            interim: answers.interimProgress(offset: upload.state.offset)
-                        )
-                    }
+                    afterEach: { () throws(SpoolError) in try progress.note(upload) }
                 )
             }
         }.get()
@@ -126,9 +124,6 @@ extension Transaction {
             try refuseExcess(upload, ceiling: ceiling, ceilingIsLength: ceilingIsLength)
         }
     }
-
-    /// Whether the web server passes 104 on.
-    private var tellsInterim: Bool { exchange.context.interimStatuses.contains(104) }
 
     /// At the proper end of a message's content.
     private func finishMessage(
@@ -221,26 +216,6 @@ extension Transaction {
 
     /// Tells what an upload resource accepts, without touching the upload.
     func resourceOptions(_ id: UploadID) { exchange.answer(answers.resourceOptions()) }
-}
-
-/// When to tell progress again.
-private struct Progress {
-    private let interval: Duration
-    private var next: Deadline
-
-    init(every interval: Duration) {
-        self.interval = interval
-        next = .after(interval)
-    }
-
-    /// Whether it is time; if so the next time is one interval from now.
-    var isDue: Bool {
-        mutating get {
-            guard next.hasPassed else { return false }
-            next = .after(interval)
-            return true
-        }
-    }
 }
 
 extension HTTPRequest.Method {

@@ -40,9 +40,12 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
 }
 
 /// An instant of the monotonic clock by which something must have happened.
-package struct Deadline: Sendable {
+package struct Deadline: Sendable, Comparable {
     /// Nanoseconds of CLOCK_MONOTONIC.
     package let nanoseconds: UInt64
+
+    /// An instant that does not come.
+    package static let never = Deadline(nanoseconds: .max)
 
     /// The instant `timeout` from now; a negative timeout has passed, a huge one never does.
     package static func after(_ timeout: Duration) -> Deadline {
@@ -56,6 +59,11 @@ package struct Deadline: Sendable {
 
     /// Whether the instant has come.
     package var hasPassed: Bool { Deadline.now >= nanoseconds }
+
+    /// Earlier than.
+    package static func < (one: Deadline, other: Deadline) -> Bool {
+        one.nanoseconds < other.nanoseconds
+    }
 
     /// The time left; zero once it has passed.
     package var remaining: Duration {

@@ -31,6 +31,7 @@ import Upstream
             threads: {minimum-spare: 1, maximum: 2}
             timeouts: {stall: 1500ms, drain: 0s, hold: 2m}
             delivery: {maximum-concurrent: 3}
+            interim: {progress-interval: 2s, progress-size: 0, heartbeat: 0s}
             routes:
               default: {upstream: "http://127.0.0.1:81/base"}
               a:
@@ -54,6 +55,9 @@ import Upstream
         expected.drainTimeout = .zero
         expected.holdTimeout = .seconds(120)
         expected.maximumDeliveries = 3
+        expected.interim.progressInterval = .seconds(2)
+        expected.interim.progressSize = 0
+        expected.interim.heartbeat = .zero
         expected.routes["default"]?.upstream.target = .http(base: "http://127.0.0.1:81/base")
         var route = Route()
         route.upstream = UpstreamSettings(

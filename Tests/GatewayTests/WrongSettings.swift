@@ -9,7 +9,7 @@ extension SettingsTests {
         Wrong(
             "spol: {}\n",
             "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, log-level, "
-                + "spool, threads, timeouts, delivery, routes"
+                + "spool, threads, timeouts, delivery, interim, routes"
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
@@ -91,6 +91,26 @@ extension SettingsTests {
         Wrong(
             "timeouts: {hold: 20}\n",
             "1:18: timeouts.hold: '20' is not a duration from 1s to 3600s, such as 30s or 24h"
+        ),
+        Wrong(
+            "interim: {heartbeat: 999ms}\n",
+            "1:22: interim.heartbeat: '999ms' is not 0s, or a duration from 1s to 3600s, such as "
+                + "30s or 24h"
+        ),
+        Wrong(
+            "interim: {heartbeat: off}\n",
+            "1:22: interim.heartbeat: 'off' is not 0s, or a duration from 1s to 3600s, such as "
+                + "30s or 24h"
+        ),
+        Wrong(
+            "interim: {progress-interval: 0s}\n",
+            "1:30: interim.progress-interval: '0s' is not a duration from 1s to 3600s, such as 30s "
+                + "or 24h"
+        ),
+        Wrong(
+            "interim: {progress-size: 2048GiB}\n",
+            "1:26: interim.progress-size: '2048GiB' is not a size from 0 to 1TiB, such as 64KiB or "
+                + "16GiB"
         ),
         Wrong(
             "routes: {a: {honours-idempotency-key: yes}}\n",

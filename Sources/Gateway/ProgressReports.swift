@@ -1,0 +1,83 @@
+// Progress told by 104 (Upload Resumption Supported): of content as it comes, and as heartbeats while
+// the client of a whole upload waits for the upstream, so that no idle timer on the way runs out.
+//
+// Invariant: an offset is durable before it is told, and nothing is made durable that is not told.
+
+import Posix
+import Spool
+import UploadProtocol
+
+/// One way to tell a client how much of its upload is safe (draft-12 §4.1.1).
+struct ProgressReport {
+    private let exchange: any Exchange
+    private let answers: UploadResponse
+
+    /// Makes it; nil where the client's dialect or the web server knows no such report.
+    init?(to exchange: any Exchange, _ answers: UploadResponse) {
+        guard answers.dialect.allowsProgress, exchange.context.interimStatuses.contains(104) else {
+            return nil
+        }
+        self.exchange = exchange
+        self.answers = answers
+    }
+
+    /// Makes the offset durable and tells it.
+    func tell(_ upload: Upload) throws(SpoolError) {
+        try upload.settle()
+        exchange.send(interim: answers.interimProgress(offset: upload.state.offset))
+    }
+}
+
+/// Progress while content comes: at a modest rate, in time and in bytes.
+struct ReceptionProgress {
+    private let report: ProgressReport?
+    private let rate: InterimRate
+    private var told: Int64
+    private var next: Deadline
+
+    /// Begins with content at `offset`, which the client knows.
+    init(_ report: ProgressReport?, rate: InterimRate, from offset: Int64) {
+        self.report = report
+        self.rate = rate
+        told = offset
+        next = .after(rate.progressInterval)
+    }
+
+    /// Tells how far `upload` has come, if it is time.
+    mutating func note(_ upload: Upload) throws(SpoolError) {
+        let count = upload.state.offset - told
+        guard let report, count > 0, count >= rate.progressSize, next.hasPassed else { return }
+        try report.tell(upload)
+        told = upload.state.offset
+        next = .after(rate.progressInterval)
+    }
+}
+
+/// Progress while nothing comes: the whole length again and again, from the end of the content to the
+/// final response.
+///
+/// One thread.
+final class Heartbeat {
+    private let report: ProgressReport
+    private let interval: Duration
+    /// When the next one is due.
+    private(set) var next: Deadline
+
+    /// Begins with the wait; nil where there are no heartbeats.
+    init?(_ report: ProgressReport?, rate: InterimRate) {
+        guard let report, rate.heartbeat > .zero else { return nil }
+        self.report = report
+        interval = rate.heartbeat
+        next = .after(interval)
+    }
+
+    /// Tells the client that the wait goes on, if it is time.
+    ///
+    /// - Throws: what `Upload.settle` throws; there is no further heartbeat then.
+    func beat(_ upload: Upload) throws(SpoolError) {
+        guard next.hasPassed else { return }
+        next = .never
+        try report.tell(upload)
+        next = .after(interval)
+    }
+}

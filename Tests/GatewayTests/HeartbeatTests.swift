@@ -1,0 +1,249 @@
+// Heartbeats: what the client of a whole upload hears while it waits for the upstream.
+
+import Foundation
+import Gateway
+import HTTPTypes
+import Logging
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct HeartbeatTests {
+    /// An upstream that has read the upload, says something, and goes on when the gate opens.
+    private struct Slow {
+        let gate = Gate()
+        let origin: LoopbackOrigin
+
+        init(first: String = "", then rest: String = answer) throws {
+            origin = try LoopbackOrigin { [gate] connection in
+                while try connection.receiveRequest() != nil {
+                    try connection.send(first)
+                    gate.pass()
+                    guard !rest.isEmpty else { return }
+                    try connection.send(rest)
+                }
+            }
+        }
+
+        static let answer = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+    }
+
+    private func test(
+        _ slow: Slow,
+        heartbeat: Duration = .milliseconds(20),
+        deliveries: Int = 32,
+        cap: Int64 = 1 << 10
+    ) throws -> GatewayUnderTest {
+        try GatewayUnderTest(.http(base: slow.origin.base)) { settings, route in
+            settings.interim.heartbeat = heartbeat
+            settings.maximumDeliveries = deliveries
+            settings.holdTimeout = .seconds(60)
+            route.responseCap = cap
+        }
+    }
+
+    /// Waits until the exchange has heard `count` offsets.
+    private func hear(_ count: Int, _ exchange: ScriptedExchange) throws {
+        try eventually("\(count) heartbeats") { exchange.record.toldOffsets.count >= count }
+    }
+
+    @Test(
+        "while the upstream works, the whole length is told again and again, synced once",
+        arguments: [5, 6, 10],
+        [true, false]
+    )
+    func beats(version: Int, isCreation: Bool) throws {
+        let slow = try Slow()
+        let test = try test(slow)
+        let exchange: ScriptedExchange
+        if isCreation {
+            exchange = .creation([.text("hello")], complete: true, version: version)
+        } else {
+            let location = try #require(
+                test.serve(
+                    .creation(
+                        [.text("hel"), .fails(.truncated)],
+                        complete: true,
+                        length: .known(5),
+                        version: version
+                    )
+                ).location
+            )
+            exchange = .append(location, at: 3, [.text("lo")], complete: true, version: version)
+        }
+        let running = try test.start(exchange)
+        try hear(2, exchange)
+        slow.gate.open()
+        let record = try running.finish()
+        #expect(record.status == 201)
+        #expect(record[.uploadComplete] == "?1")
+        #expect(Set(record.toldOffsets) == [5])
+        let beats = record.interims.dropFirst(isCreation ? 1 : 0)
+        #expect(beats.allSatisfy { $0.fields[.location] == nil && $0.status.code == 104 })
+        #expect(beats.allSatisfy { $0.fields[.uploadDraftInteropVersion] == "\(version)" })
+        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        for directory in ["/data", "/active", "/incoming"] {
+            #expect(test.disk.count(.syncDirectory, on: directory) == 1, "\(directory)")
+        }
+        #expect(slow.origin.requests.map(\.content) == [Array("hello".utf8)])
+    }
+
+    @Test("a client that cannot hear them gets none, and nothing is synced")
+    func unheard() throws {
+        let slow = try Slow()
+        let control = try test(slow)
+        let test = try test(slow)
+        let off = try self.test(slow, heartbeat: .zero)
+        let seldom = try self.test(slow, heartbeat: .seconds(3600))
+        let cases: [(GatewayUnderTest, Int?, Set<Int>)] = [
+            (test, 3, [104]), (test, 4, [104]), (test, nil, [104]), (test, 10, []),
+            (test, 10, [100, 103]), (off, 10, [104]), (seldom, 10, [104]),
+        ]
+        let running = try cases.map { test, version, forwarded in
+            try test.start(
+                .creation(
+                    [.text("hello")],
+                    complete: true,
+                    version: version,
+                    fields: version == 3 ? [.uploadIncomplete: "?0"] : [:],
+                    context: ExchangeContext(interimStatuses: forwarded)
+                )
+            )
+        }
+        try eventually("all are with the upstream") {
+            slow.origin.requests.count == cases.count
+        }
+        // As long as somebody else hears two more, they could have heard one as well.
+        let other = ScriptedExchange.creation([.text("hello")], complete: true)
+        let heard = try control.start(other)
+        try hear(3, other)
+        slow.gate.open()
+        for exchange in running {
+            let record = try exchange.finish()
+            #expect(record.status == 201)
+            #expect(record.toldOffsets == [])
+        }
+        #expect(try heard.finish().status == 201)
+        for test in [test, off, seldom] {
+            #expect(test.disk.count(.sync) == 0)
+            #expect(test.disk.count(.syncDirectory) == 0)
+        }
+    }
+
+    @Test("an offset that cannot be made durable is not told, and the delivery goes on")
+    func syncFails() throws {
+        let slow = try Slow()
+        let test = try test(slow)
+        test.disk.refuse(.sync, errno: 5)
+        let running = try test.start(.creation([.text("hello")], complete: true))
+        try eventually("the failure is in the log") {
+            test.log.level(of: "spool failed") == .error
+        }
+        slow.gate.open()
+        let record = try running.finish()
+        #expect(record.status == 201)
+        #expect(record.toldOffsets == [])
+        #expect(test.disk.count(.sync) == 1)
+        #expect(slow.origin.requests.count == 1)
+    }
+
+    @Test("what a heartbeat told holds when the upstream then fails")
+    func upstreamFails() throws {
+        let slow = try Slow(then: "")
+        let test = try test(slow)
+        let exchange = ScriptedExchange.creation([.text("hello")], complete: true, method: .put)
+        let running = try test.start(exchange)
+        try hear(1, exchange)
+        slow.gate.open()
+        let record = try running.finish()
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record.offset == 5)
+        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 5)
+    }
+
+    @Test("a final response that waits to be whole is waited for with heartbeats")
+    func slowResponse() throws {
+        let slow = try Slow(
+            first: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",
+            then: "56789"
+        )
+        let test = try test(slow)
+        let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+        let running = try test.start(exchange)
+        try hear(3, exchange)
+        slow.gate.open()
+        let record = try running.finish()
+        #expect(record.text == "0123456789")
+        #expect(Set(record.toldOffsets) == [5])
+    }
+
+    @Test("once the final response has begun there are no more")
+    func begunResponse() throws {
+        let slow = try Slow(
+            first: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",
+            then: "56789"
+        )
+        let test = try test(slow, cap: 3)
+        let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+        let running = try test.start(exchange)
+        try eventually("the response has begun") { exchange.record.text == "01234" }
+        let told = exchange.record.toldOffsets.count
+        let other = try Slow()
+        let control = ScriptedExchange.creation([.text("hello")], complete: true)
+        let heard = try self.test(other).start(control)
+        try hear(3, control)
+        other.gate.open()
+        slow.gate.open()
+        // A front refuses an interim response after the final head; so does this exchange.
+        let record = try running.finish()
+        #expect(record.text == "0123456789")
+        #expect(record.toldOffsets.count == told)
+        #expect(try heard.finish().status == 201)
+    }
+
+    @Test("the wait for a place among the deliveries has heartbeats too")
+    func slotWait() throws {
+        let slow = try Slow()
+        let test = try test(slow, deliveries: 1)
+        let first = try test.start(.creation([.text("first")], complete: true, version: nil))
+        try eventually("the upstream has the first") { slow.origin.requests.count == 1 }
+        let exchange = ScriptedExchange.creation([.text("second")], complete: true)
+        let second = try test.start(exchange)
+        try hear(3, exchange)
+        #expect(slow.origin.requests.count == 1)
+        slow.gate.open()
+        #expect(try first.finish().status == 201)
+        let record = try second.finish()
+        #expect(record.status == 201)
+        #expect(Set(record.toldOffsets) == [6])
+        let contents = slow.origin.requests.map { String(decoding: $0.content, as: UTF8.self) }
+        #expect(contents == ["first", "second"])
+    }
+
+    @Test("content that a heartbeat before the delivery could not make durable is not delivered")
+    func slotWaitSyncFails() throws {
+        let slow = try Slow()
+        let test = try test(slow, deliveries: 1)
+        let first = try test.start(.creation([.text("first")], complete: true, version: nil))
+        try eventually("the upstream has the first") { slow.origin.requests.count == 1 }
+        test.disk.refuse(.sync, errno: 5)
+        let record = test.serve(.creation([.text("second")], complete: true))
+        #expect(record.status == 500)
+        #expect(record.toldOffsets == [])
+        test.disk.allow()
+        slow.gate.open()
+        #expect(try first.finish().status == 201)
+        #expect(slow.origin.requests.count == 1)
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 0)
+        let again = test.serve(.append(location, at: 0, [.text("second")], complete: true))
+        #expect(again.status == 201)
+        #expect(slow.origin.requests.map(\.content).last == Array("second".utf8))
+    }
+}
