@@ -140,7 +140,8 @@ let package = Package(
         .testTarget(
             name: "FastCGIFrontTests",
             dependencies: [
-                "FastCGIFront", "Gateway", "UploadProtocol", "Posix", "TestSupport", httpTypes,
+                "FastCGIFront", "Gateway", "Spool", "Upstream", "UploadProtocol", "Posix",
+                "TestSupport", httpTypes, logging,
             ],
             swiftSettings: testSettings
         ),

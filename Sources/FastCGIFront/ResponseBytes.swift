@@ -13,11 +13,13 @@ enum ResponseBytes {
         "status", "content-length", "transfer-encoding", "connection", "keep-alive",
     ]
 
-    /// An interim head: the status line comes first, by which the web server's module knows it.
+    /// An interim head: the status line comes first, by which a web server knows it.
+    ///
+    /// Names in lower case: lighttpd (1.4.69) passes them on as they are, into HTTP/2 too.
     static func interim(_ head: ResponseHead) -> [UInt8] {
         var bytes: [UInt8] = []
         appendStatus(head.status, to: &bytes)
-        for field in head.fields { append(field, to: &bytes) }
+        for field in head.fields { append(field, name: field.name.canonicalName, to: &bytes) }
         bytes.append(contentsOf: "\r\n".utf8)
         return bytes
     }
@@ -59,11 +61,15 @@ enum ResponseBytes {
         bytes.append(contentsOf: "\r\n".utf8)
     }
 
-    private static func append(_ field: HTTPField, to bytes: inout [UInt8]) {
+    private static func append(
+        _ field: HTTPField,
+        name: String? = nil,
+        to bytes: inout [UInt8]
+    ) {
         guard !reserved.contains(field.name.canonicalName) else { return }
         field.withUnsafeBytesOfValue { value in
             guard !value.contains(where: { $0 == 0x0D || $0 == 0x0A || $0 == 0 }) else { return }
-            bytes.append(contentsOf: field.name.rawName.utf8)
+            bytes.append(contentsOf: (name ?? field.name.rawName).utf8)
             bytes.append(contentsOf: ": ".utf8)
             bytes.append(contentsOf: value)
             bytes.append(contentsOf: "\r\n".utf8)

@@ -70,6 +70,32 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
+        @Test("an interim head begins with Status, its names are in lower case")
+        func interimHead() throws {
+            let server = try TestServer { exchange in
+                exchange.send(
+                    interim: ResponseHead(
+                        status: .init(code: 104, reasonPhrase: "Upload Resumption Supported"),
+                        fields: [.location: "/u/1", .contentType: "a/B"]
+                    )
+                )
+                TestServer.reply(
+                    exchange,
+                    Response(ResponseHead(status: .created, fields: [.location: "/u/1"]))
+                )
+            }
+            defer { server.stop() }
+            let answer = try server.exchange(
+                Record.head(parameters(length: "0", [("SPOOLGATE_INTERIM", "104")]))
+            )
+            #expect(
+                answer.text
+                    == "Status: 104 Upload Resumption Supported\r\nlocation: /u/1\r\n"
+                    + "content-type: a/B\r\n\r\n"
+                    + "Location: /u/1\r\nStatus: 201 Created\r\nContent-Length: 0\r\n\r\n"
+            )
+        }
+
         @Test("an interim response is sent at once where the web server forwards it, else never")
         func interim() throws {
             let gate = Gate()
@@ -87,13 +113,11 @@ extension FrontTests {
             defer { server.stop() }
             let client = try server.client()
             client.send(Record.head(parameters(length: "0", [("SPOOLGATE_INTERIM", "104")])))
-            #expect(
-                client.waits(
-                    for: "Status: 104 Upload Resumption Supported\r\nLocation: /u/1\r\n\r\n"
-                )
-            )
+            #expect(client.waits { $0.interims == [104] })
             gate.open()
-            #expect(client.answer().text.hasPrefix("Status: 201"))
+            let answer = client.answer()
+            #expect(answer.interims == [104])
+            #expect(answer.final.status == 201)
             let plain = try server.exchange(Record.head(parameters(length: "0")))
             #expect(plain.text.hasPrefix("Status: 201"))
         }

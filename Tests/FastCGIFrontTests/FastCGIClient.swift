@@ -86,6 +86,19 @@ struct Answer {
     var types: [UInt8] = []
 
     var text: String { String(decoding: stdout, as: UTF8.self) }
+    /// Heads up to the final one, and the content after it.
+    var blocks: [String] { text.components(separatedBy: "\r\n\r\n") }
+    /// The statuses of the interim heads before the final one.
+    var interims: [Int] {
+        blocks.prefix { $0.hasPrefix("Status: 1") }.compactMap { Int($0.dropFirst(8).prefix(3)) }
+    }
+    /// The answer without its interim heads.
+    var final: Answer {
+        var answer = self
+        let rest = blocks.dropFirst(interims.count).joined(separator: "\r\n\r\n")
+        answer.stdout = Array(rest.utf8)
+        return answer
+    }
     var head: String { text.components(separatedBy: "\r\n\r\n").first ?? "" }
     var content: String {
         text.components(separatedBy: "\r\n\r\n").dropFirst().joined(separator: "\r\n\r\n")
@@ -99,6 +112,7 @@ struct Answer {
 /// One connection to a FastCGI application.
 final class FastCGIClient {
     let number: Int32
+    private var received: [UInt8] = []
 
     convenience init(_ path: String) throws {
         self.init()
@@ -164,33 +178,34 @@ final class FastCGIClient {
 
     /// Reads records until the connection ends.
     func answer() -> Answer {
-        var received: [UInt8] = []
-        var answer = Answer()
-        var room = [UInt8](repeating: 0, count: 65536)
-        while true {
-            let count = recv(number, &room, room.count, 0)
-            if count <= 0 {
-                answer.isClosed = count == 0 || errno == ECONNRESET
-                break
-            }
-            received += room[..<count]
+        var count = receive()
+        while count > 0 { count = receive() }
+        let isClosed = count == 0 || errno == ECONNRESET
+        var answer = answerSoFar
+        answer.isClosed = isClosed
+        return answer
+    }
+
+    /// Reads until the answer so far is as it should be; false when that does not come.
+    func waits(until condition: (Answer) -> Bool) -> Bool {
+        while !condition(answerSoFar) {
+            guard receive() > 0 else { return false }
         }
+        return true
+    }
+
+    /// The records that came whole.
+    private var answerSoFar: Answer {
+        var answer = Answer()
         Self.parse(received, into: &answer)
         return answer
     }
 
-    /// Reads until the standard output so far contains `text`; false when it does not come.
-    func waits(for text: String) -> Bool {
-        var received: [UInt8] = []
+    private func receive() -> Int {
         var room = [UInt8](repeating: 0, count: 65536)
-        while true {
-            let count = recv(number, &room, room.count, 0)
-            guard count > 0 else { return false }
-            received += room[..<count]
-            var answer = Answer()
-            Self.parse(received, into: &answer)
-            if answer.text.contains(text) { return true }
-        }
+        let count = recv(number, &room, room.count, 0)
+        if count > 0 { received += room[..<count] }
+        return count
     }
 
     private static func parse(_ bytes: [UInt8], into answer: inout Answer) {

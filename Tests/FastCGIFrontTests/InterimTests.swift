@@ -1,0 +1,249 @@
+// Interim responses record by record: a gateway behind the front, with and without SPOOLGATE_INTERIM.
+//
+// Without the parameter the web server takes the first head for the final one, so there not one byte
+// of an interim response may come, whatever the request.
+
+import FastCGIFront
+import Foundation
+import HTTPTypes
+import Logging
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+
+/// A gateway behind a front, before an upstream that sends 103 and answers when its gate opens;
+/// heartbeats are quick where it is closed, and else never come.
+private final class GatewayServer {
+    let origin: LoopbackOrigin
+    let gate = Gate()
+    let server: TestServer
+    let spool: Spool
+    private let root: String
+
+    init(isOpen: Bool = true) throws {
+        origin = try LoopbackOrigin { [gate] connection in
+            while try connection.receiveRequest() != nil {
+                try connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+                gate.wait()
+                try connection.answer("200 OK", content: "done")
+            }
+        }
+        root = "\(NSTemporaryDirectory())/front-\(UUID().uuidString)"
+        var settings = Settings()
+        settings.interim.progressInterval = .zero
+        settings.interim.progressSize = 5
+        settings.interim.heartbeat = isOpen ? .seconds(3600) : .milliseconds(20)
+        var route = Route()
+        route.upstream.target = .http(base: origin.base)
+        route.limits.minSize = 4
+        settings.routes[Route.defaultName] = route
+        spool = try Spool(directory: root, reserve: 0)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let gateway = Gateway(settings: settings, spool: spool, log: Log(logger))
+        server = try TestServer { gateway.serve($0) }
+        if isOpen { gate.open() }
+    }
+
+    deinit {
+        gate.open()
+        server.stop()
+        try? FileManager.default.removeItem(atPath: root)
+    }
+
+    /// The queues of the uploads there are.
+    func queues() throws -> [Queue] {
+        var queues: [Queue] = []
+        try spool.forEachUpload { queues.append($0.queue) }
+        return queues
+    }
+
+    /// Creates an upload that lacks something, and gives its resource.
+    func createPartial() throws -> String {
+        let answer = try server.exchange(
+            upload(
+                "POST",
+                "/files",
+                [("HTTP_UPLOAD_COMPLETE", "?0"), ("SPOOLGATE_INTERIM", "104")],
+                "hel"
+            )
+        )
+        return try #require(answer.final.field("Location"))
+    }
+}
+
+/// A request of a client that speaks version 10, with all its content.
+private func upload(
+    _ method: String,
+    _ target: String,
+    _ more: [(String, String)],
+    _ content: String
+) -> [UInt8] {
+    Record.head(
+        [
+            ("REQUEST_METHOD", method), ("REQUEST_URI", target),
+            ("CONTENT_LENGTH", "\(content.utf8.count)"),
+            ("HTTP_UPLOAD_DRAFT_INTEROP_VERSION", "10"),
+        ] + more
+    ) + Record.stream(.stdin, Array(content.utf8))
+}
+
+extension Answer {
+    fileprivate func field(_ name: String) -> String? {
+        let line = head.components(separatedBy: "\r\n").first { $0.hasPrefix("\(name): ") }
+        return line.map { String($0.dropFirst(name.count + 2)) }
+    }
+}
+
+/// One kind of request, and the interim responses of each kind of front.
+struct InterimCase: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    var method: String
+    var target = "/files"
+    var isAppend = false
+    var parameters: [(String, String)] = []
+    var content: String
+    /// Where 104, 100 and 103 are forwarded.
+    var all: [Int]
+    var status = 200
+
+    static let all = [
+        InterimCase(
+            testDescription: "creation",
+            method: "POST",
+            parameters: [("HTTP_UPLOAD_COMPLETE", "?1")],
+            content: "hello all",
+            all: [104, 100, 104, 103]
+        ),
+        InterimCase(
+            testDescription: "partial creation",
+            method: "POST",
+            parameters: [("HTTP_UPLOAD_COMPLETE", "?0")],
+            content: "hel",
+            all: [104, 100],
+            status: 201
+        ),
+        InterimCase(
+            testDescription: "append",
+            method: "PATCH",
+            isAppend: true,
+            parameters: [("HTTP_UPLOAD_COMPLETE", "?1"), ("HTTP_UPLOAD_OFFSET", "3")],
+            content: "lo all",
+            all: [100, 104, 103]
+        ),
+        InterimCase(
+            testDescription: "append at a wrong offset",
+            method: "PATCH",
+            isAppend: true,
+            parameters: [("HTTP_UPLOAD_COMPLETE", "?1"), ("HTTP_UPLOAD_OFFSET", "2")],
+            content: "lo",
+            all: [],
+            status: 409
+        ),
+        InterimCase(
+            testDescription: "creation below min-size",
+            method: "POST",
+            parameters: [("HTTP_UPLOAD_COMPLETE", "?1")],
+            content: "hel",
+            all: [100, 103]
+        ),
+        InterimCase(
+            testDescription: "plain upload",
+            method: "PUT",
+            content: "hello all",
+            all: [100, 103]
+        ),
+        InterimCase(
+            testDescription: "pass-through",
+            method: "PROPFIND",
+            content: "hello all",
+            all: [100, 103]
+        ),
+    ]
+}
+
+extension FrontTests {
+    @Suite struct InterimTests {
+        @Test(
+            "interim responses come where the web server forwards them, and nowhere else",
+            arguments: InterimCase.all,
+            [nil, "", "104", "104 100", "104 100 103"]
+        )
+        func forwarded(_ test: InterimCase, interim: String?) throws {
+            let front = try GatewayServer()
+            var more = test.parameters + [("HTTP_EXPECT", "100-continue")]
+            if test.isAppend { more.append(("CONTENT_TYPE", "application/partial-upload")) }
+            if let interim { more.append(("SPOOLGATE_INTERIM", interim)) }
+            let target = test.isAppend ? try front.createPartial() : test.target
+            let answer = try front.server.exchange(
+                upload(test.method, target, more, test.content)
+            )
+            let statuses = Set((interim ?? "").split(separator: " ").compactMap { Int($0) })
+            #expect(answer.interims == test.all.filter { statuses.contains($0) })
+            for block in answer.blocks.prefix(answer.interims.count) {
+                let lines = block.components(separatedBy: "\r\n").dropFirst()
+                let names = lines.compactMap { $0.split(separator: ":").first.map(String.init) }
+                #expect(names == names.map { $0.lowercased() })
+            }
+            #expect(!answer.final.text.contains("Status: 1"))
+            #expect(answer.final.status == test.status)
+            #expect(answer.final.blocks.count == 2)
+            if test.status == 200 { #expect(answer.final.content == "done") }
+            #expect(answer.endStatus == 0)
+        }
+
+        @Test("heartbeats come while the upstream works where 104 is forwarded, and nowhere else")
+        func heartbeats() throws {
+            let front = try GatewayServer(isOpen: false)
+            let marked = [("HTTP_UPLOAD_COMPLETE", "?1")]
+            let silent = try [[], [("SPOOLGATE_INTERIM", "100 103")]].map { interim in
+                let client = try front.server.client()
+                client.send(upload("POST", "/files", marked + interim, "hello"))
+                return client
+            }
+            #expect(eventually { front.origin.requests.count == silent.count })
+            let client = try front.server.client()
+            let interim = [("SPOOLGATE_INTERIM", "104")]
+            client.send(upload("POST", "/files", marked + interim, "hello"))
+            let beat =
+                "Status: 104 Upload Resumption Supported\r\nupload-draft-interop-version: 10\r\n"
+                + "upload-offset: 5"
+            // The creation's own, its progress, and three heartbeats.
+            #expect(client.waits { $0.interims.count >= 5 })
+            front.gate.open()
+            let answer = client.answer()
+            #expect(answer.blocks[1..<answer.interims.count].allSatisfy { $0 == beat })
+            #expect(answer.final.status == 200)
+            #expect(answer.final.content == "done")
+            #expect(silent[0].answer().interims == [])
+            #expect(silent[1].answer().interims == [103])
+            for client in silent { #expect(client.answer().final.content == "done") }
+        }
+
+        @Test("a heartbeat that nobody takes does not stop the delivery")
+        func clientGone() throws {
+            let front = try GatewayServer(isOpen: false)
+            let request = upload(
+                "POST",
+                "/files",
+                [("HTTP_UPLOAD_COMPLETE", "?1"), ("SPOOLGATE_INTERIM", "104")],
+                "hello"
+            )
+            var gone: FastCGIClient? = try front.server.client()
+            gone?.send(request)
+            #expect(eventually { front.origin.requests.count == 1 })
+            gone = nil
+            let other = try front.server.client()
+            other.send(request)
+            #expect(other.waits { $0.interims.count >= 5 })
+            front.gate.open()
+            #expect(other.answer().final.status == 200)
+            #expect(try eventually { try front.queues() == [.delivered, .delivered] })
+            #expect(front.origin.requests.count == 2)
+        }
+    }
+}
