@@ -25,11 +25,14 @@ NGINXDIR ?= $(SYSCONFDIR)/nginx
 
 SOURCES = Package.swift Sources Tests
 
+MODULE = .build/nginx-module/ngx_http_interim_module.so
+
 # With Swift's own libraries inside, so that the program runs where no Swift is installed; by lld,
 # because other linkers warn of a function those libraries have and the program does not use.
 RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld
 
-.PHONY: build run test lint format check bench install uninstall clean
+.PHONY: build run test lint format check bench module module-test module-package install uninstall \
+    clean FORCE
 
 build:
 	@deploy/install-dependencies.sh build
@@ -38,6 +41,8 @@ build:
 run:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE) --product spoolgate
+	@$(MAKE) --no-print-directory $(MODULE) >.build/nginx-module.log 2>&1 || \
+	    echo 'the nginx module cannot be built (.build/nginx-module.log)'
 	@deploy/run.sh
 
 # Warnings are errors in every target (Package.swift). The import check sees all of it only in a
@@ -46,7 +51,9 @@ test:
 	@deploy/install-dependencies.sh test
 	$(MAKE) --no-print-directory lint
 	swift build --build-tests --explicit-target-dependency-import-check error
+	$(MAKE) --no-print-directory module
 	$(MAKE) --no-print-directory check
+	$(MAKE) --no-print-directory module-test
 	swift test --explicit-target-dependency-import-check error
 
 lint:
@@ -63,6 +70,32 @@ bench:
 	swift build $(RELEASE)
 	.build/release/spoolgate-bench
 
+# The nginx module, for the nginx that is installed.
+module: $(MODULE)
+
+$(MODULE): $(wildcard nginx/module/*.[ch]) nginx/module/config nginx/module/build.sh \
+    .build/nginx-version
+	nginx/module/build.sh
+	@touch $@
+
+# nginx refuses a module that was built for another version.
+.build/nginx-version: FORCE
+	@mkdir -p $(@D)
+	@PATH="$$PATH:/usr/sbin"; nginx -V 2>&1 | cmp -s - $@ || nginx -V >$@ 2>&1
+
+module-test: $(MODULE)
+	nginx/module/tests/run
+
+# The Debian package libnginx-mod-http-interim, for Debian's own nginx. Built in a copy: dh writes
+# beside what it builds.
+module-package:
+	@deploy/install-dependencies.sh package
+	rm -rf .build/nginx-package
+	mkdir -p .build/nginx-package
+	cp -R nginx/module .build/nginx-package/source
+	cd .build/nginx-package/source && dpkg-buildpackage -us -uc -b
+	@ls .build/nginx-package/*.deb
+
 # Settings that are there are the operator's: the new example goes beside them.
 install:
 	install -D -m 755 .build/release/spoolgate "$(DESTDIR)$(PREFIX)/bin/spoolgate"
@@ -78,6 +111,7 @@ install:
 	install -D -m 644 deploy/spoolgate.tmpfiles "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf"
 	install -D -m 644 nginx/spoolgate.conf "$(DESTDIR)$(NGINXDIR)/spoolgate.conf"
 	install -D -m 644 nginx/spoolgate_params "$(DESTDIR)$(NGINXDIR)/spoolgate_params"
+	install -D -m 644 nginx/spoolgate_interim.conf "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf"
 	install -D -m 644 nginx/nginx.conf "$(DESTDIR)$(DOCDIR)/nginx.conf"
 	install -D -m 644 deploy/spoolgate.yaml "$(DESTDIR)$(DOCDIR)/spoolgate.yaml"
 	test -e "$(DESTDIR)$(SYSCONFDIR)/spoolgate/spoolgate.yaml" || \
@@ -89,7 +123,8 @@ uninstall:
 	    rm -f spoolgate.service spoolgate.socket spoolgate-purge.service spoolgate-purge.timer
 	rm -f "$(DESTDIR)$(PREFIX)/bin/spoolgate" "$(DESTDIR)$(MANDIR)"/man[58]/spoolgate*.[58] \
 	    "$(DESTDIR)$(SYSUSERSDIR)/spoolgate.conf" "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf" \
-	    "$(DESTDIR)$(NGINXDIR)/spoolgate.conf" "$(DESTDIR)$(NGINXDIR)/spoolgate_params"
+	    "$(DESTDIR)$(NGINXDIR)/spoolgate.conf" "$(DESTDIR)$(NGINXDIR)/spoolgate_params" \
+	    "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf"
 	rm -rf "$(DESTDIR)$(DOCDIR)"
 
 clean:

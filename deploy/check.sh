@@ -58,10 +58,11 @@ for page in deploy/man/*.[0-9]; do
     silent=yes check "man page ${page##*/} is clean" mandoc -T lint -W warning "$page"
 done
 
-# nginx.conf as it stands, but for the certificate, which another package supplies.
+# nginx.conf as it stands, but for the certificate, which another package supplies; then with the
+# lines that need the module.
 nginx="$scratch/nginx"
-mkdir -p "$nginx/log"
-cp nginx/nginx.conf nginx/spoolgate.conf nginx/spoolgate_params "$nginx/"
+mkdir -p "$nginx/log" "$nginx/modules"
+cp nginx/nginx.conf nginx/spoolgate.conf nginx/spoolgate_params nginx/spoolgate_interim.conf "$nginx/"
 certificate() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
         -subj /CN=localhost -keyout "$nginx/key.pem" -out "$nginx/certificate.pem"
@@ -73,8 +74,20 @@ check_nginx() {
     nginx -t -q -p "$nginx" -e log/error.log -c "$nginx/nginx.conf" -g 'error_log stderr notice;'
 }
 silent=yes check 'nginx takes nginx.conf' check_nginx
+check_module() {
+    local marked
+    cp .build/nginx-module/ngx_http_interim_module.so "$nginx/modules/" || return
+    sed -i '/# run: module$/s|#||' "$nginx/nginx.conf" "$nginx/spoolgate.conf"
+    marked=$(grep -c '^ *[^# ].*# run: module$' "$nginx/nginx.conf" "$nginx/spoolgate.conf")
+    [ "$(printf '%s' "$marked" | sed 's/.*://' | tr '\n' ' ')" = '1 1' ] || {
+        printf 'not one line each to switch on:\n%s\n' "$marked"
+        return 1
+    }
+    check_nginx
+}
+silent=yes check 'nginx takes nginx.conf with the module (make module)' check_module
 
-for script in deploy/*.sh .ci/run; do
+for script in deploy/*.sh nginx/module/*.sh .ci/run; do
     silent=yes check "script ${script##*/} parses" bash -n "$script"
 done
 

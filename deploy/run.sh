@@ -5,7 +5,8 @@
 # It installs nothing and needs no root. Invariant: when it has ended, however it ended (also by
 # SIGKILL), neither the gateway nor nginx is left: both are told when their parent dies.
 #
-# Environment: PORT, TLS_PORT, STATE, DROP, UPSTREAM, UPSTREAM_CA, NAMES, SPOOLGATE (the binary).
+# Environment: PORT, TLS_PORT, STATE, DROP, UPSTREAM, UPSTREAM_CA, NAMES, SPOOLGATE (the binary),
+# MODULE (ngx_http_interim_module.so; where nginx cannot load it, everything works but the 104).
 
 set -euo pipefail
 umask 022
@@ -19,6 +20,7 @@ UPSTREAM=${UPSTREAM:-}
 UPSTREAM_CA=${UPSTREAM_CA:-}
 NAMES=${NAMES:-}
 SPOOLGATE=${SPOOLGATE:-$here/.build/release/spoolgate}
+MODULE=${MODULE:-$here/.build/nginx-module/ngx_http_interim_module.so}
 PATH=$PATH:/usr/sbin:/sbin
 
 say() { printf 'run: %s\n' "$*"; }
@@ -80,17 +82,39 @@ server_names() {
     done
 }
 
+# Whether the nginx at hand loads the module; below the prefix, where nginx.conf expects it. Another
+# nginx than the one it was built for refuses it.
+try_module() {
+    local reason
+    has_module=''
+    if [ ! -r "$MODULE" ]; then
+        reason="no module at $MODULE (make module)"
+    elif ! install -D -m 644 "$MODULE" modules/ngx_http_interim_module.so; then
+        reason="the module cannot be copied to $STATE/modules"
+    else
+        printf 'load_module modules/%s;\npid nginx.pid;\nevents {}\n' \
+            ngx_http_interim_module.so >nginx/module.conf
+        if reason=$(nginx -t -q -p "$STATE" -e stderr -c nginx/module.conf 2>&1); then
+            has_module=yes
+            return
+        fi
+    fi
+    say "without interim responses (104), clients cannot resume a one-request upload: $reason"
+}
+
 # The shipped nginx files with the marked lines filled in. All paths become relative (to the prefix,
 # to the file, the socket's to the working directory): none needs nginx's quoting or is too long,
 # and the workers' user needs no permission on the directories above STATE.
 write_nginx() {
-    local no_ipv6='' user='' name
+    local no_ipv6='' user='' module='' name
     grep -q . /proc/net/if_inet6 2>/dev/null || no_ipv6='/listen \[::\]:/d'
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
-    for name in nginx.conf spoolgate.conf spoolgate_params; do
+    [ -z "$has_module" ] || module='/# run: module$/s|#||'
+    for name in nginx.conf spoolgate.conf spoolgate_params spoolgate_interim.conf; do
         sed -e "$no_ipv6" \
             -e "$user" \
+            -e "$module" \
             -e "/# run: port\$/s|8080|$PORT|" \
             -e "/# run: tls-port\$/s|8443|$TLS_PORT|" \
             -e "/# run: names\$/s|server_name [^;]*;|server_name $(server_names);|" \
@@ -192,9 +216,30 @@ status_of() {
     printf '%s' "$status"
 }
 
+# With the module the upload begins as URLSession's does: all at once, and the 104 tells where to
+# resume. Without, the upload resource is asked for beforehand.
+print_beginning() { # file, head
+    if [ -n "$has_module" ]; then
+        cat <<SESSION
+# send it, and be cut off after two seconds (curl says so: error 28); the 104 had come first
+curl --max-time 2 --limit-rate 200M -D $2 -H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' -T $1 http://localhost:$PORT/files/1g.bin
+cat $2; url=\$(tr -d '\r' < $2 | sed -n 's/^[Ll]ocation: //p')
+SESSION
+    else
+        cat <<SESSION
+# an upload resource for it
+url=\$(curl -sS -D - -X POST -H 'Upload-Complete: ?0' -H 'Upload-Length: 1073741824' http://localhost:$PORT/files/1g.bin | tr -d '\r' | sed -n 's/^[Ll]ocation: //p'); echo "\$url"
+
+# send it, and be cut off after two seconds (curl says so: error 28)
+curl --max-time 2 --limit-rate 200M -X PATCH -H 'Upload-Offset: 0' -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T $1 "\$url"
+SESSION
+    fi
+}
+
 print_session() {
-    local file list
+    local file head list marks=''
     file=$(printf %q "$STATE/1g.bin")
+    head=$(printf %q "$STATE/1g.head")
     list=$(printf '%q list --spool %q' "$SPOOLGATE" "$STATE/spool")
     cat <<SESSION
 
@@ -203,12 +248,10 @@ spoolgate serves http://localhost:$PORT/files/ and https://localhost:$TLS_PORT/f
   state, logs  $STATE
 Ctrl-C ends it. In another terminal:
 
-# a file, and an upload resource for it
+# a file
 head -c 1G /dev/urandom > $file
-url=\$(curl -sS -D - -X POST -H 'Upload-Complete: ?0' -H 'Upload-Length: 1073741824' http://localhost:$PORT/files/1g.bin | tr -d '\r' | sed -n 's/^[Ll]ocation: //p'); echo "\$url"
 
-# send it, and be cut off after two seconds (curl says so: error 28)
-curl --max-time 2 --limit-rate 200M -X PATCH -H 'Upload-Offset: 0' -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T $file "\$url"
+$(print_beginning "$file" "$head")
 
 # ask how much has arrived
 offset=\$(curl -sS -I "\$url" | tr -d '\r' | sed -n 's/^[Uu]pload-[Oo]ffset: //p'); echo "\$offset of 1073741824 bytes"
@@ -222,9 +265,14 @@ SESSION
         printf '# it arrived whole\n'
         printf 'cmp %s "$(ls -t %q/*1g.bin | head -n 1)" && echo identical\n\n' "$file" "$DROP"
     fi
-    printf '# any ordinary upload, over TLS and HTTP/2\n'
-    printf 'curl -sS -i --cacert %q -T %s https://localhost:%s/files/whole.bin\n\n' \
-        "$STATE/tls/certificate.pem" "$file" "$TLS_PORT"
+    if [ -n "$has_module" ]; then
+        printf '# the same over TLS and HTTP/2, not cut\n'
+        marks="-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' "
+    else
+        printf '# any ordinary upload, over TLS and HTTP/2\n'
+    fi
+    printf 'curl -sS -i --cacert %q %s-T %s https://localhost:%s/files/whole.bin\n\n' \
+        "$STATE/tls/certificate.pem" "$marks" "$file" "$TLS_PORT"
 }
 
 STATE=$(absolute "$STATE")
@@ -258,6 +306,7 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 
 write_settings
+try_module
 write_nginx
 make_certificate
 
