@@ -98,6 +98,7 @@ try_module() {
             has_module=yes
             return
         fi
+        reason=$(printf '%s\n' "$reason" | sed -n '1s/^.*#[0-9]*: //p')
     fi
     say "without interim responses (104), clients cannot resume a one-request upload: $reason"
 }
