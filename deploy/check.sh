@@ -87,6 +87,15 @@ check_module() {
 }
 silent=yes check 'nginx takes nginx.conf with the module (make module)' check_module
 
+# It asks for its directories, so they are moved; nothing is started.
+lighttpd_takes() {
+    mkdir -p "$scratch/uploads" &&
+        sed "/# run: upload-dirs\$/s|\"/[^\"]*\"|\"$scratch/uploads\"|" \
+            deploy/lighttpd.conf >"$scratch/lighttpd.conf" &&
+        lighttpd -tt -f "$scratch/lighttpd.conf"
+}
+silent=yes check 'lighttpd takes lighttpd.conf' lighttpd_takes
+
 for script in deploy/*.sh nginx/module/*.sh .ci/run; do
     silent=yes check "script ${script##*/} parses" bash -n "$script"
 done

@@ -1,16 +1,18 @@
-// One private world for a test: a spool, the daemon, the shipped nginx configuration in front, and
-// the backends behind. Everything on loopback and in one temporary directory; gone with the test.
+// One private world for a test: a spool, the daemon, a web server with its shipped configuration in
+// front, and the backends behind. Everything on loopback and in one temporary directory; gone with
+// the test.
 
 import Foundation
 import TestSupport
 
-/// The daemon behind a real nginx.
+/// The daemon behind a real web server.
 final class Sandbox {
     let directory: URL
     let port: Int
     let tlsPort: Int
     private(set) var daemon: Daemon
-    private let front: Daemon
+    private let front: Front
+    private let webServer: Daemon
     private var settings: String
 
     /// The built program beside the test bundle.
@@ -29,14 +31,14 @@ final class Sandbox {
     ///   - upstream: the upstream's target; nil: a drop directory of the sandbox.
     ///   - routeSettings: further lines of the route, indented by four.
     ///   - extra: further lines of the settings, not indented.
-    ///   - interim: what the front claims to forward (`SPOOLGATE_INTERIM`); nil: nothing.
-    ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value.
+    ///   - front: the web server in front.
+    ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
     /// - Throws: `NeverHappened` when something does not start.
     init(
         upstream: String? = nil,
         routeSettings: [String] = [],
         extra: [String] = [],
-        interim: String? = nil,
+        front: Front = .nginx,
         origin: String? = nil
     ) throws {
         directory = FileManager.default.temporaryDirectory
@@ -67,29 +69,21 @@ final class Sandbox {
             encoding: .utf8
         )
         daemon = try Self.startDaemon(directory)
-        let configuration = try FrontConfiguration.write(
-            to: directory,
+        self.front = front
+        webServer = try front.start(
+            in: directory,
             port: port,
             tlsPort: tlsPort,
-            interim: interim,
             origin: origin
         )
-        front = try Daemon(
-            Command.find("nginx") ?? "nginx",
-            [
-                "-p", directory.path() + "/nginx", "-e", directory.path() + "/error.log", "-c",
-                configuration, "-g", "daemon off;",
-            ],
-            log: directory.appending(path: "nginx.log")
-        )
         try waitUntilServing()
-        try eventually("nginx listens on \(port)") { (try? WireClient(port: port)) != nil }
+        try eventually("the web server listens on \(port)") { (try? WireClient(port: port)) != nil }
     }
 
     deinit {
         daemon.signal(SIGKILL)
-        front.signal(SIGTERM)
-        _ = front.wait()
+        webServer.signal(front.ending)
+        _ = webServer.wait()
         try? FileManager.default.removeItem(at: directory)
     }
 
@@ -229,47 +223,5 @@ extension String {
     /// From the first occurrence of `mark` on.
     func drop(upTo mark: String) -> Substring {
         range(of: mark).map { self[$0.lowerBound...] } ?? self[...]
-    }
-}
-
-/// Ports that nobody listens on.
-enum FreePort {
-    struct None: Error {}
-
-    static func take(_ count: Int) throws -> [Int] {
-        // All are bound at once, so that no two are the same.
-        var sockets: [Int32] = []
-        defer { for socket in sockets { close(socket) } }
-        return try (0..<count).map { _ in
-            let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-            sockets.append(socket)
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_addr.s_addr = inet_addr("127.0.0.1")
-            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let result = withUnsafeMutablePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(socket, $0, length) == 0 ? getsockname(socket, $0, &length) : -1
-                }
-            }
-            guard result == 0 else { throw None() }
-            return Int(UInt16(bigEndian: address.sin_port))
-        }
-    }
-}
-
-/// Whether somebody accepts on a unix socket.
-enum UnixSocket {
-    static func accepts(_ path: String) -> Bool {
-        let socket = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(socket) }
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-        return withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(socket, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
-            }
-        }
     }
 }

@@ -14,6 +14,23 @@ final class WireClient {
         var fields: [(name: String, value: String)]
         var content: Data
 
+        /// From a head without the empty line at its end.
+        init(head: String) throws {
+            let lines = head.components(separatedBy: "\r\n")
+            guard
+                let status = lines[0].split(separator: " ").dropFirst().first.flatMap({ Int($0) })
+            else { throw Broken(description: "no status line: \(lines[0])") }
+            self.status = status
+            content = Data()
+            fields = lines.dropFirst().map { line in
+                let parts = line.split(separator: ":", maxSplits: 1)
+                return (
+                    String(parts[0]),
+                    parts.count > 1 ? parts[1].trimmingCharacters(in: .whitespaces) : ""
+                )
+            }
+        }
+
         /// The value of a field, names compared without case.
         subscript(name: String) -> String? {
             fields.first { $0.name.lowercased() == name.lowercased() }?.value
@@ -106,19 +123,11 @@ final class WireClient {
     func readAny(head: Bool = false) throws -> Answer {
         let end = Data("\r\n\r\n".utf8)
         let boundary = try fill { $0.range(of: end)?.lowerBound }
-        let lines = String(decoding: received[received.startIndex..<boundary], as: UTF8.self)
-            .components(separatedBy: "\r\n")
+        var answer = try Answer(
+            head: String(decoding: received[received.startIndex..<boundary], as: UTF8.self)
+        )
         received.removeSubrange(received.startIndex..<boundary + 4)
-        guard let status = lines[0].split(separator: " ").dropFirst().first.flatMap({ Int($0) })
-        else { throw Broken(description: "no status line: \(lines[0])") }
-        let fields = lines.dropFirst().map { line -> (name: String, value: String) in
-            let parts = line.split(separator: ":", maxSplits: 1)
-            return (
-                String(parts[0]),
-                parts.count > 1 ? parts[1].trimmingCharacters(in: .whitespaces) : ""
-            )
-        }
-        var answer = Answer(status: status, fields: fields, content: Data())
+        let status = answer.status
         if head || status < 200 || status == 204 || status == 304 { return answer }
         answer.content = try readContent(answer)
         return answer

@@ -3,14 +3,14 @@
 
 import Foundation
 
-enum FrontConfiguration {
+enum NginxConfiguration {
     /// Writes the files for a sandbox.
     ///
     /// - Parameters:
     ///   - directory: the sandbox; the gateway's socket is in it.
     ///   - port: for HTTP/1.1.
     ///   - tlsPort: for HTTP/1.1 and HTTP/2 over TLS.
-    ///   - interim: what the front claims to forward (`SPOOLGATE_INTERIM`); nil: nothing.
+    ///   - module: the interim module, for which the marked lines are switched on; nil: none.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
@@ -18,7 +18,7 @@ enum FrontConfiguration {
         to directory: URL,
         port: Int,
         tlsPort: Int,
-        interim: String?,
+        module: String?,
         origin: String?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
@@ -27,7 +27,15 @@ enum FrontConfiguration {
             withIntermediateDirectories: true
         )
         try makeCertificate(in: folder)
-        for name in ["nginx.conf", "spoolgate.conf", "spoolgate_params"] {
+        if let module {
+            let modules = folder.appending(path: "modules")
+            try FileManager.default.createDirectory(at: modules, withIntermediateDirectories: true)
+            try FileManager.default.copyItem(
+                at: URL(filePath: module),
+                to: modules.appending(path: "ngx_http_interim_module.so")
+            )
+        }
+        for name in ["nginx.conf", "spoolgate.conf", "spoolgate_params", "spoolgate_interim.conf"] {
             let source = Sandbox.root.appending(path: "nginx/\(name)")
             var lines = try String(contentsOf: source, encoding: .utf8)
                 .components(separatedBy: "\n")
@@ -36,11 +44,9 @@ enum FrontConfiguration {
                     lines[index],
                     directory: directory,
                     port: port,
-                    tlsPort: tlsPort
+                    tlsPort: tlsPort,
+                    hasModule: module != nil
                 )
-            }
-            if name == "spoolgate_params", let interim {
-                lines.append("fastcgi_param SPOOLGATE_INTERIM \"\(interim)\";")
             }
             if name == "spoolgate_params", let origin {
                 lines.append("fastcgi_param SPOOLGATE_ORIGIN \"\(origin)\";")
@@ -58,7 +64,8 @@ enum FrontConfiguration {
         _ line: String,
         directory: URL,
         port: Int,
-        tlsPort: Int
+        tlsPort: Int,
+        hasModule: Bool
     ) -> String {
         if line.contains("[::]:") { return "" }
         guard let mark = line.range(of: "# run: ") else { return line }
@@ -69,6 +76,8 @@ enum FrontConfiguration {
         case "certificate": return "ssl_certificate \(folder)/server.pem;"
         case "key": return "ssl_certificate_key \(folder)/server.key;"
         case "socket": return "fastcgi_pass unix:\(directory.path())/spoolgate.sock;"
+        case "module" where hasModule:
+            return line.replacing("#", with: "", maxReplacements: 1)
         default: return line
         }
     }

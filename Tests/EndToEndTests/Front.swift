@@ -1,0 +1,66 @@
+// The web servers that tests put in front of the daemon, each with the configuration that is shipped.
+
+import Foundation
+import TestSupport
+
+/// A web server in front of the daemon.
+enum Front {
+    /// nginx with the files as they are shipped.
+    case nginx
+    /// The same with the interim module, and the lines for it switched on.
+    case nginxWithModule
+    /// lighttpd with the shipped configuration; no TLS.
+    case lighttpd
+
+    /// The signal that ends it: Foundation starts programs with most signals blocked, and lighttpd,
+    /// unlike nginx, leaves that so.
+    var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
+
+    /// Writes its configuration into a sandbox's directory and starts it.
+    func start(in directory: URL, port: Int, tlsPort: Int, origin: String?) throws -> Daemon {
+        let log = directory.appending(path: "front.log")
+        if self == .lighttpd {
+            let configuration = try LighttpdConfiguration.write(to: directory, port: port)
+            return try Daemon(
+                Command.find("lighttpd") ?? "lighttpd",
+                ["-D", "-f", configuration],
+                log: log
+            )
+        }
+        let configuration = try NginxConfiguration.write(
+            to: directory,
+            port: port,
+            tlsPort: tlsPort,
+            module: self == .nginxWithModule ? InterimModule.built.get() : nil,
+            origin: origin
+        )
+        return try Daemon(
+            Command.find("nginx") ?? "nginx",
+            [
+                "-p", directory.path() + "/nginx", "-e", directory.path() + "/error.log", "-c",
+                configuration, "-g", "daemon off;",
+            ],
+            log: log
+        )
+    }
+}
+
+/// The nginx module, built for the nginx that is installed.
+enum InterimModule {
+    /// Its path; `make` builds it if it is missing or older than its source, once in a run.
+    static let built: Result<String, NeverHappened> = {
+        do {
+            let make = try Command(
+                Command.find("make") ?? "make",
+                ["--no-print-directory", "-C", Sandbox.root.path(), "module"]
+            )
+            guard make.status == 0 else {
+                return .failure(NeverHappened(description: make.output + make.errors))
+            }
+            let path = ".build/nginx-module/ngx_http_interim_module.so"
+            return .success(Sandbox.root.appending(path: path).path())
+        } catch {
+            return .failure(NeverHappened(description: "make: \(error)"))
+        }
+    }()
+}

@@ -1,0 +1,202 @@
+// Interim responses through nginx with its module: a client that sends everything at once hears where
+// to resume, and is refused before it sends.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Interim responses through nginx with the module")
+struct InterimTests {
+    @Test(
+        "a client that sends everything at once resumes where the 104 told it, over HTTP/1.1 and 2",
+        arguments: [3, 5, 6, 8, 9, 10],
+        ["HTTP/1.1", "HTTP/2"]
+    )
+    func resumesFromInterim(version: Int, protocolName: String) throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let (_, bytes) = try sandbox.randomFile(100 << 20)
+        let client = OptimisticClient(
+            version: version,
+            method: version.isMultiple(of: 2) ? "PUT" : "POST",
+            content: bytes
+        )
+        let carrier: any Carrier =
+            protocolName == "HTTP/2"
+            ? CurlCarrier(
+                origin: "https://127.0.0.1:\(sandbox.tlsPort)",
+                directory: sandbox.directory
+            ) : WireCarrier(port: sandbox.port)
+        let course = try client.upload(to: "/files/film.mp4", by: carrier) {
+            try sandbox.spooledOffset() > 0
+        }
+        #expect(course.interim.status == 104)
+        #expect(course.interim["upload-draft-interop-version"] == "\(version)")
+        #expect(course.retrieval.status == 204)
+        #expect(course.offset > 0 && course.offset < bytes.count)
+        let name = version == 3 ? "upload-incomplete" : "upload-complete"
+        #expect(course.retrieval[name] == (version == 3 ? "?1" : "?0"))
+        #expect(course.final.status == 201)
+        #expect(course.final[name] == (version == 3 ? "?0" : "?1"))
+        #expect(course.final["upload-offset"] == "\(bytes.count)")
+        let delivered = try sandbox.delivered()
+        #expect(delivered.count == 1)
+        #expect(try delivered.first.map { try Data(contentsOf: $0) == bytes } == true)
+        let record = try delivered.first.map {
+            try String(contentsOf: $0.appendingPathExtension("json"), encoding: .utf8)
+        }
+        #expect(record?.contains("\"content-type\":\"video/mp4\"") == true, "\(record ?? "")")
+    }
+
+    @Test("the 104 comes before any content is sent")
+    func beforeContent() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/a.bin", Self.creation + ["Content-Length: \(bytes.count)"])
+        let interim = try client.readAny()
+        #expect(interim.status == 104)
+        #expect(try sandbox.spooledOffset() == 0)
+        let location = try #require(interim["location"])
+        #expect(location.hasPrefix("http://127.0.0.1/files/a.bin/upload-resource/"))
+        client.send(bytes)
+        #expect(try client.read().status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("the 104 comes before any content is sent over HTTP/2")
+    func beforeContentOverHTTP2() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        let pipe = sandbox.directory.appending(path: "pipe").path()
+        let head = sandbox.directory.appending(path: "head")
+        guard mkfifo(pipe, 0o600) == 0 else { throw WireClient.Broken(description: "mkfifo") }
+        // With a time limit of its own curl would look at nothing but the pipe.
+        let curl = try Daemon(
+            "/bin/sh",
+            [
+                "-c",
+                """
+                exec curl -k -sS --http2 -X PUT -T . -D '\(head.path())' \
+                -H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' \
+                https://127.0.0.1:\(sandbox.tlsPort)/files/a.bin < '\(pipe)'
+                """,
+            ],
+            log: sandbox.directory.appending(path: "curl.log")
+        )
+        let content = try FileHandle(forWritingTo: URL(filePath: pipe))
+        let carrier = CurlCarrier(origin: "", directory: sandbox.directory)
+        let interim = try eventually("an interim response") { try carrier.responses(head).first }
+        #expect(interim.status == 104)
+        #expect(interim["location"] != nil)
+        #expect(try sandbox.spooledOffset() == 0)
+        try content.write(contentsOf: bytes)
+        try content.close()
+        #expect(curl.wait() == 0)
+        #expect(try carrier.responses(head).last?.status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("a client that asks before it sends is refused without a 100")
+    func refusedBeforeContent() throws {
+        let sandbox = try Sandbox(
+            routeSettings: ["limits: {max-size: 1MiB}"],
+            front: .nginxWithModule
+        )
+        let resource = try sandbox.create("/files/early.bin")
+        let length = "Content-Length: 50000000"
+        let cases: [(String, String, [String], Int)] = [
+            (
+                "PATCH", resource,
+                [
+                    "Upload-Offset: 77", "Upload-Complete: ?1",
+                    "Content-Type: application/partial-upload",
+                ], 409
+            ),
+            ("PUT", "/files/large.bin", Self.creation, 413),
+            ("PUT", "/files/plain.bin", [], 413),
+        ]
+        for (method, target, fields, status) in cases {
+            let client = try WireClient(port: sandbox.port)
+            client.sendHead(method, target, fields + [length, "Expect: 100-continue"])
+            #expect(try client.readAny().status == status, "\(method) \(target)")
+        }
+    }
+
+    @Test("a client that asks before it sends hears 104, then 100 once, then the response")
+    func askedAndAccepted() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let bytes = Data(repeating: 8, count: 300_000)
+        let expectation = ["Content-Length: \(bytes.count)", "Expect: 100-continue"]
+        for (fields, statuses) in [(Self.creation, [104, 100, 201]), ([], [100, 201])] {
+            let client = try WireClient(port: sandbox.port)
+            client.sendHead("PUT", "/files/asked.bin", fields + expectation)
+            for status in statuses.dropLast() { #expect(try client.readAny().status == status) }
+            client.send(bytes)
+            #expect(try client.readAny().status == statuses.last)
+        }
+        let delivered = try sandbox.delivered().map { try Data(contentsOf: $0) }
+        #expect(delivered == [bytes, bytes])
+    }
+
+    @Test("the daemon dies in an upload: no final response, and the 104's Location resumes")
+    func daemonDies() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let (_, bytes) = try sandbox.randomFile(8 << 20)
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/a.bin", Self.creation + ["Content-Length: \(bytes.count)"])
+        let location = try #require(try client.readAny()["location"])
+        client.send(bytes.prefix(2 << 20))
+        try eventually("content has arrived") { try sandbox.spooledOffset() > 0 }
+        try sandbox.crash()
+        #expect(throws: WireClient.Broken.self) { try client.readAny() }
+        let resource = String(location.drop(upTo: "/files/"))
+        let offset = try sandbox.offset(of: resource)
+        #expect(offset > 0 && offset <= 2 << 20)
+        let rest = bytes.suffix(from: offset)
+        #expect(
+            try sandbox.append(resource, offset: offset, rest, complete: true).status == 201
+        )
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("clients that cannot take a 104 get none: HTTP/1.0, no interop version, an unknown one")
+    func noneForOthers() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let bytes = Data(repeating: 8, count: 300_000)
+        for version in [[], ["Upload-Draft-Interop-Version: 99"]] {
+            let client = try WireClient(port: sandbox.port)
+            client.sendHead(
+                "PUT",
+                "/files/other.bin",
+                version + ["Upload-Complete: ?1", "Content-Length: \(bytes.count)"]
+            )
+            client.send(bytes)
+            #expect(try client.readAny().status == 201)
+        }
+        let old = try WireClient(port: sandbox.port)
+        let fields = Self.creation + ["Content-Length: \(bytes.count)", "Host: 127.0.0.1"]
+        old.send("PUT /files/old.bin HTTP/1.0\r\n\(fields.joined(separator: "\r\n"))\r\n\r\n")
+        old.send(bytes)
+        #expect(try old.readAny().status == 201)
+    }
+
+    @Test("stock nginx gets no interim response of the gateway's, and every request works")
+    func stockNginx() throws {
+        let sandbox = try Sandbox()
+        let bytes = Data(repeating: 8, count: 300_000)
+        let length = "Content-Length: \(bytes.count)"
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/a.bin", Self.creation + [length])
+        client.send(bytes)
+        #expect(try client.readAny().status == 201)
+        let asking = try WireClient(port: sandbox.port)
+        asking.sendHead("PUT", "/files/b.bin", Self.creation + [length, "Expect: 100-continue"])
+        // nginx's own.
+        #expect(try asking.readAny().status == 100)
+        asking.send(bytes)
+        #expect(try asking.readAny().status == 201)
+        #expect(try sandbox.delivered().count == 2)
+    }
+
+    private static let creation = ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?1"]
+}
