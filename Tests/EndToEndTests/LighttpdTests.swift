@@ -1,0 +1,128 @@
+// The daemon behind lighttpd, which passes 104 on by itself over HTTP/1.1.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Uploads through lighttpd")
+struct LighttpdTests {
+    @Test("a plain upload is delivered whole")
+    func plainUpload() throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let (_, bytes) = try sandbox.randomFile(20 << 20)
+        let answer = try WireClient(port: sandbox.port)
+            .ask("PUT", "/files/plain.bin", content: bytes)
+        #expect(answer.status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test(
+        "a client that sends everything at once resumes where the 104 told it",
+        arguments: [3, 5, 6, 8, 9, 10]
+    )
+    func resumesFromInterim(version: Int) throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let (_, bytes) = try sandbox.randomFile(30 << 20)
+        let client = OptimisticClient(version: version, method: "POST", content: bytes)
+        let course = try client.upload(
+            to: "/files/film.mp4",
+            by: WireCarrier(port: sandbox.port)
+        ) { try sandbox.spooledOffset() > 0 }
+        #expect(course.interim.status == 104)
+        #expect(course.retrieval.status == 204)
+        #expect(course.offset > 0 && course.offset < bytes.count)
+        #expect(course.final.status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("a careful creation is cut and resumed; the offset told is what arrived")
+    func carefulCreation() throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let bytes = Data((0..<200_000).map { UInt8(truncatingIfNeeded: $0) })
+        let resource = try sandbox.create("/files/careful.bin")
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: \(bytes.count)",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(bytes.prefix(150_000))
+        try eventually("150000 bytes are in the spool") {
+            try sandbox.spooledOffset() == 150_000
+        }
+        sender.cut()
+        #expect(try sandbox.offset(of: resource) == 150_000)
+        let rest = bytes.suffix(from: 150_000)
+        #expect(
+            try sandbox.append(resource, offset: 150_000, rest, complete: true).status == 201
+        )
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("an early refusal reaches a client that still sends")
+    func earlyRefusal() throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let resource = try sandbox.create("/files/early.bin")
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 77", "Upload-Complete: ?1", "Content-Length: 50000000",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        for _ in 0..<4 where client.send(Data(count: 1 << 20)) {}
+        let answer = try client.read()
+        #expect(answer.status == 409)
+        #expect(answer["upload-offset"] == "0")
+    }
+
+    @Test("content without a length is refused with 411, as the configuration says")
+    func lengthRequired() throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/chunked.bin", ["Transfer-Encoding: chunked"])
+        client.sendChunk(Data(count: 1000))
+        #expect(try client.read().status == 411)
+        #expect(try sandbox.delivered().isEmpty)
+    }
+
+    @Test("a field under two spellings of its name is refused and harms nothing")
+    func twoSpellings() throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let resource = try sandbox.create("/files/two.bin")
+        let refused = try sandbox.append(
+            resource,
+            offset: 0,
+            Data(count: 10),
+            complete: true,
+            ["Upload_Offset: 5"]
+        )
+        #expect(refused.status == 400)
+        #expect(try sandbox.offset(of: resource) == 0)
+    }
+
+    @Test("over HTTP/2 no 104 comes, and the upload is delivered")
+    func withoutInterimOverHTTP2() throws {
+        let sandbox = try Sandbox(front: .lighttpd)
+        let file = try sandbox.randomFile(3 << 20)
+        let answer = try sandbox.curl(
+            "--http2-prior-knowledge",
+            "-D",
+            "-",
+            "-T",
+            file.url.path(),
+            "-H",
+            "Upload-Draft-Interop-Version: 10",
+            "-H",
+            "Upload-Complete: ?1",
+            "http://127.0.0.1:\(sandbox.port)/files/h2.bin"
+        )
+        #expect(answer.output.hasPrefix("HTTP/2 201"), "\(answer.output) \(answer.errors)")
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
+    }
+}
