@@ -119,6 +119,12 @@ final class WireClient {
         shutdown(socket, Int32(SHUT_RDWR))
     }
 
+    /// Whether there is something to read already.
+    var isReadable: Bool {
+        var one = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+        return !received.isEmpty || poll(&one, 1, 0) > 0
+    }
+
     /// Reads the next response, interim ones included.
     func readAny(head: Bool = false) throws -> Answer {
         let end = Data("\r\n\r\n".utf8)

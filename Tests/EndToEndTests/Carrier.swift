@@ -1,0 +1,145 @@
+// How the requests of an optimistic client travel: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
+
+import Foundation
+import TestSupport
+
+/// How a client's requests travel.
+protocol Carrier {
+    /// Sends a request, breaks the connection when `isEnough`; the first response until then.
+    func cut(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data,
+        when isEnough: () throws -> Bool
+    ) throws -> WireClient.Answer
+
+    /// Sends a request; its final response.
+    func ask(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data?
+    ) throws -> WireClient.Answer
+}
+
+/// HTTP/1.1 without TLS.
+struct WireCarrier: Carrier {
+    let port: Int
+
+    func cut(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data,
+        when isEnough: () throws -> Bool
+    ) throws -> WireClient.Answer {
+        let client = try WireClient(port: port)
+        client.sendHead(method, target, fields + ["Content-Length: \(content.count)"])
+        client.send(content.prefix(content.count / 3))
+        let answer = try client.readAny()
+        try eventually("content has arrived", isEnough)
+        client.cut(reset: true)
+        return answer
+    }
+
+    func ask(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data?
+    ) throws -> WireClient.Answer {
+        let path = String(target.drop(upTo: "/files/"))
+        return try WireClient(port: port).ask(method, path, fields, content: content)
+    }
+}
+
+/// HTTP/2 over TLS, by curl.
+struct CurlCarrier: Carrier {
+    /// Where targets without an origin are.
+    let origin: String
+    /// For its files.
+    let directory: URL
+    /// Further options of curl.
+    var options: [String] = []
+
+    func cut(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data,
+        when isEnough: () throws -> Bool
+    ) throws -> WireClient.Answer {
+        let (arguments, head) = try prepare(method, target, fields, content: content)
+        // So slow that it is still sending when it is killed.
+        let curl = try Daemon(
+            Command.find("curl") ?? "curl",
+            ["--limit-rate", "8M"] + arguments,
+            log: directory.appending(path: "curl.log")
+        )
+        let answer: WireClient.Answer = try eventually("a response over HTTP/2") {
+            try responses(head).first
+        }
+        try eventually("content has arrived", isEnough)
+        curl.signal(SIGKILL)
+        guard curl.wait() == -SIGKILL else {
+            throw WireClient.Broken(description: "curl had ended before it was cut")
+        }
+        return answer
+    }
+
+    func ask(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data?
+    ) throws -> WireClient.Answer {
+        let responses = try askAll(method, target, fields, content: content)
+        guard let final = responses.last else { throw WireClient.Broken(description: "nothing") }
+        return final
+    }
+
+    /// Sends a request; all its responses, the final one last.
+    func askAll(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data?
+    ) throws -> [WireClient.Answer] {
+        let (arguments, head) = try prepare(method, target, fields, content: content)
+        let curl = try Command(Command.find("curl") ?? "curl", arguments)
+        guard curl.status == 0 else {
+            throw WireClient.Broken(description: "curl ended with \(curl.status): \(curl.errors)")
+        }
+        return try responses(head)
+    }
+
+    private func prepare(
+        _ method: String,
+        _ target: String,
+        _ fields: [String],
+        content: Data?
+    ) throws -> (arguments: [String], head: URL) {
+        let name = UUID().uuidString
+        let head = directory.appending(path: "\(name).head")
+        var arguments = ["-k", "-sS", "--max-time", "120", "--http2", "-D", head.path()] + options
+        if let content {
+            let file = directory.appending(path: "\(name).content")
+            try content.write(to: file)
+            arguments += ["-X", method, "-T", file.path()]
+        } else {
+            arguments += method == "HEAD" ? ["-I"] : ["-X", method]
+        }
+        for field in fields { arguments += ["-H", field] }
+        return (arguments + [target.hasPrefix("http") ? target : origin + target], head)
+    }
+
+    /// The heads of responses that curl has written down so far.
+    func responses(_ head: URL) throws -> [WireClient.Answer] {
+        guard FileManager.default.fileExists(atPath: head.path()) else { return [] }
+        return try String(contentsOf: head, encoding: .utf8)
+            .components(separatedBy: "\r\n\r\n")
+            .dropLast()
+            .map { try WireClient.Answer(head: $0) }
+    }
+}
