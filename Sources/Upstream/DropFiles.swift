@@ -43,7 +43,7 @@ struct DropFiles: ~Copyable {
             throw failure("linkat", temporary)
         }
         do throws(SystemError) {
-            guard fsync(descriptor) == 0 else { throw failure("fsync", temporary) }
+            try syncFile(temporary)
             try commit(temporary, as: name)
         } catch {
             remove(temporary)
@@ -130,6 +130,15 @@ struct DropFiles: ~Copyable {
         // Between two links to one file rename(2) does nothing and leaves both; that is the case
         // when the same data file is dropped again.
         remove(temporary)
+    }
+
+    /// Syncs a file through an open of its own: the kernel tells a lost write once to each open, and
+    /// whoever lent its descriptor must still hear of it.
+    private func syncFile(_ name: String) throws(SystemError) {
+        let number = openat(directory.number, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        guard number >= 0 else { throw failure("openat", name) }
+        let file = Descriptor(owning: number)
+        guard fsync(file.number) == 0 else { throw failure("fsync", name) }
     }
 
     private func remove(_ name: String) { _ = unlinkat(directory.number, name, 0) }
