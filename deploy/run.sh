@@ -88,7 +88,7 @@ try_module() {
     local reason
     has_module=''
     if [ ! -r "$MODULE" ]; then
-        reason="no module at $MODULE (make module)"
+        reason="no module at $MODULE (make module says why)"
     elif ! install -D -m 644 "$MODULE" modules/ngx_http_interim_module.so; then
         reason="the module cannot be copied to $STATE/modules"
     else

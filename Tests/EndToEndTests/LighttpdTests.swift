@@ -88,6 +88,8 @@ struct LighttpdTests {
         client.sendHead("PUT", "/files/chunked.bin", ["Transfer-Encoding: chunked"])
         client.sendChunk(Data(count: 1000))
         #expect(try client.read().status == 411)
+        let empty = try WireClient(port: sandbox.port)
+        #expect(try empty.ask("POST", "/files/e.bin", ["Upload-Complete: ?0"]).status == 411)
         #expect(try sandbox.delivered().isEmpty)
     }
 
