@@ -1,0 +1,96 @@
+// Interim responses after the first, through nginx with its module: how much is safe while content
+// comes, and signs of life while the upstream works.
+
+import Dispatch
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Progress and heartbeats through nginx with the module")
+struct ProgressTests {
+    private static let eager =
+        "interim: {progress-interval: 1s, progress-size: 0, heartbeat: 1s}"
+    private static let creation = ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?1"]
+
+    @Test("a slow client is told rising offsets, and a crash takes none of them back")
+    func progress() throws {
+        let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)
+        let bytes = Data((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0) })
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/slow.bin", Self.creation + ["Content-Length: 1000000"])
+        let location = try #require(try client.readAny()["location"])
+        var sent = 0
+        var told = 0
+        for _ in 0..<2 {
+            try eventually("a 104 tells progress") {
+                client.send(bytes[sent..<sent + 10])
+                sent += 10
+                return client.isReadable
+            }
+            let progress = try client.readAny()
+            #expect(progress.status == 104)
+            #expect(progress["location"] == nil)
+            let offset = try #require(progress["upload-offset"].flatMap { Int($0) })
+            #expect(offset > told && offset <= sent)
+            told = offset
+        }
+        try sandbox.crash()
+        let resource = String(location.drop(upTo: "/files/"))
+        let offset = try sandbox.offset(of: resource)
+        #expect(offset >= told && offset <= sent)
+        let rest = bytes.suffix(from: offset)
+        #expect(
+            try sandbox.append(resource, offset: offset, rest, complete: true).status == 201
+        )
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("over HTTP/2 a slow client is told rising offsets while it sends")
+    func progressOverHTTP2() throws {
+        let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)
+        let bytes = try sandbox.randomFile(4 << 20).bytes
+        let carrier = CurlCarrier(
+            origin: "https://127.0.0.1:\(sandbox.tlsPort)",
+            directory: sandbox.directory,
+            options: ["--limit-rate", "1M"]
+        )
+        let responses = try carrier.askAll("PUT", "/files/slow.bin", Self.creation, content: bytes)
+        #expect(responses.first?["location"] != nil)
+        #expect(responses.last?.status == 201)
+        let offsets = responses.dropLast().filter { $0.status == 104 }
+            .compactMap { $0["upload-offset"].flatMap { Int($0) } }
+        #expect(offsets.count > 1)
+        #expect(zip(offsets, offsets.dropFirst()).allSatisfy { $0 < $1 })
+        #expect(offsets.allSatisfy { $0 > 0 && $0 <= bytes.count })
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("while the upstream works on a whole upload, heartbeats tell its length; then its answer")
+    func heartbeats() throws {
+        let isDone = DispatchSemaphore(value: 0)
+        let origin = try LoopbackOrigin { connection in
+            guard try connection.receiveRequest() != nil else { return }
+            _ = isDone.wait(timeout: .now() + 60)
+            try connection.answer("202 Accepted", content: "at last")
+        }
+        let sandbox = try Sandbox(
+            upstream: origin.base,
+            extra: [Self.eager],
+            front: .nginxWithModule
+        )
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/long.bin", Self.creation + ["Content-Length: 300000"])
+        #expect(try client.readAny()["location"] != nil)
+        client.send(Data(repeating: 1, count: 300_000))
+        for _ in 0..<2 {
+            let heartbeat = try client.readAny()
+            #expect(heartbeat.status == 104)
+            #expect(heartbeat["upload-offset"] == "300000")
+        }
+        isDone.signal()
+        let answer = try client.read()
+        #expect(answer.status == 202)
+        #expect(answer.text == "at last")
+        #expect(origin.requests.count == 1)
+    }
+}
