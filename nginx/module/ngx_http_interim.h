@@ -107,6 +107,7 @@ u_char *ngx_http_interim_prefix_int(u_char *p, u_char flags, ngx_uint_t prefix,
 #if (NGX_HTTP_V2)
 ngx_int_t ngx_http_interim_send_v2(ngx_http_request_t *r,
     ngx_http_interim_t *interim);
+void ngx_http_interim_init_v2(void);
 #endif
 
 #if (NGX_HTTP_V3)

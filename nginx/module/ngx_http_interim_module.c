@@ -243,5 +243,9 @@ ngx_http_interim_init(ngx_conf_t *cf)
 
     *h = ngx_http_interim_precontent_handler;
 
+#if (NGX_HTTP_V2)
+    ngx_http_interim_init_v2();
+#endif
+
     return NGX_OK;
 }

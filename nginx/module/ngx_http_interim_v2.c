@@ -10,8 +10,21 @@
 
 #if (NGX_HTTP_V2)
 
+typedef ngx_int_t (*ngx_http_interim_frame_handler_pt)
+    (ngx_http_v2_connection_t *h2c, ngx_http_v2_out_frame_t *frame);
+
+
+static ngx_int_t ngx_http_interim_header_filter_v2(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_interim_replace_handler(ngx_http_v2_stream_t *stream,
+    ngx_http_interim_frame_handler_pt from,
+    ngx_http_interim_frame_handler_pt to);
 static ngx_int_t ngx_http_interim_frame_handler(ngx_http_v2_connection_t *h2c,
     ngx_http_v2_out_frame_t *frame);
+static ngx_int_t ngx_http_interim_uncounted_frame_handler(
+    ngx_http_v2_connection_t *h2c, ngx_http_v2_out_frame_t *frame);
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
 /* absent from an nginx that was built without HTTP/2 */
@@ -119,31 +132,87 @@ ngx_http_interim_send_v2(ngx_http_request_t *r, ngx_http_interim_t *interim)
 }
 
 
+/*
+ * From 1.25.1 to 1.28 nginx takes the final HEADERS frame for the first one
+ * of its stream and sets stream->queued to 1.  So what of ours still waits is
+ * not counted while that happens, and is counted again afterwards.
+ */
+
+static ngx_int_t
+ngx_http_interim_header_filter_v2(ngx_http_request_t *r)
+{
+    ngx_int_t              rc;
+    ngx_http_v2_stream_t  *stream;
+
+    stream = r->stream;
+
+    if (stream == NULL || r != r->main || stream->queued == 0) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    stream->queued -= ngx_http_interim_replace_handler(stream,
+                                    ngx_http_interim_frame_handler,
+                                    ngx_http_interim_uncounted_frame_handler);
+
+    rc = ngx_http_next_header_filter(r);
+
+    stream->queued += ngx_http_interim_replace_handler(stream,
+                                    ngx_http_interim_uncounted_frame_handler,
+                                    ngx_http_interim_frame_handler);
+
+    return rc;
+}
+
+
+/* there may be several after an internal redirect, which clears contexts */
+
+static ngx_uint_t
+ngx_http_interim_replace_handler(ngx_http_v2_stream_t *stream,
+    ngx_http_interim_frame_handler_pt from,
+    ngx_http_interim_frame_handler_pt to)
+{
+    ngx_uint_t                n;
+    ngx_http_v2_out_frame_t  *frame;
+
+    n = 0;
+
+    for (frame = stream->connection->last_out; frame; frame = frame->next) {
+
+        if (frame->stream == stream && frame->handler == from) {
+            frame->handler = to;
+            n++;
+        }
+    }
+
+    return n;
+}
+
+
+void
+ngx_http_interim_init_v2(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_interim_header_filter_v2;
+}
+
+
 /* what nginx does when one of its own HEADERS frames has been sent */
 
 static ngx_int_t
 ngx_http_interim_frame_handler(ngx_http_v2_connection_t *h2c,
     ngx_http_v2_out_frame_t *frame)
 {
-    size_t                 size;
     ngx_event_t           *wev;
     ngx_connection_t      *fc;
     ngx_http_v2_stream_t  *stream;
 
     stream = frame->stream;
 
-    if (frame->first->buf->pos != frame->first->buf->last) {
+    if (ngx_http_interim_uncounted_frame_handler(h2c, frame) != NGX_OK) {
         return NGX_AGAIN;
     }
 
     fc = stream->request->connection;
-    size = NGX_HTTP_V2_FRAME_HEADER_SIZE + frame->length;
-
-    stream->request->header_size += size;
-    fc->sent += size;
-
-    h2c->total_bytes += size;
-    h2c->payload_bytes += frame->length;
 
     stream->queued--;
 
@@ -166,6 +235,32 @@ ngx_http_interim_frame_handler(ngx_http_v2_connection_t *h2c,
     if (fc->error || !wev->delayed) {
         ngx_post_event(wev, &ngx_posted_events);
     }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_interim_uncounted_frame_handler(ngx_http_v2_connection_t *h2c,
+    ngx_http_v2_out_frame_t *frame)
+{
+    size_t                 size;
+    ngx_connection_t      *fc;
+    ngx_http_v2_stream_t  *stream;
+
+    if (frame->first->buf->pos != frame->first->buf->last) {
+        return NGX_AGAIN;
+    }
+
+    stream = frame->stream;
+    fc = stream->request->connection;
+    size = NGX_HTTP_V2_FRAME_HEADER_SIZE + frame->length;
+
+    stream->request->header_size += size;
+    fc->sent += size;
+
+    h2c->total_bytes += size;
+    h2c->payload_bytes += frame->length;
 
     return NGX_OK;
 }
