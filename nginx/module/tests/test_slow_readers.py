@@ -11,14 +11,23 @@ FILL = "X-Fill: " + "f" * 200
 
 
 class StuckReaders(case.NginxTestCase):
-    server = "interim_responses 104; send_timeout 30s;"
+    server = """
+        interim_responses 104;
+        send_timeout 30s;
+        location = /again { internal; fastcgi_pass %%UPSTREAM%%; }
+        location = /off { internal; fastcgi_pass %%UPSTREAM%%; interim_responses off; }
+        location = /error {
+            fastcgi_pass %%UPSTREAM%%; fastcgi_intercept_errors on; error_page 503 = @again;
+        }
+        location @again { fastcgi_pass %%UPSTREAM%%; }
+    """
     send_buffer = 4096
     COUNT = 6000
 
-    def blocked(self, protocol, content=b""):
+    def blocked(self, protocol, path="/"):
         """A request for which nginx cannot write any more; (client, message, exchange)."""
         client = self.connect(protocol, receive_buffer=4096)
-        message = client.start("POST", "/", content=b"x")
+        message = client.start("POST", path, content=b"x")
         exchange = self.upstream.accept()
         exchange.content()
         exchange.sock.settimeout(options.patience(20))
@@ -92,6 +101,26 @@ class StuckReaders(case.NginxTestCase):
         exchange.final(200, content=b"x" * 200000)
         client.reset()
         exchange.until_closed(5)
+
+    @case.over(*case.PROTOCOLS)
+    def test_redirected_while_blocked(self, protocol):
+        for target in "/static", "/again", "/off", "@again":
+            client, message, exchange = self.blocked(protocol, "/error" if target == "@again" else "/")
+            if target == "@again":
+                exchange.final(503)
+            else:
+                exchange.final(200, "X-Accel-Redirect: " + target)
+            if target != "/static":
+                second = self.upstream.accept()
+                second.content()
+                for number in range(100 if target != "/off" else 0):
+                    second.interim(104, "Upload-Offset: %d" % (self.COUNT + number), FILL)
+                second.final(200, content=b"second")
+            interims, final = message.finish()
+            self.check_interims(interims)
+            self.assertEqual((final.status, final.content),
+                             (200, b"a static file\n" if target == "/static" else b"second"))
+            client.close()
 
     @case.over("h1", "h2")
     def test_responder_dies_while_blocked(self, protocol):
