@@ -1,0 +1,176 @@
+"""HTTP/3, where nginx and aioquic can be had: basic, progress, Expect, fields, aborts, slow readers."""
+
+import importlib.util
+import random
+import socket
+import unittest
+
+import case
+import options
+
+
+def missing():
+    """Why there can be no HTTP/3 here, or None."""
+    if not options.has("--with-http_v3_module"):
+        return "this nginx was built without HTTP/3"
+    for module in "aioquic", "pylsqpack":
+        if importlib.util.find_spec(module) is None:
+            return "no Python module " + module
+    return None
+
+
+class HTTP3(case.NginxTestCase):
+    server = """
+        interim_responses 104;
+        location /decides { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
+        location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
+    """
+
+    @classmethod
+    def setUpClass(cls):
+        reason = missing()
+        if reason:
+            raise unittest.SkipTest(reason)
+        # nginx does not take QUIC sockets by inheritance, so this port can only be guessed.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guess:
+            guess.bind(("127.0.0.1", 0))
+            cls.port = guess.getsockname()[1]
+        cls.listen = "listen 127.0.0.1:%d quic;" % cls.port
+        super().setUpClass()
+
+    def connect(self):
+        import http3
+        client = http3.Client(self.port)
+        self.addCleanup(client.close)
+        return client
+
+    def test_before_content(self):
+        client = self.connect()
+        for number in range(3):
+            message = client.start("POST", "/%d" % number, length=5)
+            exchange = self.upstream.accept()
+            exchange.interim(104, "Location: /resource/%d" % number, "X-CamelCase: YES")
+            interim = message.next()
+            self.assertEqual((interim.status, interim.fields),
+                             (104, [("location", "/resource/%d" % number), ("x-camelcase", "YES")]))
+            self.assertEqual(exchange.received, 0)
+            message.write(b"hello", end=True)
+            self.assertEqual(exchange.content(), b"hello")
+            exchange.final(201, "X-Number: %d" % number, content=b"made")
+            final = self.assertStatuses(message, [], 201)
+            self.assertEqual((final["X-Number"], final.content), (str(number), b"made"))
+        final = self.assertStatuses(client.start("GET", "/static"), [], 200)
+        self.assertEqual(final.content, b"a static file\n")
+
+    def test_progress(self):
+        sent = []
+
+        def script(exchange):
+            while exchange.receive(1 << 16):
+                sent.append(exchange.received)
+                exchange.interim(104, "Upload-Offset: %d" % exchange.received)
+            exchange.final(201)
+
+        self.upstream.serve(script)
+        interims, final = self.connect().start("POST", "/", content=b"x" * (2 << 20)).finish()
+        self.assertEqual(final.status, 201)
+        self.assertEqual([int(one["Upload-Offset"]) for one in interims], sent)
+        self.assertGreater(len(sent), 5)
+
+    def test_fields(self):
+        message = self.connect().start("GET", "/")
+        exchange = self.upstream.accept()
+        exchange.content()
+        sizes = [0, 1, 6, 7, 8, 126, 127, 128, 254, 255, 256, 2000]
+        exchange.interim(104, "Connection: close", *("N%d: %s" % (n, "v" * n) for n in sizes))
+        exchange.interim(104, *("%s: v" % ("n" * n) for n in (1, 6, 7, 8, 63, 64)))
+        exchange.final(200)
+        (values, names), final = message.finish()
+        self.assertEqual(values.fields, [("n%d" % n, "v" * n) for n in sizes])
+        self.assertEqual(names.fields, [("n" * n, "v") for n in (1, 6, 7, 8, 63, 64)])
+        self.assertEqual(final.status, 200)
+
+    def test_the_responder_decides(self):
+        client = self.connect()
+        message = client.start("POST", "/decides", "Expect: 100-continue", length=5)
+        exchange = self.upstream.accept()
+        for status in 104, 100, 100:
+            exchange.interim(status)
+        self.assertEqual([message.next().status, message.next().status], [104, 100])
+        message.write(b"hello", end=True)
+        self.assertEqual(exchange.content(), b"hello")
+        exchange.final(201)
+        self.assertStatuses(message, [], 201)
+        message = client.start("POST", "/decides", content=b"hello")
+        exchange = self.upstream.accept()
+        exchange.interim(100)
+        exchange.content()
+        exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+    def test_refused_in_mid_content(self):
+        message = self.connect().start("POST", "/", length=1000)
+        exchange = self.upstream.accept()
+        exchange.interim(104)
+        message.write(b"x" * 400)
+        received = 0
+        while received < 400:
+            received += len(exchange.receive(1))
+        exchange.final(413, content=b"no")
+        self.assertEqual(self.assertStatuses(message, [104], 413).content, b"no")
+        exchange.until_closed()
+
+    def test_20_in_parallel(self):
+        client = self.connect()
+        messages = [client.start("POST", "/%d" % n, content=b"x") for n in range(20)]
+        exchanges = [self.upstream.accept() for _ in messages]
+        for offset in range(5):
+            for exchange in random.Random(offset).sample(exchanges, 20):
+                exchange.interim(104, "X-Of: " + exchange.params["REQUEST_URI"],
+                                 "Upload-Offset: %d" % offset)
+        for exchange in exchanges:
+            exchange.content()
+            exchange.final(200, "X-Of: " + exchange.params["REQUEST_URI"])
+        for number, message in enumerate(messages):
+            interims, final = message.finish()
+            self.assertEqual([one["Upload-Offset"] for one in interims], list("01234"))
+            self.assertEqual({one["X-Of"] for one in [*interims, final]}, {"/%d" % number})
+
+    def test_stream_reset(self):
+        client = self.connect()
+        for path in "/", "/buffered":
+            cancelled = client.start("POST", path, length=10)
+            exchange = self.upstream.accept()
+            exchange.interim(104)
+            self.assertEqual(cancelled.next().status, 104)
+            cancelled.cancel()
+            exchange.until_closed()
+            self.assertStatuses(client.start("GET", "/static"), [], 200)
+
+    def test_connection_closes(self):
+        client = self.connect()
+        client.start("POST", "/", length=10)
+        exchange = self.upstream.accept()
+        exchange.interim(104)
+        client.close()
+        exchange.until_closed()
+
+    @case.over("resumes", "closes")
+    def test_stuck_reader(self, how):
+        client = self.connect()
+        message = client.start("POST", "/", content=b"x")
+        exchange = self.upstream.accept()
+        exchange.content()
+        count = 20000
+        for number in range(count):
+            exchange.interim(104, "Upload-Offset: %d" % number, "X-Fill: " + "f" * 200)
+        if how == "closes":
+            client.close()
+            return exchange.until_closed()
+        exchange.final(200, content=b"0123456789" * 3000)
+        interims, final = message.finish()
+        offsets = [int(one["Upload-Offset"]) for one in interims]
+        self.assertEqual(offsets, sorted(set(offsets)))
+        self.assertEqual(offsets[0], 0)
+        self.assertLess(len(offsets), count)
+        self.assertEqual((final.status, final.content), (200, b"0123456789" * 3000))
