@@ -62,7 +62,7 @@ class NginxTestCase(unittest.TestCase):
         for number in range(cls.upstreams):
             path = None
             if cls.unix:
-                path = os.path.join(options.certificate, "%d.%s.%d" % (os.getpid(), cls.__name__, number))
+                path = os.path.join(options.scratch, "%d.%s.%d" % (os.getpid(), cls.__name__, number))
             cls.responders.append(Responder(path))
         cls.nginx = Nginx(cls.server, cls.http, listen=cls.listen,
                           upstreams=[responder.address for responder in cls.responders])

@@ -14,7 +14,7 @@ MODULE = os.path.normpath(
 nginx = None        # path of the binary under test
 module = None       # path of the .so, loaded by every configuration
 valgrind = False
-certificate = None  # directory with cert.pem and key.pem
+scratch = None      # directory of everything that is written; cert.pem and key.pem are there
 scale = 1.0         # deadlines are multiplied by this
 
 _facts = {}

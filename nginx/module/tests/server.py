@@ -72,7 +72,7 @@ def die_with_parent():
 
 class Nginx:
     def __init__(self, server, http="", main="", upstreams=(), listen="", level="info"):
-        self.prefix = tempfile.mkdtemp(prefix="interim-")
+        self.prefix = tempfile.mkdtemp(prefix="nginx-", dir=options.scratch)
         os.chmod(self.prefix, 0o755)
         os.mkdir(os.path.join(self.prefix, "html"))
         with open(os.path.join(self.prefix, "html/static"), "w") as static:
@@ -99,7 +99,7 @@ class Nginx:
             lines.append("listen 127.0.0.1:%d%s;" % (self.ports[name], words))
         text = CONFIGURATION % dict(
             user="user root root;" if os.geteuid() == 0 else "", level=level, main=main, http=http,
-            module=options.module, certificate=options.certificate, server=server,
+            module=options.module, certificate=options.scratch, server=server,
             listen=" ".join(lines) + listen)
         if options.module is None:
             text = re.sub(r"load_module.*", "", text)

@@ -48,9 +48,9 @@ class EarlyFinal(case.NginxTestCase):
             self.upstream.reset()
             self.upstream.serve(self.reject)
             client = self.connect(protocol)
-            message = client.start("POST", "/", length=64 << 20)
+            message = client.start("POST", "/", length=16 << 20)
             try:
-                for _ in range(1024):
+                for _ in range(256):
                     message.write(b"x" * 65536)
             except (http1.Closed, TimeoutError):
                 pass        # nginx has stopped reading; the response is there already
