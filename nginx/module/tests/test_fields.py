@@ -68,26 +68,25 @@ class Fields(case.NginxTestCase):
                     "N\xe9: x", "Name: a\x00b", "Name: a\rb", "Name: a\x01b", "Name: a\x7fb", " Folded: x",
                     "A: b\r\n folded", "Name: a\r\r", ":status: 200", "\x80: x"):
             with self.subTest(bad=bad):
-                self.assertIn(self.through(protocol, "Good: 1", bad, "Also: 2"),
-                              (None, [("good", "1"), ("also", "2")]))
+                self.assertIsNone(self.through(protocol, "Good: 1", bad, "Also: 2"))
 
     @case.over(*case.PROTOCOLS)
     def test_at_most_16(self, protocol):
         fields = ["F%d: %d" % (n, n) for n in range(16)]
         self.assertEqual(len(self.through(protocol, *fields)), 16)
-        self.assertIn(len(self.through(protocol, *fields, "F16: 16") or ()), (0, 16))
+        self.assertIsNone(self.through(protocol, *fields, "F16: 16"))
 
     @case.over(*case.PROTOCOLS)
     def test_long_names_and_values(self, protocol):
         name = "n" * 64
         self.assertEqual(self.through(protocol, name + ": v"), [(name, "v")])
-        self.assertIn(self.through(protocol, "A: 1", "n" * 65 + ": v"), (None, [("a", "1")]))
+        self.assertIsNone(self.through(protocol, "A: 1", "n" * 65 + ": v"))
         for size in 126, 127, 128, 254, 255, 256, 4000:
             self.assertEqual(self.through(protocol, "Long: " + "v" * size), [("long", "v" * size)])
 
     def test_bad_block_is_logged(self):
         self.assertIsNone(self.through("h1", "no colon here"))
-        self.assertIn("no colon", self.logged().lower() + "no colon" * ("interim" in self.logged()))
+        self.assertIn('interim response 104 with invalid line "no colon here"', self.logged())
 
 
 class Oversize(case.NginxTestCase):
