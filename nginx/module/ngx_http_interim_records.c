@@ -164,12 +164,16 @@ ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
 }
 
 
-/* makes one record of the first two, which are STDOUT, the first one whole */
+/*
+ * Makes one record of the first two, which are STDOUT, the first one whole.
+ * If both are too much for one, only what is there of the second goes over.
+ */
 
 static ngx_int_t
 ngx_http_interim_join(ngx_buf_t *b)
 {
-    u_char                     *end, *next;
+    u_char                     *end, *next, head[NGX_HTTP_INTERIM_HEAD_SIZE];
+    size_t                      size;
     ngx_http_interim_record_t   first, second;
 
     (void) ngx_http_interim_read_head(b->pos, &first);
@@ -184,15 +188,39 @@ ngx_http_interim_join(ngx_buf_t *b)
 
     if (ngx_http_interim_read_head(next, &second) != NGX_OK
         || second.type != NGX_HTTP_INTERIM_STDOUT
-        || first.length + second.length > NGX_HTTP_INTERIM_MAX_CONTENT)
+        || first.length == NGX_HTTP_INTERIM_MAX_CONTENT)
     {
         return NGX_DECLINED;
     }
 
-    ngx_memcpy(b->pos, next, NGX_HTTP_INTERIM_HEAD_SIZE);
-    ngx_http_interim_write_length(b->pos, first.length + second.length);
-
+    ngx_memcpy(head, next, NGX_HTTP_INTERIM_HEAD_SIZE);
     next += NGX_HTTP_INTERIM_HEAD_SIZE;
+
+    if (first.length + second.length <= NGX_HTTP_INTERIM_MAX_CONTENT) {
+        ngx_memcpy(b->pos, head, NGX_HTTP_INTERIM_HEAD_SIZE);
+        ngx_http_interim_write_length(b->pos, first.length + second.length);
+
+        b->last = ngx_movemem(end, next, b->last - next);
+
+        return NGX_OK;
+    }
+
+    size = ngx_min((size_t) (b->last - next),
+                   NGX_HTTP_INTERIM_MAX_CONTENT - first.length);
+
+    if (size == 0) {
+        return NGX_AGAIN;
+    }
+
+    ngx_http_interim_write_length(b->pos, first.length + size);
+    b->pos[6] = 0;
+
+    end = ngx_movemem(end, next, size);
+    next += size;
+
+    ngx_http_interim_write_length(head, second.length - size);
+    end = ngx_movemem(end, head, NGX_HTTP_INTERIM_HEAD_SIZE);
+
     b->last = ngx_movemem(end, next, b->last - next);
 
     return NGX_OK;

@@ -144,6 +144,26 @@ class LargeRecords(case.NginxTestCase):
             self.assertEqual(final.content, content)
 
     @case.over(*case.PROTOCOLS)
+    def test_block_that_goes_on_in_a_largest_record(self, protocol):
+        content = bytes(range(256)) * 300
+        text = b"".join(BLOCKS) + block(200) + content
+        for cut in 3, len(BLOCKS[0]) - 1, len(BLOCKS[0]) + 20, len(ALL) - 1:
+            for padding in 0, 9:
+                for pieces in [-1], [1] * 30 + [-1], [1000, -1]:
+                    message = self.connect(protocol).start("GET", "/")
+                    exchange = self.upstream.accept()
+                    exchange.content()
+                    exchange.write(record(STDOUT, text[:cut], padding))
+                    rest = fastcgi.records(STDOUT, text[cut:], padding=padding)
+                    for size in pieces:
+                        piece, rest = (rest, b"") if size < 0 else (rest[:size], rest[size:])
+                        exchange.write(piece)
+                    exchange.end()
+                    final = self.assertStatuses(message, [104] * len(BLOCKS), 200)
+                    self.assertEqual(final.content, content)
+                    exchange.close()
+
+    @case.over(*case.PROTOCOLS)
     def test_more_blocks_in_a_record_than_the_buffer_holds(self, protocol):
         message = self.connect(protocol).start("GET", "/")
         exchange = self.upstream.accept()
