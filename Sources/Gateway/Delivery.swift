@@ -62,7 +62,6 @@ extension Transaction {
             relay.slot = slot
             return try attemptInSlot(upload, relay)
         }
-        if upload.state.phase == .receiving { try upload.beginAttempt() }
         try postpone(upload, reason: "no free place among the deliveries")
         return .deliveryUnderWay
     }

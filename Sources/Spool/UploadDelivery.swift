@@ -17,16 +17,10 @@ extension Upload {
         let data = try held(while: queue != .active)
         let origin = queue
         let isPromised = recordState.durable != nil
-        if isPromised, recordState.durable != state.offset { try sync(data) }
-        func begin(_ next: inout RecordState) {
-            next.length = state.offset
+        try setWhole(data) { next in
             next.attempts += 1
             next.reason = nil
-            if isPromised { next.durable = state.offset }
         }
-        // Durable before the move: a record in `active` must say a length that fits its content.
-        if isPromised { try writeDurably(begin) } else { try write(begin) }
-        state.length = state.offset
         try move(to: .active)
         if isPromised {
             do throws(SpoolError) { try syncPlace() } catch {
@@ -109,11 +103,17 @@ extension Upload {
         }
     }
 
-    /// active or hold -> deferred: the upstream was not reached, or an operator releases it; the bytes
-    /// stay.
+    /// incoming, active or hold -> deferred: whole, and no attempt could begin, the upstream was not
+    /// reached, or an operator releases it; the bytes stay.
+    ///
+    /// Survives the death of the process on return, a power cut after the next `settle()`.
     package func deferred(reason: String) throws(SpoolError) {
-        _ = try held(while: queue != .incoming)
-        try write { $0.reason = reason }
+        let data = try held(while: queue != .delivered)
+        if queue == .incoming {
+            try setWhole(data) { $0.reason = reason }
+        } else {
+            try write { $0.reason = reason }
+        }
         if queue != .deferred { try move(to: .deferred) }
     }
 
@@ -129,6 +129,25 @@ extension Upload {
     }
 
     // MARK: Steps
+
+    /// Writes that the content is whole, before the move that says so too.
+    ///
+    /// A record outside `incoming` must say a length that fits its content. So, once anything was
+    /// promised, content and length are durable on return: a power cut may keep the move.
+    private func setWhole(
+        _ data: OpenFile,
+        _ change: (inout RecordState) -> Void
+    ) throws(SpoolError) {
+        let isPromised = recordState.durable != nil
+        if isPromised, recordState.durable != state.offset { try sync(data) }
+        func write(_ next: inout RecordState) {
+            next.length = state.offset
+            if isPromised { next.durable = state.offset }
+            change(&next)
+        }
+        if isPromised { try writeDurably(write) } else { try self.write(write) }
+        state.length = state.offset
+    }
 
     /// Writes a response behind the creation, and then the state that points to it.
     private func store(_ response: StoredResponse) throws(SpoolError) {

@@ -135,6 +135,8 @@ import Upstream
         #expect(second[.uploadComplete] == "?0")
         #expect(second.offset == 6)
         #expect(second[.retryAfter] != nil)
+        // Nothing was sent, and no crash may make it look as if it was.
+        #expect(test.disk.count(.rename, on: "/active/") == 1)
         let location = try #require(second.location)
         #expect(test.disk.count(.sync, on: "/data/") == 1)
         let plain = test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")]))

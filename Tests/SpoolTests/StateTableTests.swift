@@ -96,6 +96,12 @@ private let makers: [String: StateMaker.Make] = [
         _ = try maker.incoming(promised: false)
         return nil
     },
+    "whole": { maker in
+        let upload = try maker.incoming(promised: true)
+        try upload.deferred(reason: "no free place")
+        try maker.directory.move(maker.id, from: .deferred, to: .incoming)
+        return nil
+    },
     "unnamed": { maker in
         try maker.restoreContent()
         return nil
@@ -126,6 +132,17 @@ private let makers: [String: StateMaker.Make] = [
     "waiting-unpromised": { maker in
         let upload = try maker.active(promised: false)
         try upload.deferred(reason: "not reached")
+        return nil
+    },
+    "waiting-untried": { maker in
+        let upload = try maker.incoming(promised: true)
+        try upload.append("more, not promised")
+        try upload.deferred(reason: "no free place")
+        return nil
+    },
+    "waiting-untold": { maker in
+        let upload = try maker.incoming(promised: false)
+        try upload.deferred(reason: "no free place")
         return nil
     },
     "held": { maker in

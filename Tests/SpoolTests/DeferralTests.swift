@@ -1,0 +1,92 @@
+// A whole upload for which no attempt can begin: incoming -> deferred, without a moment in `active`.
+
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Deferral without an attempt")
+struct DeferralTests {
+    @Test("of what nothing was promised it costs two calls and no sync")
+    func unpromised() throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let upload = try directory.open(scripted.disk).create(.sample(), release: {})
+        try upload.append("content")
+        scripted.forget()
+        try upload.deferred(reason: "no free place")
+        #expect(scripted.places == ["write incoming", "rename deferred"])
+        #expect(upload.state == UploadState(offset: 7, length: 7, phase: .deferred))
+    }
+
+    @Test(
+        "of what was promised content and length are durable before the move, and the move at last"
+    )
+    func promised() throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        let upload = try spool.create(.sample(), release: {})
+        try upload.append("content")
+        try upload.settle()
+        try upload.append(", and more")
+        scripted.forget()
+        try upload.deferred(reason: "no free place")
+        #expect(
+            scripted.places == ["sync data", "write incoming", "sync incoming", "rename deferred"]
+        )
+        scripted.forget()
+        try upload.settle()
+        #expect(scripted.places.prefix(2) == ["syncDirectory deferred", "syncDirectory incoming"])
+        upload.detach()
+        try directory.cutPower()
+        _ = try directory.open().recover()
+        let again = try #require(try spool.attach(upload.creation.id))
+        #expect(again.state == UploadState(offset: 17, length: 17, phase: .deferred))
+    }
+
+    @Test("it counts no attempt, and the next one finds the content")
+    func nextAttempt() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let creation = UploadCreation.sample(repeatable: false)
+        let upload = try spool.create(creation, release: {})
+        try upload.append("content")
+        try upload.deferred(reason: "no free place")
+        upload.detach()
+        let summary = try #require(try spool.summaries().first)
+        #expect((summary.queue, summary.attempts) == (.deferred, 0))
+        #expect(summary.reason == "no free place")
+        let again = try #require(try spool.attach(creation.id))
+        try again.beginAttempt()
+        #expect(try again.content() == Array("content".utf8))
+        try again.delivered(.sample)
+        #expect(directory.queues(of: creation.id) == [.delivered])
+    }
+
+    @Test(
+        "where the disk refuses a step, it stays in incoming and can be tried again",
+        arguments: [(.sync, 0), (.write, 7), (.rename, 7)] as [(Disk.Call, Int64)]
+    )
+    func refused(call: Disk.Call, offset: Int64) throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        let creation = UploadCreation.sample()
+        let upload = try spool.create(creation, release: {})
+        try upload.settle()
+        try upload.append("content")
+        scripted.refuse(call, on: call == .sync ? "/data/" : "", errno: SystemError.lost)
+        #expect(throws: SpoolError.self) { try upload.deferred(reason: "no free place") }
+        scripted.allow()
+        upload.detach()
+        #expect(directory.queues(of: creation.id) == [.incoming])
+        let again = try #require(try spool.attach(creation.id))
+        #expect(again.state.phase == .receiving)
+        #expect(again.state.offset == offset)
+        if offset == 0 { try again.append("content") }
+        try again.deferred(reason: "no free place")
+        #expect(directory.queues(of: creation.id) == [.deferred])
+    }
+}
