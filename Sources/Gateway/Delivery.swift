@@ -101,6 +101,9 @@ extension Transaction {
         case .notReached(let reason):
             try postpone(upload, reason: reason)
             return .notReached(isKept: true)
+        case .noRoom(let reason):
+            try postpone(upload, reason: reason)
+            return .destinationFull(isKept: true)
         case .indeterminate(let reason), .abandoned(let reason):
             // Over the cap the verdict was stored before its content was relayed; what the client
             // has of that content is not the whole.

@@ -41,6 +41,9 @@ extension Transaction {
             case .notReached(let reason):
                 log.passThroughFailed(route: routeName, target: head.target, reason: reason)
                 fail(.notReached(isKept: false), relay)
+            case .noRoom(let reason):
+                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+                fail(.destinationFull(isKept: false), relay)
             case .indeterminate(let reason):
                 log.passThroughFailed(route: routeName, target: head.target, reason: reason)
                 fail(.silent, relay)

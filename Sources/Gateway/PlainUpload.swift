@@ -37,8 +37,13 @@ extension Transaction {
         if head.contentLength == .known(0) { return .memory([]) }
         var memory: [UInt8] = []
         var file: ScratchFile?
-        if case .known(let length) = head.contentLength, length <= Self.memoryLimit {
-            memory.reserveCapacity(Int(length))
+        if case .known(let length) = head.contentLength {
+            if length > Self.memoryLimit {
+                // Before the content is read.
+                file = try gateway.spool.scratch(expecting: length)
+            } else {
+                memory.reserveCapacity(Int(length))
+            }
         }
         let end = try Reception(exchange: exchange, buffer: buffer).receive(
             room: route.limits.maxSize,
@@ -90,6 +95,9 @@ extension Transaction {
         case .notReached(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
             fail(.notReached(isKept: false), relay)
+        case .noRoom(let reason):
+            log.plainFailed(id, route: routeName, reason: reason)
+            fail(.destinationFull(isKept: false), relay)
         case .indeterminate(let reason), .abandoned(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
             fail(.silent, relay)

@@ -21,6 +21,8 @@ package struct Settings: Sendable, Equatable {
     package var spoolDirectory = "/var/spool/spoolgate"
     /// Bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20
+    /// Most bytes of content that the spool may hold; 0: no limit.
+    package var spoolQuota: Int64 = 0
     /// Threads that wait for requests at any time.
     package var minimumSpareThreads = 16
     /// Most requests at work at any time; one thread each.

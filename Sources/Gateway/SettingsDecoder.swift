@@ -52,6 +52,7 @@ extension Settings {
         var spool = try root.section("spool")
         spoolDirectory = try spool.path("directory") ?? spoolDirectory
         spoolReserve = try spool.size("reserve", in: 0...(1 << 50)) ?? spoolReserve
+        spoolQuota = try spool.size("quota", in: 0...(1 << 50)) ?? spoolQuota
         try spool.finish()
         var threads = try root.section("threads")
         minimumSpareThreads =

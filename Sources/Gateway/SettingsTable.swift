@@ -15,6 +15,7 @@ extension Settings {
             ("log-level", logLevel.rawValue),
             ("spool.directory", spoolDirectory),
             ("spool.reserve", ByteSize.text(spoolReserve)),
+            ("spool.quota", ByteSize.text(spoolQuota)),
             ("threads.minimum-spare", "\(minimumSpareThreads)"),
             ("threads.maximum", "\(maximumThreads)"),
             ("timeouts.stall", DurationText.text(stallTimeout)),
@@ -34,6 +35,7 @@ extension Settings {
     /// Keys whose change only a restart puts in force.
     package static let restartKeys = [
         "listen", "socket-mode", "socket-group", "log-level", "spool.directory", "spool.reserve",
+        "spool.quota",
         "threads.minimum-spare", "threads.maximum", "timeouts.stall", "timeouts.drain",
     ]
 }

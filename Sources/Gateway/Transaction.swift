@@ -125,7 +125,8 @@ extension SpoolError {
     /// What a client is told.
     var refusal: Refusal {
         switch self {
-        case .full: .spoolFull
+        case .full, .overQuota: .spoolFull
+        case .exhausted: .noDescriptor
         case .busy: .uploadInUse
         case .corrupt: .uploadLost
         case .disk, .unusable: .spoolFailed

@@ -18,6 +18,7 @@ extension Transaction {
             let upload = try gateway.spool.create(
                 uploadCreation(id: id, resourcePath: path),
                 length: creation.length,
+                expecting: head.contentLength.count ?? 0,
                 release: exchange.release
             )
             defer { upload.detach() }
@@ -68,6 +69,7 @@ extension Transaction {
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
             switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
             case .receive(let ceiling, let ceilingIsLength, let length):
+                try checkRoom(for: append, to: upload, ceiling: ceiling, length: length)
                 if let length { try upload.setLength(length) }
                 try receive(
                     into: upload,
@@ -85,6 +87,18 @@ extension Transaction {
                 refuse(refusal, offset: upload.state.offset)
             }
         }
+    }
+
+    /// Refuses an append without room for its content before that is read; an empty one needs none.
+    private func checkRoom(
+        for append: UploadRequest.Append,
+        to upload: Upload,
+        ceiling: Int64,
+        length: Int64?
+    ) throws(SpoolError) {
+        guard ceiling > upload.state.offset, append.contentLength != .known(0) else { return }
+        let rest = append.completeness == .complete ? length.map { $0 - upload.state.offset } : nil
+        try gateway.spool.checkRoom(for: append.contentLength.count ?? rest ?? 0)
     }
 
     // MARK: Receiving

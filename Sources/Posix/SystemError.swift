@@ -40,6 +40,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the disk, or somebody's share of it, is full.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT }
 
+    /// Whether the process, or the system, has no descriptor left.
+    package var isExhausted: Bool { errno == EMFILE || errno == ENFILE }
+
     /// The C library's sentence for the error number.
     package var reason: String {
         var text = [CChar](repeating: 0, count: 256)

@@ -2,6 +2,7 @@
 //
 // It reads and judges the text; what an unreadable record means is its caller's decision.
 
+import HTTPTypes
 import Posix
 import UploadProtocol
 
@@ -56,6 +57,10 @@ struct LoadedRecord {
     /// Reads the stored response.
     func response(in file: OpenFile) throws(SystemError) -> Result<StoredResponse, UnreadableRecord>
     {
+        if let status = state.status {
+            let head = ResponseHead(status: HTTPResponse.Status(code: status), fields: [:])
+            return .success(StoredResponse(head: head, content: nil))
+        }
         guard let extent = state.response else {
             return .failure(UnreadableRecord(reason: "it has no stored response"))
         }

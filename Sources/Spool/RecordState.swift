@@ -25,6 +25,8 @@ struct RecordState: Sendable, Equatable {
     var reason: String?
     /// Where the stored response is in the record file.
     var response: Range<Int64>?
+    /// The status of a final response that could not be stored; nil where it was.
+    var status: Int?
 
     /// Where this state's slot is in the record file.
     var slotPosition: Int64 { Int64(sequence % 2) * Int64(Self.slotSize) }
@@ -33,7 +35,9 @@ struct RecordState: Sendable, Equatable {
     var slot: [UInt8] {
         func shown(_ number: Int64?) -> String { number.map { String($0) } ?? "-" }
         var line = "sequence=\(sequence) durable=\(shown(durable)) length=\(shown(length))"
-        let extent = response.map { "\($0.lowerBound)+\($0.upperBound - $0.lowerBound)" } ?? "-"
+        let extent =
+            response.map { "\($0.lowerBound)+\($0.upperBound - $0.lowerBound)" }
+            ?? status.map { String($0) } ?? "-"
         line += " attempts=\(attempts) response=\(extent) reason="
         var bytes = Array(line.utf8)
         bytes += Self.stored(reason ?? "")
@@ -96,9 +100,15 @@ struct RecordState: Sendable, Equatable {
             if isDurable { durable = number } else { length = number }
         }
         if values[4] != "-" {
-            let parts = values[4].split(separator: "+").compactMap { Int64($0) }
-            guard parts.count == 2, parts[0] >= 0, parts[1] >= 0 else { return nil }
-            response = parts[0]..<parts[0] + parts[1]
+            let words = values[4].split(separator: "+", omittingEmptySubsequences: false)
+            let numbers = words.compactMap { Int64($0) }
+            guard numbers.count == words.count, numbers.allSatisfy({ $0 >= 0 }) else { return nil }
+            switch numbers.count {
+            case 1 where numbers[0] <= 999: status = Int(numbers[0])
+            case 2 where !numbers[0].addingReportingOverflow(numbers[1]).overflow:
+                response = numbers[0]..<numbers[0] + numbers[1]
+            default: return nil
+            }
         }
         reason = values[5].isEmpty ? nil : values[5]
     }

@@ -65,6 +65,7 @@ extension Spool {
                 )
             }
         }
+        try onDisk { () throws(SystemError) in try room.count() }
         return recovery
     }
 

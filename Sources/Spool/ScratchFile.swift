@@ -16,22 +16,20 @@ package final class ScratchFile {
 
     private let spool: Spool
     private let file: OpenFile
-    private var nextRoomCheck = interval
-
-    /// Content received between two looks at the free space.
-    private static let interval: Int64 = 64 << 20
 
     init(_ file: OpenFile, in spool: Spool) {
         self.spool = spool
         self.file = file
     }
 
-    /// Appends bytes; `.full` below the reserve or when the disk is.
+    deinit { spool.room.giveBack(length, isNamed: false) }
+
+    /// Appends bytes; `.full` below the reserve or when the disk is, `.overQuota` above the quota.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
-        if length + Int64(bytes.byteCount) > nextRoomCheck {
-            try spool.checkRoom(for: Int64(bytes.byteCount))
-            nextRoomCheck = length + Self.interval
-        }
+        let end = length + Int64(bytes.byteCount)
+        try spool.room.take(Int64(bytes.byteCount), isNamed: false)
+        // What could not be written; what was is given back with the file.
+        defer { spool.room.giveBack(end - length, isNamed: false) }
         try spool.onDisk { () throws(SystemError) in
             try spool.disk.write(
                 bytes,
@@ -63,10 +61,11 @@ extension Spool {
     /// Makes a nameless file for content that no request can come back for; gone when closed, and at
     /// the death of the process.
     ///
+    /// - Parameter expected: bytes that are to come, as far as known.
     /// - Returns: the file, empty.
-    /// - Throws: `.full` below the reserve.
-    package func scratch() throws(SpoolError) -> ScratchFile {
-        try checkRoom(for: 0)
+    /// - Throws: `.full` or `.overQuota` where there is no room for them.
+    package func scratch(expecting expected: Int64 = 0) throws(SpoolError) -> ScratchFile {
+        try checkRoom(for: expected)
         return try onDisk { () throws(SystemError) in
             if let nameless = try disk.createNameless(in: layout.data, ".") {
                 return ScratchFile(OpenFile(nameless, "scratch", in: layout.data), in: self)

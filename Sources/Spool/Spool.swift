@@ -16,6 +16,10 @@ package enum SpoolError: Error, Sendable, Equatable {
     case full(free: Int64, reserve: Int64)
     /// The upload is in use and was not let go in time, or this holder had let go of it already.
     case busy(UploadID)
+    /// Writing would go over the quota: bytes of the data files, most bytes they may have.
+    case overQuota(used: Int64, quota: Int64)
+    /// The process, or the system, has no descriptor left.
+    case exhausted(SystemError)
     /// The record of an upload cannot be read; it was moved to `corrupt/`.
     case corrupt(UploadID, reason: String)
     /// The directory is no spool, or one of a format this version does not know.
@@ -31,29 +35,28 @@ package final class Spool: Sendable {
 
     let layout: SpoolLayout
     let disk: Disk
-    let reserve: Int64
+    let room: SpoolRoom
     let holders = Holders()
     let creations = CreationCache()
-
-    /// Files that stay free beside the reserve of bytes, so that other programs can go on.
-    private static let reservedFiles: Int64 = 1000
 
     /// Opens a spool, making its directories on first use.
     ///
     /// - Parameters:
     ///   - directory: the path; its parent must exist.
-    ///   - reserve: bytes that must stay free on the file system; no upload is taken below it.
+    ///   - reserve: bytes that must stay free on the file system; no content is taken below it.
+    ///   - quota: most bytes of content that the spool may hold; nil: no limit.
     ///   - disk: the calls that change the disk; tests give one that fails.
     /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use.
     package init(
         directory: String,
         reserve: Int64,
+        quota: Int64? = nil,
         disk: Disk = Disk()
     ) throws(SpoolError) {
         layout = try SpoolLayout(path: directory, creating: true, disk: disk)
         self.directory = directory
-        self.reserve = reserve
         self.disk = disk
+        room = try Self.room(in: layout, reserve: reserve, quota: quota)
     }
 
     /// Opens a spool that exists, to list and purge it; makes nothing.
@@ -64,7 +67,19 @@ package final class Spool: Sendable {
         disk = Disk()
         layout = try SpoolLayout(path: directory, creating: false, disk: disk)
         self.directory = directory
-        reserve = 0
+        room = try Self.room(in: layout, reserve: 0, quota: nil)
+    }
+
+    private static func room(
+        in layout: SpoolLayout,
+        reserve: Int64,
+        quota: Int64?
+    ) throws(SpoolError) -> SpoolRoom {
+        do throws(SystemError) {
+            return try SpoolRoom(layout, reserve: reserve, quota: quota)
+        } catch {
+            throw .unusable(directory: layout.root.path, reason: error.description)
+        }
     }
 
     /// Creates an upload and holds it.
@@ -75,16 +90,19 @@ package final class Spool: Sendable {
     /// - Parameters:
     ///   - creation: what is known of it, kept for its whole life.
     ///   - length: its length, if known.
+    ///   - expected: bytes of content that are to come, as far as known.
     ///   - release: called from another thread, at most once, when a newer request wants the upload;
     ///     must make the holder's next read end.
     /// - Returns: the upload, empty and held.
-    /// - Throws: `.full` below the reserve; then nothing was made.
+    /// - Throws: `.full` or `.overQuota` where there is no room for what is expected; then nothing
+    ///   was made.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
+        expecting expected: Int64 = 0,
         release: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload {
-        try checkRoom(for: 0)
+        try checkRoom(for: max(length ?? 0, expected))
         let id = creation.id
         let ticket = holders.takeNew(creation, release: release)
         let name = FileName(id)
@@ -281,20 +299,15 @@ package final class Spool: Sendable {
 
     /// What a failed call means here.
     func failure(_ error: SystemError) -> SpoolError {
+        if error.isExhausted { return .exhausted(error) }
         guard error.isFull else { return .disk(error) }
         // Only for the message: if even this fails, nothing is known to be free.
         let free = (try? layout.root.space())?.freeBytes ?? 0
-        return .full(free: free, reserve: reserve)
+        return .full(free: free, reserve: room.reserve)
     }
 
-    /// Refuses where `count` more bytes would leave less than the reserve.
-    func checkRoom(for count: Int64) throws(SpoolError) {
-        let space = try onDisk { () throws(SystemError) in try layout.root.space() }
-        if let files = space.freeFiles, files < Self.reservedFiles {
-            throw .full(free: 0, reserve: reserve)
-        }
-        guard space.freeBytes - count >= reserve else {
-            throw .full(free: space.freeBytes, reserve: reserve)
-        }
-    }
+    /// Refuses content of `count` bytes, or of an unknown number (0), for which there is no room now.
+    ///
+    /// For content that is about to be read: bytes are taken only as they are written.
+    package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 }

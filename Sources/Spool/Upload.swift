@@ -37,11 +37,6 @@ package final class Upload {
     var movedFrom: Queue?
     /// Whether a sync of the content failed and what is not durable was not cut off.
     var isContentInDoubt = false
-    /// The offset at which free space is looked at again.
-    var nextRoomCheck: Int64
-
-    /// Content received between two looks at the free space.
-    private static let roomCheckInterval: Int64 = 64 << 20
 
     var id: UploadID { creation.id }
     var disk: Disk { spool.disk }
@@ -67,7 +62,6 @@ package final class Upload {
         creationEnd = record.creationEnd
         recordState = record.state
         name = FileName(record.creation.id)
-        nextRoomCheck = offset + Self.roomCheckInterval
         state = UploadState(offset: offset, length: record.state.length, phase: queue.phase)
     }
 
@@ -95,16 +89,14 @@ package final class Upload {
     ///
     /// Survives the death of the process on return.
     ///
-    /// - Throws: `.full` below the reserve or when the disk is; `.busy` after `detach()`. Whatever
-    ///   was written before the error stays and is counted in `state.offset`.
+    /// - Throws: `.full` below the reserve or when the disk is, `.overQuota`; `.busy` after
+    ///   `detach()`. Whatever was written before the error stays and is counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         let data = try held(while: queue == .incoming)
         // Receiving takes one descriptor; where these bytes are the last, the attempt needs the record.
         if state.offset + Int64(bytes.byteCount) != state.length { record = nil }
-        if state.offset + Int64(bytes.byteCount) > nextRoomCheck {
-            try spool.checkRoom(for: Int64(bytes.byteCount))
-            nextRoomCheck = state.offset + Self.roomCheckInterval
-        }
+        let end = state.offset + Int64(bytes.byteCount)
+        try spool.room.take(Int64(bytes.byteCount))
         var position = state.offset
         defer {
             state.offset = position
@@ -121,6 +113,7 @@ package final class Upload {
             // In case the kernel left more than it said. If this fails too, the file has no bytes
             // but those the client sent, and the next attach counts them.
             try? disk.truncate(data, to: position)
+            spool.room.giveBack(end - position)
             throw spool.failure(error)
         }
     }
@@ -170,11 +163,13 @@ package final class Upload {
     package func remove() throws(SpoolError) {
         guard !isDetached else { throw .busy(id) }
         defer { detach() }
+        let size = data == nil ? 0 : state.offset
         try spool.onDisk { () throws(SystemError) in
             // The record first: content without a record is nothing, a record without content damage.
             try disk.unlink(name.path, in: layout[queue])
             if data != nil { try disk.unlink(name.path, in: layout.data) }
         }
+        spool.room.giveBack(size)
     }
 
     /// Lets go of it, so that the next request can have it.
@@ -272,6 +267,7 @@ package final class Upload {
             throw SpoolError.corrupt(id, reason: reason)
         }
         isContentInDoubt = false
+        spool.room.giveBack(state.offset - durable)
         state.offset = durable
         if queue == .deferred { try move(to: .incoming) }
     }

@@ -4,6 +4,7 @@
 // before the upstream hears of it, and the verdict before the content is removed. It decides nothing:
 // which verdict an outcome gets is the gateway's business.
 
+import HTTPTypes
 import Posix
 import UploadProtocol
 
@@ -57,23 +58,30 @@ extension Upload {
 
     /// active -> delivered: stores the final response and removes the content.
     ///
-    /// Where the disk has no room for the response's content, it is stored without it. Survives the
-    /// death of the process on return; a power cut too, if anything was ever promised of the upload.
+    /// Where the disk does not take the response, it is stored without its content, and at the worst
+    /// only its status, for which the record has room already. Survives the death of the process on
+    /// return; a power cut too, if anything was ever promised of the upload.
     package func delivered(_ response: StoredResponse) throws(SpoolError) {
         _ = try held(while: queue == .active)
         var response = response
         do throws(SpoolError) {
             try store(response)
-        } catch .full where response.content != nil {
+        } catch {
             response.content = nil
-            try store(response)
+            do throws(SpoolError) { try store(response) } catch {
+                let status = response.head.status
+                response.head = ResponseHead(status: .init(code: status.code), fields: [:])
+                try write { $0.status = status.code }
+            }
         }
         if recordState.durable != nil { try syncRecord() }
         try move(to: .delivered)
         knownResponse = response
         // The verdict is safe, even if a power cut undoes the move: a record in `active` that has a
         // response is delivered. Content that stays behind is removed by the next who attaches.
-        _ = try? disk.unlink(name.path, in: layout.data)
+        if (try? disk.unlink(name.path, in: layout.data)) == true {
+            spool.room.giveBack(state.offset)
+        }
         data = nil
     }
 

@@ -85,6 +85,7 @@ extension Spool {
             try onDisk { () throws(SystemError) in
                 if let data { try disk.truncate(data, to: size) }
             }
+            room.giveBack((found.dataSize ?? size) - size)
             found.dataSize = size
         case .putOff:
             try move(&found, to: .deferred, reason: reason)
@@ -114,7 +115,9 @@ extension Spool {
         let path = FileName(files.id).path
         try onDisk { () throws(SystemError) in
             try disk.unlink(path, in: layout[files.queue])
-            if files.data != nil { try disk.unlink(path, in: layout.data) }
+            guard let data = files.data else { return }
+            let size = try data.status().size
+            if try disk.unlink(path, in: layout.data) { room.giveBack(size) }
         }
     }
 
@@ -145,6 +148,7 @@ extension Spool {
             }
             try disk.unlink(path, in: layout.data)
         }
+        room.giveBack(found.dataSize ?? 0)
         found.files.queue = .delivered
         found.files.data = nil
         found.dataSize = nil

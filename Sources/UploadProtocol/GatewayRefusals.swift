@@ -85,6 +85,25 @@ extension Refusal {
         )
     }
 
+    /// 507: where the upload is to go there is no room; nothing of it was taken.
+    ///
+    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    package static func destinationFull(isKept: Bool) -> Refusal {
+        Refusal(
+            insufficientStorage,
+            title: "destination full",
+            detail: isKept
+                ? """
+                The upload is stored, but there is no room where it is to go. Send an empty append \
+                with Upload-Complete: ?1 later.
+                """
+                : "There is no room where this is to go. Try again later.",
+            retryAfter: 60,
+            isOrdinary: !isKept
+        )
+    }
+
     /// 502 or 504: the upstream was sent the request and gave no answer; the outcome is unknown.
     ///
     /// - Parameters:
@@ -131,7 +150,15 @@ extension Refusal {
         retryAfter: 5
     )
 
-    /// 507: the spool has no room above its reserve.
+    /// 503: the process, or the system, has no descriptor left.
+    package static let noDescriptor = Refusal(
+        .serviceUnavailable,
+        title: "too many files open",
+        detail: "The server is at its limit of open files. What arrived is kept; try again soon.",
+        retryAfter: 5
+    )
+
+    /// 507: the spool has no room above its reserve or within its quota.
     package static let spoolFull = Refusal(
         insufficientStorage,
         title: "spool full",

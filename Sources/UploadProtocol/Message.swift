@@ -11,6 +11,12 @@ package enum ContentLength: Sendable, Equatable {
     case known(Int64)
     /// The message does not say: chunked, HTTP/2 without a length, or no content at all.
     case unknown
+
+    /// The number of bytes, where the message says it.
+    package var count: Int64? {
+        guard case .known(let count) = self else { return nil }
+        return count
+    }
 }
 
 /// The head of one request as a client sent it.

@@ -31,10 +31,12 @@ struct DirectoryDrop {
         if request.isUpload {
             do {
                 response = try store(request, sink)
+            } catch let error as SystemError where error.isFull {
+                return .noRoom(reason: "\(purpose): \(error)")
             } catch let error as SystemError {
                 return .notReached(
                     reason: "\(purpose): \(error); look whether the directory exists, may be "
-                        + "written by this user and has room"
+                        + "written by this user"
                 )
             } catch let error as DropContentError {
                 return .abandoned(
@@ -74,11 +76,17 @@ struct DirectoryDrop {
             ("received", .string(WallTime.now.description)),
         ])
         var text = Array((record.text + "\n").utf8)[...]
-        _ = try files.write(as: "\(file).json") { buffer in
-            let part = text.prefix(buffer.count)
-            buffer.copyBytes(from: part)
-            text = text.dropFirst(part.count)
-            return part.count
+        do {
+            _ = try files.write(as: "\(file).json") { buffer in
+                let part = text.prefix(buffer.count)
+                buffer.copyBytes(from: part)
+                text = text.dropFirst(part.count)
+                return part.count
+            }
+        } catch {
+            // Nobody would ever look for content without a record.
+            files.removeContent(file, unlessNamedBy: "\(file).json")
+            throw error
         }
         // One sync is enough for both names: they are of one directory, and file systems with a
         // journal do not keep a later change without an earlier one.

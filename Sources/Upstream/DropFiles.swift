@@ -91,6 +91,13 @@ struct DropFiles: ~Copyable {
         }
     }
 
+    /// Removes the content `name`, unless the record of an earlier drop names it.
+    func removeContent(_ name: String, unlessNamedBy record: String) {
+        guard faccessat(directory.number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
+        else { return }
+        remove(name)
+    }
+
     private func fill(
         _ file: Int32,
         _ temporary: String,

@@ -89,6 +89,8 @@ package enum AttemptOutcome: Sendable, Equatable {
     case answered
     /// Not one byte of the request was sent: no connection, no TLS, no name. Safe to repeat.
     case notReached(reason: String)
+    /// Nothing was taken, because the upstream's directory has no room. Safe to repeat.
+    case noRoom(reason: String)
     /// Bytes were sent and no whole final response came back.
     case indeterminate(reason: String)
     /// Our own side gave up: the request's content or the sink threw this.

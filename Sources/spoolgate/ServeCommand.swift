@@ -125,7 +125,8 @@ struct Serve: ParsableCommand {
         do throws(SpoolError) {
             let spool = try Spool(
                 directory: settings.spoolDirectory,
-                reserve: settings.spoolReserve
+                reserve: settings.spoolReserve,
+                quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota
             )
             log.recovered(try spool.recover())
             return spool

@@ -29,6 +29,7 @@ final class GatewayUnderTest: Sendable {
     init(
         _ target: UpstreamTarget? = nil,
         reserve: Int64 = 0,
+        quota: Int64? = nil,
         _ change: (inout Settings, inout Route) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
@@ -45,7 +46,12 @@ final class GatewayUnderTest: Sendable {
         route.limits.minSize = 0
         change(&settings, &route)
         settings.routes[Route.defaultName] = route
-        spool = try Spool(directory: "\(root)/spool", reserve: reserve, disk: disk.disk)
+        spool = try Spool(
+            directory: "\(root)/spool",
+            reserve: reserve,
+            quota: quota,
+            disk: disk.disk
+        )
         disk.forget()
         gateway = Gateway(settings: settings, spool: spool, log: Log(log.logger))
     }
@@ -152,7 +158,7 @@ final class Gate: Sendable {
 final class WatchedDisk: Sendable {
     private struct State {
         var calls: [(call: Disk.Call, subject: String)] = []
-        var refusals: [Disk.Call: Int32] = [:]
+        var refusals: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
     }
 
     private let state = Mutex(State())
@@ -162,8 +168,13 @@ final class WatchedDisk: Sendable {
     private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
         try state.withLock { state throws(SystemError) in
             state.calls.append((call, subject))
-            if let errno = state.refusals[call] {
-                throw SystemError(call: call.rawValue, subject: subject, errno: errno)
+            for index in state.refusals.indices {
+                let refusal = state.refusals[index]
+                guard refusal.call == call, refusal.times > 0,
+                    refusal.part.isEmpty || subject.contains(refusal.part)
+                else { continue }
+                state.refusals[index].times -= 1
+                throw SystemError(call: call.rawValue, subject: subject, errno: refusal.errno)
             }
             return .max
         }
@@ -171,13 +182,13 @@ final class WatchedDisk: Sendable {
 
     func forget() { state.withLock { $0.calls = [] } }
 
-    /// From now on every such call fails.
-    func refuse(_ call: Disk.Call, errno: Int32) {
-        state.withLock { $0.refusals[call] = errno }
+    /// From now on such calls fail on paths with a part; the first `times` of them.
+    func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
+        state.withLock { $0.refusals.append((call, part, errno, times)) }
     }
 
     /// From now on every call is made again.
-    func allow() { state.withLock { $0.refusals = [:] } }
+    func allow() { state.withLock { $0.refusals = [] } }
 
     /// How often a call was made on paths with a part.
     func count(_ call: Disk.Call, on part: String = "") -> Int {

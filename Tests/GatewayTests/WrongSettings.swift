@@ -13,7 +13,7 @@ extension SettingsTests {
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
-            "3:3: spool.size: no such setting; known here: directory, reserve"
+            "3:3: spool.size: no such setting; known here: directory, reserve, quota"
         ),
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",

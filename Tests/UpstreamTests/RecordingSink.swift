@@ -43,7 +43,9 @@ extension AttemptOutcome {
     var reason: String {
         switch self {
         case .answered: ""
-        case .notReached(let reason), .indeterminate(let reason), .abandoned(let reason): reason
+        case .notReached(let reason), .noRoom(let reason), .indeterminate(let reason),
+            .abandoned(let reason):
+            reason
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }

@@ -1,0 +1,188 @@
+// What the spool may still take: the reserve of its file system, and the quota of its data files.
+//
+// While there is room nothing is scanned: bytes are counted as this process writes and removes them.
+// Another process that purges is not seen; so before anything is refused for the quota the files are
+// counted again, one thread at a time and at a modest rate. Invariant: no byte is written that was
+// not taken here first.
+
+import Posix
+
+/// How much may still be written.
+///
+/// Any thread.
+final class SpoolRoom: Sendable {
+    /// Bytes to keep free on the file system.
+    let reserve: Int64
+    /// Most bytes of the data files; nil: no limit.
+    let quota: Int64?
+
+    /// Files that stay free beside the reserve of bytes, so that other programs can go on.
+    private static let reservedFiles: Int64 = 1000
+    /// Bytes that all uploads together may write between two looks at the free space.
+    private static let lookInterval: Int64 = 64 << 20
+
+    private struct State {
+        /// Bytes of the data files and scratch files, as far as this process knows.
+        var used: Int64 = 0
+        /// Of those, bytes without a name, which a count does not find.
+        var scratch: Int64 = 0
+        /// Bytes that may be written before the free space is looked at again.
+        var allowance: Int64 = 0
+        /// Whether a thread counts the files, what was taken since, and when the next count may begin.
+        var isCounting = false
+        var takenSince: Int64 = 0
+        var nextCount = Deadline.after(.zero)
+    }
+
+    private let state = Monitor(State())
+    private let layout: SpoolLayout
+    private let leastCountInterval: Duration
+
+    /// Makes it over an opened spool and counts what is there.
+    init(
+        _ layout: SpoolLayout,
+        reserve: Int64,
+        quota: Int64?,
+        leastCountInterval: Duration = .seconds(1)
+    ) throws(SystemError) {
+        self.layout = layout
+        self.reserve = reserve
+        self.quota = quota
+        self.leastCountInterval = leastCountInterval
+        try count()
+    }
+
+    // MARK: Asking and taking
+
+    /// Refuses content of `count` bytes, or of an unknown number, for which there is no room now.
+    ///
+    /// Nothing is taken.
+    func check(for count: Int64) throws(SpoolError) {
+        try look(for: count)
+        guard let quota else { return }
+        func excess(_ state: State) -> Int64? {
+            state.used >= quota || count > quota - state.used ? state.used : nil
+        }
+        guard state.update({ excess($0) }) != nil else { return }
+        countAgain()
+        if let used = state.update({ excess($0) }) { throw .overQuota(used: used, quota: quota) }
+    }
+
+    /// Takes `count` bytes that are about to be written.
+    ///
+    /// - Parameter isNamed: whether they go to a file that a count of the spool finds.
+    func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
+        var hasCounted = false
+        while true {
+            switch state.update({ attempt(count, isNamed, &$0) }) {
+            case .taken: return
+            case .noAllowance:
+                let free = try look(for: count)
+                let allowance = min(Self.lookInterval, free - reserve)
+                state.update { $0.allowance = max(count, allowance) }
+            case .overQuota(let used, let quota):
+                guard !hasCounted else { throw .overQuota(used: used, quota: quota) }
+                countAgain()
+                hasCounted = true
+            }
+        }
+    }
+
+    private enum Step {
+        case taken
+        case noAllowance
+        case overQuota(used: Int64, quota: Int64)
+    }
+
+    private func attempt(_ count: Int64, _ isNamed: Bool, _ state: inout State) -> Step {
+        if let quota, count > quota - state.used {
+            return .overQuota(used: state.used, quota: quota)
+        }
+        guard count <= state.allowance else { return .noAllowance }
+        state.allowance -= count
+        state.used += count
+        if !isNamed { state.scratch += count }
+        if state.isCounting, isNamed { state.takenSince += count }
+        return .taken
+    }
+
+    /// Gives back bytes that were removed, or taken and not written.
+    func giveBack(_ count: Int64, isNamed: Bool = true) {
+        guard count > 0 else { return }
+        state.update { state in
+            state.used = max(0, state.used - count)
+            if !isNamed { state.scratch = max(0, state.scratch - count) }
+        }
+    }
+
+    // MARK: The file system
+
+    /// Refuses where `count` more bytes would leave less than the reserve; gives what is free.
+    @discardableResult
+    private func look(for count: Int64) throws(SpoolError) -> Int64 {
+        let space: FileSystemSpace
+        do throws(SystemError) { space = try layout.root.space() } catch { throw .disk(error) }
+        if let files = space.freeFiles, files < Self.reservedFiles {
+            throw .full(free: 0, reserve: reserve)
+        }
+        guard space.freeBytes - reserve >= count else {
+            throw .full(free: space.freeBytes, reserve: reserve)
+        }
+        return space.freeBytes
+    }
+
+    // MARK: Counting
+
+    /// Counts the files again, unless that was done just now; another thread's count will do.
+    private func countAgain() {
+        // A count that takes longer than this is another's trouble: the old figure stands.
+        let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
+            if state.isCounting { return nil }
+            guard state.nextCount.hasPassed else { return false }
+            state.isCounting = true
+            state.takenSince = 0
+            return true
+        }
+        guard isMine == true else { return }
+        // One that fails is no reason to refuse anything else than what is refused already.
+        try? count()
+    }
+
+    /// Counts the files.
+    ///
+    /// What is taken meanwhile is added, so that the figure may be too high for a while and never too
+    /// low.
+    func count() throws(SystemError) {
+        guard quota != nil else { return }
+        let begin = Deadline.after(.zero)
+        let counted: Result<Int64, SystemError>
+        do throws(SystemError) { counted = .success(try layout.dataSize()) } catch {
+            counted = .failure(error)
+        }
+        let spent = Duration.nanoseconds(
+            Int64(Deadline.after(.zero).nanoseconds - begin.nanoseconds)
+        )
+        state.update { state in
+            if case .success(let size) = counted {
+                state.used = size + state.scratch + state.takenSince
+            }
+            state.isCounting = false
+            state.takenSince = 0
+            state.nextCount = .after(max(leastCountInterval, spent * 20))
+        }
+        _ = try counted.get()
+    }
+}
+
+extension SpoolLayout {
+    /// Bytes of all data files.
+    fileprivate func dataSize() throws(SystemError) -> Int64 {
+        var size: Int64 = 0
+        for shard in Self.shards {
+            for id in try Self.identities(in: shard, of: data) {
+                size += try data.status(of: FileName(id).path)?.size ?? 0
+            }
+        }
+        return size
+    }
+}

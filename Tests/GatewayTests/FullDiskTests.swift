@@ -1,0 +1,176 @@
+// A disk without room: refused before content is read where that can be known, nothing lost, and
+// everything that needs no room goes on.
+
+import Gateway
+import Glibc
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct FullDiskTests {
+    private func test(quota: Int64, origin: LoopbackOrigin? = nil) throws -> GatewayUnderTest {
+        try GatewayUnderTest(origin.map { .http(base: $0.base) }, quota: quota)
+    }
+
+    // MARK: Before content is read
+
+    @Test(
+        "a creation that cannot fit is refused before its content is read, and makes nothing",
+        arguments: [(nil, ContentLength.known(11)), (11, .unknown), (11, .known(5))]
+            as [(Int64?, ContentLength)]
+    )
+    func creation(uploadLength: Int64?, length: ContentLength) throws {
+        let test = try test(quota: 10)
+        let record = test.serve(
+            .creation(
+                [.text("hello")],
+                complete: uploadLength == nil,
+                length: length,
+                uploadLength: uploadLength
+            )
+        )
+        #expect(record.events == [.head(507)])
+        #expect(record[.contentType] == "application/problem+json")
+        #expect(record[.retryAfter] != nil)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(try test.summaries().isEmpty)
+    }
+
+    @Test(
+        "an append that cannot fit is refused before its content is read; the upload is unharmed",
+        arguments: [ContentLength.known(6), .unknown]
+    )
+    func append(length: ContentLength) throws {
+        let test = try test(quota: 10)
+        let location = test.createPartial("hello", uploadLength: 10)
+        let other = test.createPartial("12345")
+        let record = test.serve(
+            .append(other, at: 5, [.text("67890a")], complete: length == .unknown, length: length)
+        )
+        #expect(record.events == [.head(507)])
+        #expect(test.serve(.retrieval(other)).offset == 5)
+        // What is gone makes room.
+        #expect(test.serve(.cancellation(location)).status == 204)
+        let rest = test.serve(.append(other, at: 5, [.text("67890")], complete: true))
+        #expect(rest.status == 201)
+        #expect(try test.drops() == [Array("1234567890".utf8)])
+    }
+
+    @Test("content that turns out too much is 507 in its middle, and goes on once there is room")
+    func middle() throws {
+        let test = try test(quota: 10)
+        let record = test.serve(
+            .creation([.text("hello"), .text("world!")], complete: true, length: .unknown)
+        )
+        #expect(record.status == 507)
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 5)
+        #expect(
+            test.serve(.append(location, at: 5, [.text("world")], complete: true)).status == 201
+        )
+        #expect(try test.drops() == [Array("helloworld".utf8)])
+    }
+
+    @Test("an ordinary upload of a known length is refused before its content is read")
+    func plain() throws {
+        let test = try test(quota: 100 << 10)
+        let large = [UInt8](repeating: 7, count: 129 << 10)
+        let record = test.serve(ScriptedExchange(.post, "/p", [:], [.bytes(large)]))
+        #expect(record.events == [.head(507)])
+        #expect(record[.uploadComplete] == nil)
+        let unknown = ScriptedExchange(.post, "/p", [:], [.bytes(large)], length: .unknown)
+        #expect(test.serve(unknown).status == 507)
+        // What stays in memory takes no room.
+        #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")])).status == 201)
+    }
+
+    // MARK: What goes on
+
+    @Test("on a full disk offsets are told, and what is whole is delivered and replayed")
+    func goesOn() throws {
+        let origin = try LoopbackOrigin(status: "201 Created", content: "stored")
+        let test = try test(quota: 10, origin: origin)
+        let location = test.createPartial("ten bytes.")
+        // As a disk that has room for nothing new: slots are written in place.
+        test.disk.refuse(.create, errno: ENOSPC)
+        test.disk.refuse(.write, on: "/data/", errno: ENOSPC)
+        #expect(test.serve(.retrieval(location)).offset == 10)
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 507)
+        let delivered = test.serve(.append(location, at: 10, complete: true))
+        #expect(delivered.status == 201)
+        #expect(try test.queue(of: location) == .delivered)
+        let replayed = test.serve(.append(location, at: 10, complete: true))
+        #expect(replayed.status == 201)
+        #expect(origin.requests.count == 1)
+        test.disk.allow()
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
+    }
+
+    @Test("a response that the disk has no room for is relayed, and its status remembered")
+    func response() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("201 Created", content: "stored")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
+        let delivering = try test.start(creation)
+        try eventually("the upstream has the upload") { origin.requests.count == 1 }
+        // The response with its content, and the response without it.
+        test.disk.refuse(.write, on: "/incoming/", errno: ENOSPC, times: 2)
+        test.disk.refuse(.write, on: "/active/", errno: ENOSPC, times: 2)
+        gate.open()
+        let record = try delivering.finish()
+        #expect(record.status == 201)
+        #expect(record.text == "stored")
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .delivered)
+        let replayed = test.serve(.append(location, at: 5, complete: true))
+        #expect(replayed.status == 201)
+        #expect(replayed.text == "")
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test(
+        "no descriptor left is 503 and loses nothing",
+        arguments: [EMFILE, ENFILE]
+    )
+    func exhausted(errno: Int32) throws {
+        let test = try test(quota: 100)
+        let location = test.createPartial("hello")
+        test.disk.refuse(.create, errno: errno)
+        let record = test.serve(.creation([.text("x")], complete: true))
+        #expect(record.events == [.head(503)])
+        #expect(record[.retryAfter] != nil)
+        #expect(test.serve(.retrieval(location)).offset == 5)
+        test.disk.allow()
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
+    }
+
+    @Test("a directory upstream without room is 507; the upload is kept and dropped later")
+    func destination() throws {
+        let test = try GatewayUnderTest()
+        let mounted = mount("none", test.delivered, "tmpfs", 0, "size=64k")
+        guard mounted == 0 else { try Test.cancel("a tmpfs cannot be mounted here") }
+        defer { umount2(test.delivered, 2) }
+        let content = [UInt8](repeating: 7, count: 100 << 10)
+        let record = test.serve(.creation([.bytes(content)], complete: true))
+        #expect(record.status == 507)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record.offset == Int64(content.count))
+        let location = try #require(record.location)
+        #expect(try test.queue(of: location) == .deferred)
+        #expect(try test.drops().isEmpty)
+        #expect(umount2(test.delivered, 2) == 0)
+        let offset = Int64(content.count)
+        #expect(test.serve(.append(location, at: offset, complete: true)).status == 201)
+        #expect(try test.drops() == [content])
+    }
+}

@@ -1,0 +1,184 @@
+// The quota: what counts, when it refuses, and that what was freed is seen.
+
+import Foundation
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("The quota")
+struct QuotaTests {
+    private func spool(_ directory: TemporarySpool, quota: Int64) throws -> Spool {
+        try Spool(directory: directory.path, reserve: 0, quota: quota)
+    }
+
+    private func isOverQuota(_ error: any Error) -> Bool {
+        if case .overQuota = error as? SpoolError { true } else { false }
+    }
+
+    @Test("a creation is refused before it is made, by its length or by what is to come")
+    func creation() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 10)
+        #expect(throws: SpoolError.overQuota(used: 0, quota: 10)) {
+            try spool.create(.sample(), length: 11, release: {})
+        }
+        #expect(throws: SpoolError.overQuota(used: 0, quota: 10)) {
+            try spool.create(.sample(), expecting: 11, release: {})
+        }
+        #expect(try spool.summaries().isEmpty)
+        let upload = try spool.create(.sample(), length: 10, expecting: 10, release: {})
+        try upload.append("ten bytes.")
+        // Full: also content of a length that nobody knows is refused.
+        #expect(throws: SpoolError.overQuota(used: 10, quota: 10)) {
+            try spool.create(.sample(), release: {})
+        }
+    }
+
+    @Test("content that comes is refused where it passes the quota, and what was accepted stays")
+    func content() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 10)
+        let upload = try spool.create(.sample(), release: {})
+        try upload.append("123456")
+        #expect(performing: { try upload.append("78901") }, throws: isOverQuota)
+        #expect(upload.state.offset == 6)
+        #expect(directory.content(of: upload.creation.id) == Array("123456".utf8))
+        try upload.append("7890")
+        try upload.settle()
+        #expect(upload.state.offset == 10)
+    }
+
+    @Test("everything that removes content makes room at once", arguments: 0..<5)
+    func removal(way: Int) throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try Spool(
+            directory: directory.path,
+            reserve: 0,
+            quota: 10,
+            disk: scripted.disk
+        )
+        let creation = UploadCreation.sample()
+        let upload = try spool.create(creation, release: {})
+        try upload.append("ten bytes.")
+        switch way {
+        case 0: try upload.remove()
+        case 1:
+            try upload.beginAttempt()
+            try upload.delivered(.sample)
+        case 2:
+            // Content that could not be made durable is cut back.
+            scripted.refuse(.sync, errno: SystemError.lost, times: 1)
+            #expect(throws: SpoolError.self) { try upload.settle() }
+            #expect(upload.state.offset == 0)
+        case 3:
+            upload.detach()
+            let summary = try #require(try spool.summaries().first)
+            #expect(try spool.remove(creation.id, ifUnchangedSince: summary))
+        default:
+            try upload.beginAttempt()
+            try upload.delivered(.sample)
+            // Found with its content still there.
+            upload.detach()
+            try Data("ten bytes.".utf8).write(to: URL(filePath: directory.data(creation.id)))
+            #expect(try spool.attach(creation.id) != nil)
+        }
+        try spool.create(.sample(), release: {}).append("ten bytes.")
+    }
+
+    @Test("a write that fails takes nothing")
+    func failedWrite() throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try Spool(
+            directory: directory.path,
+            reserve: 0,
+            quota: 10,
+            disk: scripted.disk
+        )
+        let upload = try spool.create(.sample(), release: {})
+        let scratch = try spool.scratch()
+        let bytes = Array("ten bytes.".utf8)
+        scripted.refuse(.write, on: "/data/", errno: SystemError.lost)
+        for _ in 0..<3 {
+            #expect(throws: SpoolError.self) { try upload.append(bytes.span.bytes) }
+            #expect(throws: SpoolError.self) { try scratch.append(bytes.span.bytes) }
+        }
+        scripted.allow()
+        try upload.append(bytes.span.bytes)
+    }
+
+    @Test("a scratch file counts while it is there")
+    func scratch() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 10)
+        var scratch: ScratchFile? = try spool.scratch(expecting: 10)
+        let bytes = Array("123456".utf8)
+        try scratch?.append(bytes.span.bytes)
+        let upload = try spool.create(.sample(), release: {})
+        #expect(performing: { try upload.append("78901") }, throws: isOverQuota)
+        #expect(performing: { try spool.scratch(expecting: 5) }, throws: isOverQuota)
+        #expect(throws: SpoolError.self) { try scratch?.append(bytes.span.bytes) }
+        scratch = nil
+        try upload.append("ten bytes.")
+    }
+
+    @Test("content that was there before counts, and what another process purges is seen")
+    func otherProcess() throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample()
+        let first = try directory.open().create(creation, release: {})
+        try first.append("ten bytes.")
+        first.detach()
+        let spool = try spool(directory, quota: 10)
+        let upload: Upload
+        do {
+            #expect(performing: { try spool.checkRoom(for: 1) }, throws: isOverQuota)
+            let purger = try Spool(existing: directory.path)
+            let summary = try #require(try purger.summaries().first)
+            #expect(try purger.remove(creation.id, ifUnchangedSince: summary))
+            // Counted again, but not again and again.
+            let deadline = Deadline.after(.seconds(60))
+            var made: Upload?
+            while made == nil, !deadline.hasPassed {
+                made = try? spool.create(.sample(), length: 10, release: {})
+            }
+            upload = try #require(made)
+        }
+        try upload.append("ten bytes.")
+    }
+
+    @Test("recovery counts what it leaves")
+    func recovery() throws {
+        let directory = TemporarySpool()
+        let upload = try directory.open().create(.sample(), release: {})
+        try upload.append("ten bytes.")
+        upload.detach()
+        let spool = try spool(directory, quota: 10)
+        try directory.cutPower()
+        #expect(try spool.recover().forgotten == 1)
+        try spool.create(.sample(), release: {}).append("ten bytes.")
+    }
+
+    @Test("many writers together do not pass it", .timeLimit(.minutes(2)))
+    func together() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 1000)
+        let left = Monitor(8)
+        for _ in 0..<8 {
+            try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
+                let upload = try? spool.create(.sample(), release: {})
+                let bytes = [UInt8](repeating: 1, count: 7)
+                while (try? upload?.append(bytes.span.bytes)) != nil {}
+                upload?.detach()
+                left.update { $0 -= 1 }
+            }
+        }
+        let areDone = left.wait(until: .after(.seconds(60))) { $0 == 0 ? true : nil }
+        #expect(areDone == true)
+        let total = try spool.summaries().reduce(0) { $0 + $1.offset }
+        #expect(total == 994)
+    }
+}
