@@ -34,6 +34,22 @@ package struct Log: Sendable {
                 "uploads": "\(recovery.uploads)", "cut-back": "\(recovery.cutBack)",
                 "interrupted": "\(recovery.interrupted)", "orphans": "\(recovery.orphans)",
                 "forgotten": "\(recovery.forgotten)", "corrupt": "\(recovery.corrupt)",
+                "failed": "\(recovery.failed)",
+            ]
+        )
+    }
+
+    /// Recovery moved an upload to `corrupt`.
+    package func setAside(_ id: UploadID, reason: String) {
+        logger.error("upload set aside", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// Recovery could not look at an upload, or at several, or not mend it.
+    package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
+        logger.error(
+            "upload not recovered",
+            metadata: [
+                "upload": "\(id.map(\.description) ?? "-")", "reason": "\(error.sentence)",
             ]
         )
     }

@@ -21,28 +21,45 @@ package final class Directory: Sendable {
         self.path = path
     }
 
-    /// Opens the directory `name` below `parent`.
+    /// Opens the directory `name` below `parent`; a symbolic link is none.
     package init(_ name: String, in parent: Directory) throws(SystemError) {
-        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
+        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
         let number = openat(parent.descriptor.number, name, flags)
         guard number >= 0 else { throw SystemError("openat", on: parent.path(of: name)) }
         descriptor = Descriptor(owning: number)
         path = parent.path(of: name)
     }
 
+    /// The last part of its path.
+    package var name: String { String(path.split(separator: "/").last ?? "") }
+
+    /// The user as which this process reaches files.
+    package static var user: UInt32 { geteuid() }
+
     /// The path of a name below it, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// Opens an existing file, for reading and perhaps writing; nil if there is none.
+    /// Opens an existing regular file, for reading and perhaps writing; nil if there is none.
+    ///
+    /// Never follows a link and never waits, whatever has that name.
+    ///
+    /// - Throws: `.isNotRegular` for what is no regular file.
     package func open(
         _ name: String,
         forWriting: Bool = false
     ) throws(SystemError) -> Descriptor? {
-        let flags = (forWriting ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW
+        let mode = forWriting ? O_RDWR : O_RDONLY
+        let flags = mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         let number = openat(descriptor.number, name, flags)
-        if number >= 0 { return Descriptor(owning: number) }
-        if errno == ENOENT { return nil }
-        throw SystemError("openat", on: path(of: name))
+        guard number >= 0 else {
+            // A link, a directory, a socket or a device without a driver.
+            if [ELOOP, EISDIR, ENXIO, ENODEV].contains(errno) { throw notRegular(name) }
+            if errno == ENOENT { return nil }
+            throw SystemError("openat", on: path(of: name))
+        }
+        let opened = Descriptor(owning: number)
+        guard try opened.status(subject: path(of: name)).isRegular else { throw notRegular(name) }
+        return opened
     }
 
     /// What the file system knows of a file below it; nil if there is none.
@@ -55,13 +72,14 @@ package final class Directory: Sendable {
         throw SystemError("fstatat", on: path(of: name))
     }
 
-    /// Every name in the subdirectory `name`, in no order; none if there is no such directory.
-    package func names(in name: String) throws(SystemError) -> [String] {
-        let number = openat(descriptor.number, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        if number < 0 && errno == ENOENT { return [] }
-        guard number >= 0 else { throw SystemError("openat", on: path(of: name)) }
+    /// Every name in it, in no order.
+    package func names() throws(SystemError) -> [String] {
+        // Opened anew, because reading moves a place in the open directory that threads would share.
+        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
+        let number = openat(descriptor.number, ".", flags)
+        guard number >= 0 else { throw SystemError("openat", on: path) }
         guard let stream = fdopendir(number) else {
-            let error = SystemError("fdopendir", on: path(of: name))
+            let error = SystemError("fdopendir", on: path)
             _ = Descriptor(owning: number)
             throw error
         }
@@ -75,7 +93,7 @@ package final class Directory: Sendable {
             }
             if name != "." && name != ".." { names.append(name) }
         }
-        guard errno == 0 else { throw SystemError("readdir", on: path(of: name)) }
+        guard errno == 0 else { throw SystemError("readdir", on: path) }
         return names
     }
 
@@ -90,6 +108,15 @@ package final class Directory: Sendable {
             // A file system that makes its inodes as it needs them says zero of zero.
             freeFiles: raw.f_files == 0 ? nil : Int64(clamping: raw.f_favail)
         )
+    }
+
+    /// What the file system knows of the directory itself.
+    package func status() throws(SystemError) -> FileStatus {
+        try descriptor.status(subject: path)
+    }
+
+    private func notRegular(_ name: String) -> SystemError {
+        SystemError(call: "openat", subject: path(of: name), errno: SystemError.notRegular)
     }
 
     func error(_ call: Disk.Call, _ name: String) -> SystemError {

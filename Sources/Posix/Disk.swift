@@ -51,19 +51,16 @@ package struct Disk: Sendable {
         return Descriptor(owning: number)
     }
 
-    /// Makes a file without a name, mode 0600, in the subdirectory `name`.
+    /// Makes a file without a name, mode 0600, on the file system of `directory`.
     ///
     /// - Returns: nil where the file system has no such files.
-    package func createNameless(
-        in directory: Directory,
-        _ name: String
-    ) throws(SystemError) -> Descriptor? {
-        _ = try check?(.create, directory.path(of: name))
-        let number = spoolgate_open_nameless(directory.descriptor.number, name, 0o600)
+    package func createNameless(in directory: Directory) throws(SystemError) -> Descriptor? {
+        _ = try check?(.create, directory.path)
+        let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
         if number >= 0 { return Descriptor(owning: number) }
         // ENOENT and EISDIR: what kernels and file systems without O_TMPFILE say (open(2)).
         if [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) { return nil }
-        throw directory.error(.create, name)
+        throw SystemError(Call.create.rawValue, on: directory.path)
     }
 
     /// Makes a directory, mode 0700; one that is there already is fine.
@@ -131,14 +128,20 @@ package struct Disk: Sendable {
         }
     }
 
-    /// Makes the entries of the subdirectory `name` durable.
-    package func syncDirectory(_ name: String, in directory: Directory) throws(SystemError) {
-        _ = try check?(.syncDirectory, directory.path(of: name))
-        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
-        let number = openat(directory.descriptor.number, name, flags)
-        guard number >= 0 else { throw directory.error(.create, name) }
-        let opened = Descriptor(owning: number)
-        guard fsync(opened.number) == 0 else { throw directory.error(.syncDirectory, name) }
+    /// Makes the entries of a directory durable.
+    package func syncDirectory(_ directory: Directory) throws(SystemError) {
+        _ = try check?(.syncDirectory, directory.path)
+        guard fsync(directory.descriptor.number) == 0 else {
+            throw SystemError(Call.syncDirectory.rawValue, on: directory.path)
+        }
+    }
+
+    /// Takes from everybody but its owner what they may do in a directory; part of making one.
+    package func makePrivate(_ directory: Directory) throws(SystemError) {
+        _ = try check?(.makeDirectory, directory.path)
+        guard fchmod(directory.descriptor.number, 0o700) == 0 else {
+            throw SystemError("fchmod", on: directory.path)
+        }
     }
 
     /// Gives a nameless file the name `name`; EEXIST if it is taken.

@@ -16,12 +16,27 @@ package struct FileStatus: Sendable, Equatable {
     package var modified: WallTime
     /// How many names it has; 0: it was removed.
     package var names: Int
+    /// Which file it is on its file system: two names with the same are one file.
+    package var file: UInt64
+    /// Whether it is a regular file.
+    package var isRegular: Bool
+    /// Whether it is a directory.
+    package var isDirectory: Bool
+    /// The user it belongs to.
+    package var owner: UInt32
+    /// Its permission bits.
+    package var permissions: UInt32
 
     init(_ raw: stat) {
         size = Int64(raw.st_size)
         diskUsage = Int64(raw.st_blocks) * 512
         modified = WallTime(seconds: Int64(raw.st_mtim.tv_sec))
         names = Int(raw.st_nlink)
+        file = UInt64(raw.st_ino)
+        isRegular = raw.st_mode & S_IFMT == S_IFREG
+        isDirectory = raw.st_mode & S_IFMT == S_IFDIR
+        owner = raw.st_uid
+        permissions = raw.st_mode & 0o7777
     }
 }
 

@@ -37,6 +37,12 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number of content that the disk could not keep.
     package static let lost = EIO
 
+    /// The error number of a name that is no regular file; the kernel has none for that.
+    package static let notRegular = EMEDIUMTYPE
+
+    /// Whether a name is no regular file: a symbolic link, a directory, a pipe or the like.
+    package var isNotRegular: Bool { errno == Self.notRegular }
+
     /// Whether the disk, or somebody's share of it, is full.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT }
 
@@ -45,6 +51,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
 
     /// The C library's sentence for the error number.
     package var reason: String {
+        if isNotRegular { return "it is no regular file" }
         var text = [CChar](repeating: 0, count: 256)
         guard strerror_r(errno, &text, text.count) == 0 else { return "error \(errno)" }
         return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)

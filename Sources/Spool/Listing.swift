@@ -20,9 +20,9 @@ extension Spool {
     package func forEachUpload(_ body: (UploadSummary) -> Void) throws(SpoolError) {
         var seen: Set<UploadID> = []
         for queue in Self.order {
-            for shard in SpoolLayout.shards {
+            for shard in layout[queue].all {
                 let ids = try onDisk { () throws(SystemError) in
-                    try SpoolLayout.identities(in: shard, of: layout[queue])
+                    try SpoolLayout.identities(in: shard)
                 }
                 for id in ids where !seen.contains(id) {
                     let found = try onDisk { () throws(SystemError) in
@@ -49,10 +49,14 @@ extension Spool {
     ) throws(SpoolError) -> Bool {
         guard let ticket = holders.takeIfFree(id) else { return false }
         defer { holders.letGo(id, ticket) }
-        let opened = try onDisk { () throws(SystemError) in
-            try openUnused(id, in: summary.queue)
+        let files: UploadFiles
+        do throws(SystemError) {
+            guard let opened = try openUnused(id, in: summary.queue) else { return false }
+            files = opened
+        } catch {
+            guard error.isNotRegular else { throw failure(error) }
+            return try removeNames(id, in: summary.queue)
         }
-        guard let files = opened else { return false }
         let present = try onDisk { () throws(SystemError) in
             try self.summary(of: id, in: summary.queue, isInUse: false)
         }
@@ -67,11 +71,26 @@ extension Spool {
         in queue: Queue,
         isInUse known: Bool? = nil
     ) throws(SystemError) -> UploadSummary? {
-        let path = FileName(id).path
-        guard let file = try OpenFile.open(path, in: layout[queue], forWriting: false) else {
+        let name = FileName(id)
+        do throws(SystemError) {
+            return try summary(of: id, name, in: queue, isInUse: known)
+        } catch {
+            guard error.isNotRegular else { throw error }
+            return try summaryOfNames(id, name, in: queue)
+        }
+    }
+
+    private func summary(
+        of id: UploadID,
+        _ name: FileName,
+        in queue: Queue,
+        isInUse known: Bool?
+    ) throws(SystemError) -> UploadSummary? {
+        guard let file = try OpenFile.open(name.name, in: layout[queue][name], forWriting: false)
+        else {
             return nil
         }
-        let data = try OpenFile.open(path, in: layout.data, forWriting: false)
+        let data = try OpenFile.open(name.name, in: layout.data[name], forWriting: false)
         let (status, dataStatus) = (try file.status(), try data?.status())
         var record: LoadedRecord?
         if queue != .corrupt {
@@ -101,6 +120,43 @@ extension Spool {
             reason: record?.state.reason,
             isInUse: isInUse
         )
+    }
+
+    // MARK: What is no file
+
+    /// What can be seen of an upload whose record or data file is something else than a file.
+    private func summaryOfNames(
+        _ id: UploadID,
+        _ name: FileName,
+        in queue: Queue
+    ) throws(SystemError) -> UploadSummary? {
+        guard let status = try layout[queue][name].status(of: name.name) else { return nil }
+        let data = try layout.data[name].status(of: name.name)
+        return UploadSummary(
+            id: id,
+            queue: queue,
+            creation: nil,
+            offset: data?.size ?? 0,
+            length: nil,
+            lastActivity: max(status.modified, data?.modified ?? status.modified),
+            diskUsage: status.diskUsage + (data?.diskUsage ?? 0),
+            attempts: 0,
+            reason: nil,
+            isInUse: false
+        )
+    }
+
+    /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
+    private func removeNames(_ id: UploadID, in queue: Queue) throws(SpoolError) -> Bool {
+        guard queue == .corrupt else { return false }
+        let name = FileName(id)
+        return try onDisk { () throws(SystemError) in
+            for directory in [layout[queue][name], layout.data[name]]
+            where try directory.status(of: name.name)?.isDirectory == true { return false }
+            try disk.unlink(name.name, in: layout[queue][name])
+            try disk.unlink(name.name, in: layout.data[name])
+            return true
+        }
     }
 }
 

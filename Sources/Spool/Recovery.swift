@@ -1,10 +1,11 @@
 // Start-up: every state that a crash or a power cut can leave becomes a legal one.
 //
-// It works beside other processes: what is locked is in use and left alone. Invariant: an upload that
-// is promised anything keeps its durable offset or ends in `corrupt`; nothing is guessed at.
+// It works beside other processes: what is locked is in use and left alone. What cannot be read is left
+// alone too, and the rest goes on. Invariant: an upload that is promised anything keeps its durable
+// offset or ends in `corrupt`; nothing is guessed at.
 
 import Posix
-import UploadProtocol
+package import UploadProtocol
 
 /// What recovery found.
 package struct Recovery: Sendable, Equatable {
@@ -18,44 +19,66 @@ package struct Recovery: Sendable, Equatable {
     package var corrupt = 0
     /// Uploads removed because a power cut came before anything was promised of them.
     package var forgotten = 0
+    /// Uploads and directories that the disk would not let it look at or mend.
+    package var failed = 0
     /// Uploads in the spool afterwards, without those in `corrupt`.
     package var uploads = 0
+
+    /// One thing an operator should hear of.
+    package enum Finding: Sendable, Equatable {
+        /// An upload was moved to `corrupt`.
+        case setAside(UploadID, reason: String)
+        /// An upload, or where nil several, could not be looked at or mended, and was left alone.
+        case leftAlone(UploadID?, SpoolError)
+    }
 }
 
 extension Spool {
     /// Seconds after which a file in `tmp` is nobody's any more.
     private static let temporaryAge: Int64 = 3600
+    /// The queues in the order of what must not be undone: a record that a power cut left in two of
+    /// them counts where it is found first.
+    private static let recoveryOrder: [Queue] = [
+        .delivered, .hold, .active, .deferred, .incoming,
+    ]
 
     /// Brings every state that a crash or a power cut can leave back to a legal one.
     ///
     /// Run it before serving. After a reboot each upload is cut back to its last durable offset. Two
-    /// processes that start together recover one after the other.
+    /// processes that start together recover one after the other. What the disk does not let it mend
+    /// is left alone, for the next recovery or request.
     ///
+    /// - Parameter note: called with each finding.
     /// - Returns: what it found and did.
-    package func recover() throws(SpoolError) -> Recovery {
-        let format = try onDisk { () throws(SystemError) in
-            try OpenFile.open("format", in: layout.root)
-        }
-        guard let format else {
+    /// - Throws: where the spool is none, or what was left alone after a power cut cannot be noted
+    ///   down: then it must not be served from.
+    package func recover(
+        _ note: (Recovery.Finding) -> Void = { _ in }
+    ) throws(SpoolError) -> Recovery {
+        // Held to the end: a second recovery must not take uploads made after the first for old ones.
+        let lock = try onDisk { () throws(SystemError) in try layout.lock() }
+        defer { withExtendedLifetime(lock) {} }
+        guard lock != nil else {
             throw .unusable(directory: directory, reason: "it holds no file named format")
         }
-        // Held to the end: a second recovery must not take uploads made after the first for old ones.
-        try onDisk { () throws(SystemError) in try format.descriptor.lock(subject: format.subject) }
-        let (boot, known) = try onDisk { () throws(SystemError) in
+        let (boot, known, before) = try onDisk { () throws(SystemError) in
             (
                 try BootIdentity.current() + "\n",
-                try SpoolLayout.text(of: "boot", in: layout.root)
+                try SpoolLayout.text(of: "boot", in: layout.root),
+                try Unrecovered.read(in: layout.root)
             )
         }
-        var recovery = Recovery()
-        var seen: Set<UploadID> = []
-        for queue in SpoolLayout.usable + [.corrupt] {
-            try recoverQueue(queue, afterPowerCut: boot != known, &recovery, &seen)
+        var pass = RecoveryPass(isAfterPowerCut: boot != known, before: before)
+        for queue in Self.recoveryOrder { recoverQueue(queue, &pass, note) }
+        for shard in layout[.corrupt].all {
+            pass.seen.formUnion(identities(in: shard, &pass, note))
         }
-        try removeOrphans(except: seen, &recovery)
-        try removeTemporaries()
-        if boot != known {
-            try onDisk { () throws(SystemError) in
+        removeOrphans(&pass, note)
+        try? removeTemporaries()
+        try onDisk { () throws(SystemError) in
+            // Before `boot` says that everything was recovered.
+            if pass.left != before { try pass.left.write(in: layout, disk: disk) }
+            if boot != known {
                 try SpoolLayout.replace(
                     "boot",
                     with: boot,
@@ -64,110 +87,180 @@ extension Spool {
                     disk: disk
                 )
             }
+            try room.count()
         }
-        try onDisk { () throws(SystemError) in try room.count() }
-        return recovery
+        let left = pass.left
+        unrecovered.update { $0 = left }
+        return pass.recovery
+    }
+
+    // MARK: Passing over the spool
+
+    /// The identities in a subdirectory; none where it cannot be read.
+    private func identities(
+        in shard: Directory,
+        _ pass: inout RecoveryPass,
+        _ note: (Recovery.Finding) -> Void
+    ) -> [UploadID] {
+        do throws(SystemError) { return try SpoolLayout.identities(in: shard) } catch {
+            pass.recovery.failed += 1
+            pass.leave(shard: shard.name)
+            note(.leftAlone(nil, failure(error)))
+            return []
+        }
     }
 
     private func recoverQueue(
         _ queue: Queue,
-        afterPowerCut: Bool,
-        _ recovery: inout Recovery,
-        _ seen: inout Set<UploadID>
-    ) throws(SpoolError) {
-        for shard in SpoolLayout.shards {
-            let ids = try onDisk { () throws(SystemError) in
-                try SpoolLayout.identities(in: shard, of: layout[queue])
-            }
-            for id in ids where seen.insert(id).inserted && queue != .corrupt {
-                recovery.uploads += 1
-                try recoverUpload(id, in: queue, afterPowerCut: afterPowerCut, &recovery)
+        _ pass: inout RecoveryPass,
+        _ note: (Recovery.Finding) -> Void
+    ) {
+        for shard in layout[queue].all {
+            for id in identities(in: shard, &pass, note) where pass.seen.insert(id).inserted {
+                pass.recovery.uploads += 1
+                do throws(SpoolError) {
+                    let isAfterPowerCut = pass.isAfterPowerCut(id, in: shard.name)
+                    try recoverUpload(id, in: queue, isAfterPowerCut, &pass.recovery)
+                } catch .corrupt(_, let reason) {
+                    pass.recovery.corrupt += 1
+                    pass.recovery.uploads -= 1
+                    note(.setAside(id, reason: reason))
+                } catch {
+                    pass.recovery.failed += 1
+                    pass.leave(id, in: shard.name)
+                    note(.leftAlone(id, error))
+                }
             }
         }
     }
 
+    /// Makes one upload legal.
     private func recoverUpload(
         _ id: UploadID,
         in queue: Queue,
-        afterPowerCut: Bool,
+        _ isAfterPowerCut: Bool,
         _ recovery: inout Recovery
     ) throws(SpoolError) {
-        let opened = try onDisk { () throws(SystemError) in try openUnused(id, in: queue) }
+        let opened = try openSound(id) { () throws(SystemError) in
+            try openUnused(id, in: queue)
+        }
         guard let files = opened else { return }
-        do throws(SpoolError) {
-            if afterPowerCut,
-                try onDisk({ () throws(SystemError) in try files.file.status().size })
-                    == 0
-            {
-                // Its name was durable before its content: nothing can have been promised.
-                try removeFiles(of: files)
-                recovery.forgotten += 1
-                recovery.uploads -= 1
-                return
+        if isAfterPowerCut { try removeOtherNames(of: files) }
+        if isAfterPowerCut,
+            try onDisk({ () throws(SystemError) in try files.file.status().size }) == 0
+        {
+            // Its name was durable before its content: nothing can have been promised.
+            try removeFiles(of: files)
+            recovery.count(.forget)
+            return
+        }
+        var found = try load(files, readsResponse: isAfterPowerCut)
+        let repair = Repair(
+            queue: queue,
+            record: found.record,
+            dataSize: found.dataSize,
+            responseFault: found.responseFault,
+            afterPowerCut: isAfterPowerCut
+        )
+        try apply(repair, to: &found)
+        recovery.count(repair)
+    }
+
+    /// Removes the names that moves were to take away, where a power cut left several.
+    private func removeOtherNames(of files: UploadFiles) throws(SpoolError) {
+        let name = FileName(files.id)
+        try onDisk { () throws(SystemError) in
+            let record = try files.file.status()
+            guard record.names > 1 else { return }
+            for queue in Self.recoveryOrder where queue != files.queue {
+                let other = try layout[queue][name].status(of: name.name)
+                if other?.file == record.file {
+                    try disk.unlink(name.name, in: layout[queue][name])
+                }
             }
-            var found = try load(files, readsResponse: afterPowerCut)
-            let repair = Repair(
-                queue: queue,
-                record: found.record,
-                dataSize: found.dataSize,
-                responseFault: found.responseFault,
-                afterPowerCut: afterPowerCut
-            )
-            try apply(repair, to: &found)
-            recovery.count(repair)
-        } catch .corrupt {
-            recovery.corrupt += 1
-            recovery.uploads -= 1
         }
     }
 
     /// Opens and locks the files of an upload; nil if it is in use or no longer there.
     func openUnused(_ id: UploadID, in queue: Queue) throws(SystemError) -> UploadFiles? {
-        let path = FileName(id).path
-        let data = try OpenFile.open(path, in: layout.data)
+        let name = FileName(id)
+        let data = try OpenFile.open(name.name, in: layout.data[name])
         if let data, try !data.tryLock() { return nil }
-        guard let file = try OpenFile.open(path, in: layout[queue]) else { return nil }
+        guard let file = try OpenFile.open(name.name, in: layout[queue][name]) else { return nil }
         if data == nil || queue == .delivered {
             guard try file.tryLock(), try file.status().names > 0 else { return nil }
         }
         return UploadFiles(id: id, queue: queue, data: data, file: file)
     }
 
+    // MARK: Files that belong to nobody
+
     /// Removes data files without a record, unless somebody is about to make the record.
-    private func removeOrphans(
-        except seen: Set<UploadID>,
-        _ recovery: inout Recovery
-    ) throws(SpoolError) {
-        for shard in SpoolLayout.shards {
-            let ids = try onDisk { () throws(SystemError) in
-                try SpoolLayout.identities(in: shard, of: layout.data)
-            }
-            for id in ids where !seen.contains(id) {
-                let isRemoved = try onDisk { () throws(SystemError) in try removeOrphan(id) }
-                if isRemoved { recovery.orphans += 1 }
+    private func removeOrphans(_ pass: inout RecoveryPass, _ note: (Recovery.Finding) -> Void) {
+        for shard in layout.data.all where !pass.failedShards.contains(shard.name) {
+            for id in identities(in: shard, &pass, note) where !pass.seen.contains(id) {
+                do throws(SystemError) {
+                    if try removeOrphan(id) { pass.recovery.orphans += 1 }
+                } catch {
+                    pass.recovery.failed += 1
+                    note(.leftAlone(id, failure(error)))
+                }
             }
         }
     }
 
     private func removeOrphan(_ id: UploadID) throws(SystemError) -> Bool {
-        let path = FileName(id).path
-        guard let data = try OpenFile.open(path, in: layout.data), try data.tryLock() else {
+        let name = FileName(id)
+        let directory = layout.data[name]
+        guard let data = try OpenFile.open(name.name, in: directory), try data.tryLock() else {
             return false
         }
         // Only now: until the lock was taken, a creation may have been under way.
-        for queue in Queue.allCases where try layout[queue].status(of: path) != nil { return false }
-        return try disk.unlink(path, in: layout.data)
+        for queue in Queue.allCases where try layout[queue][name].status(of: name.name) != nil {
+            return false
+        }
+        return try disk.unlink(name.name, in: directory)
     }
 
-    private func removeTemporaries() throws(SpoolError) {
-        try onDisk { () throws(SystemError) in
-            for name in try layout.temporary.names(in: ".") {
-                guard let status = try layout.temporary.status(of: name),
-                    WallTime.now.seconds - status.modified.seconds > Self.temporaryAge
-                else { continue }
-                try disk.unlink(name, in: layout.temporary)
-            }
+    private func removeTemporaries() throws(SystemError) {
+        for name in try layout.temporary.names() {
+            guard let status = try layout.temporary.status(of: name), status.isRegular,
+                WallTime.now.seconds - status.modified.seconds > Self.temporaryAge
+            else { continue }
+            try disk.unlink(name, in: layout.temporary)
         }
+    }
+}
+
+/// What one recovery knows while it runs.
+private struct RecoveryPass {
+    /// Whether the machine was started since the last recovery.
+    let isAfterPowerCut: Bool
+    /// What earlier recoveries left.
+    let before: Unrecovered
+    var recovery = Recovery()
+    var seen: Set<UploadID> = []
+    /// The first characters of identities of which a subdirectory could not be read.
+    var failedShards: Set<String> = []
+    /// What must be judged as after a power cut still.
+    var left = Unrecovered()
+
+    init(isAfterPowerCut: Bool, before: Unrecovered) {
+        self.isAfterPowerCut = isAfterPowerCut
+        self.before = before
+    }
+
+    func isAfterPowerCut(_ id: UploadID, in shard: String) -> Bool {
+        isAfterPowerCut || before.ids.contains(id) || before.shards.contains(shard)
+    }
+
+    mutating func leave(_ id: UploadID, in shard: String) {
+        if isAfterPowerCut(id, in: shard) { left.ids.insert(id) }
+    }
+
+    mutating func leave(shard: String) {
+        failedShards.insert(shard)
+        if isAfterPowerCut || before.shards.contains(shard) { left.shards.insert(shard) }
     }
 }
 

@@ -67,8 +67,8 @@ extension Spool {
     package func scratch(expecting expected: Int64 = 0) throws(SpoolError) -> ScratchFile {
         try checkRoom(for: expected)
         return try onDisk { () throws(SystemError) in
-            if let nameless = try disk.createNameless(in: layout.data, ".") {
-                return ScratchFile(OpenFile(nameless, "scratch", in: layout.data), in: self)
+            if let nameless = try disk.createNameless(in: layout.data.root) {
+                return ScratchFile(OpenFile(nameless, "scratch", in: layout.data.root), in: self)
             }
             let name = TemporaryName.next()
             let file = OpenFile(

@@ -38,6 +38,8 @@ package final class Spool: Sendable {
     let room: SpoolRoom
     let holders = Holders()
     let creations = CreationCache()
+    /// What the last recovery could not look at.
+    let unrecovered = Monitor(Unrecovered())
 
     /// Opens a spool, making its directories on first use.
     ///
@@ -104,6 +106,8 @@ package final class Spool: Sendable {
     ) throws(SpoolError) -> Upload {
         try checkRoom(for: max(length ?? 0, expected))
         let id = creation.id
+        // An upload among others that nobody could look at would be judged with them.
+        _ = try isUnrecovered(id)
         let ticket = holders.takeNew(creation, release: release)
         let name = FileName(id)
         let state = RecordState(length: length)
@@ -129,7 +133,7 @@ package final class Spool: Sendable {
                 )
             } catch {
                 // The first error tells; what stays behind has no record, and recovery removes it.
-                _ = try? disk.unlink(name.path, in: layout.data)
+                _ = try? disk.unlink(name.name, in: layout.data[name])
                 throw error
             }
         } catch {
@@ -178,8 +182,8 @@ package final class Spool: Sendable {
     /// Makes a data file and locks it.
     private func createData(_ name: FileName) throws(SystemError) -> OpenFile {
         while true {
-            let made = try disk.create(name.path, in: layout.data)
-            let data = OpenFile(made, name.path, in: layout.data)
+            let made = try disk.create(name.name, in: layout.data[name])
+            let data = OpenFile(made, name.name, in: layout.data[name])
             // Between the two calls a recovery in another process can take it for an orphan; it
             // then removes it and lets go, and it is made again.
             if try !data.tryLock() { try data.descriptor.lock(subject: data.subject) }
@@ -189,11 +193,11 @@ package final class Spool: Sendable {
 
     /// Makes a record whole and gives it its name, at which instant the upload exists.
     private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
-        let incoming = layout[.incoming]
-        if let nameless = try disk.createNameless(in: incoming, name.shard) {
-            let record = OpenFile(nameless, name.path, in: incoming)
+        let incoming = layout[.incoming][name]
+        if let nameless = try disk.createNameless(in: incoming) {
+            let record = OpenFile(nameless, name.name, in: incoming)
             try disk.write(bytes, to: record, at: 0)
-            try disk.link(record.descriptor, as: name.path, in: incoming)
+            try disk.link(record.descriptor, as: name.name, in: incoming)
             return record
         }
         let newName = TemporaryName.next()
@@ -203,7 +207,7 @@ package final class Spool: Sendable {
             in: layout.temporary
         )
         try disk.write(bytes, to: record, at: 0)
-        try disk.rename(newName, in: layout.temporary, to: name.path, in: incoming)
+        try disk.rename(newName, in: layout.temporary, to: name.name, in: incoming)
         return record
     }
 
@@ -216,18 +220,19 @@ package final class Spool: Sendable {
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Upload? {
         let name = FileName(id)
-        let data = try onDisk { () throws(SystemError) in
-            try OpenFile.open(name.path, in: layout.data)
+        let data = try openSound(id) { () throws(SystemError) in
+            try OpenFile.open(name.name, in: layout.data[name])
         }
         if let data { try waitForLock(on: data, of: id, until: deadline) }
-        guard let (queue, file) = try openRecord(name, hasData: data != nil) else { return nil }
+        guard let (queue, file) = try openRecord(id, name, hasData: data != nil) else { return nil }
         if data == nil || queue == .delivered {
             try waitForLock(on: file, of: id, until: deadline)
             // Removed while this request waited.
             if try onDisk({ () throws(SystemError) in try file.status().names }) == 0 { return nil }
         }
         let files = UploadFiles(id: id, queue: queue, data: data, file: file)
-        var found = try load(files, readsResponse: false)
+        let isUnrecovered = try isUnrecovered(id)
+        var found = try load(files, readsResponse: isUnrecovered)
         holders.setCreation(found.record.creation)
         guard admits(found.record.creation) else { return nil }
         let repair = Repair(
@@ -235,9 +240,11 @@ package final class Spool: Sendable {
             record: found.record,
             dataSize: found.dataSize,
             responseFault: found.responseFault,
-            afterPowerCut: false
+            afterPowerCut: isUnrecovered
         )
         try apply(repair, to: &found)
+        if isUnrecovered { try noteRecovered(id) }
+        if repair == .forget { return nil }
         return Upload(spool: self, ticket: ticket, found)
     }
 
@@ -245,12 +252,13 @@ package final class Spool: Sendable {
     ///
     /// Without content only a delivered upload is one.
     private func openRecord(
+        _ id: UploadID,
         _ name: FileName,
         hasData: Bool
     ) throws(SpoolError) -> (Queue, OpenFile)? {
         for queue in hasData ? SpoolLayout.usable : [.delivered] {
-            let file = try onDisk { () throws(SystemError) in
-                try OpenFile.open(name.path, in: layout[queue])
+            let file = try openSound(id) { () throws(SystemError) in
+                try OpenFile.open(name.name, in: layout[queue][name])
             }
             if let file { return (queue, file) }
         }
@@ -277,9 +285,11 @@ package final class Spool: Sendable {
 
     /// The creation of an upload that another process holds; nil where it cannot be seen just now.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
-        let path = FileName(id).path
+        let name = FileName(id)
         for queue in SpoolLayout.usable {
-            guard let file = try OpenFile.open(path, in: layout[queue], forWriting: false) else {
+            guard
+                let file = try OpenFile.open(name.name, in: layout[queue][name], forWriting: false)
+            else {
                 continue
             }
             let size = try file.status().size

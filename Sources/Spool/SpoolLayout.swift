@@ -6,9 +6,33 @@
 import Posix
 import UploadProtocol
 
-/// An opened spool directory.
+/// The subdirectories of `data` or of a queue, one for each first character, held open.
 ///
 /// Any thread.
+struct Shards: Sendable {
+    /// The directory they are in.
+    let root: Directory
+    private let directories: [Directory]
+
+    /// Opens the directory `name` of a spool and its subdirectories.
+    init(_ name: String, in spool: Directory) throws(SystemError) {
+        root = try Directory(name, in: spool)
+        var directories: [Directory] = []
+        for shard in SpoolLayout.shards { directories.append(try Directory(shard, in: root)) }
+        self.directories = directories
+    }
+
+    /// The one that has the files of an upload.
+    subscript(name: FileName) -> Directory { directories[name.number] }
+
+    /// All of them.
+    var all: [Directory] { directories }
+}
+
+/// An opened spool directory.
+///
+/// Every directory in it is held open, so that no call walks a path: whatever a name is replaced by
+/// later, a symbolic link too, nothing outside the spool is touched. Any thread.
 struct SpoolLayout: Sendable {
     /// What the file `format` holds.
     static let format = "spoolgate-spool 1\n"
@@ -20,58 +44,93 @@ struct SpoolLayout: Sendable {
     /// The spool directory.
     let root: Directory
     /// Data files.
-    let data: Directory
+    let data: Shards
     /// New files on their way to their name, where nameless files are unknown.
     let temporary: Directory
-    private let queues: [Queue: Directory]
+    private let queues: [Queue: Shards]
 
     /// Opens the spool at `path`; where `creating`, makes it if it is absent or empty.
     init(path: String, creating: Bool, disk: Disk) throws(SpoolError) {
-        func attempt<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
-            do throws(SystemError) { return try body() } catch {
-                throw .unusable(directory: path, reason: error.description)
-            }
+        func unusable(_ reason: String) -> SpoolError {
+            .unusable(directory: path, reason: reason)
         }
-        if creating { try attempt { () throws(SystemError) in try disk.makeDirectory(path: path) } }
-        root = try attempt { () throws(SystemError) in try Directory(path: path) }
-        let root = self.root
-        let format = try attempt { () throws(SystemError) in try Self.text(of: "format", in: root) }
-        if let format {
-            guard format == Self.format else {
-                let shown = format.prefix(40).filter { $0 != "\n" }
-                throw .unusable(directory: path, reason: "its format is '\(shown)'")
+        do {
+            if creating { try disk.makeDirectory(path: path) }
+            let root = try Directory(path: path)
+            let format = try Self.text(of: "format", in: root)
+            if let format {
+                guard format == Self.format else { throw unusable(Self.sentence(of: format)) }
+            } else {
+                guard creating, try Self.strangers(in: root).isEmpty else {
+                    throw unusable("it holds no file named format")
+                }
+                // Nothing was in it that others could have read or put there.
+                if try root.status().isOpenToOthers { try disk.makePrivate(root) }
+                try Self.make(in: root, disk: disk)
             }
-        } else {
-            let strangers = try attempt { () throws(SystemError) in try Self.strangers(in: root) }
-            guard creating, strangers.isEmpty else {
-                throw .unusable(directory: path, reason: "it holds no file named format")
-            }
-            try attempt { () throws(SystemError) in try Self.make(in: root, disk: disk) }
-        }
-        data = try attempt { () throws(SystemError) in try Directory("data", in: root) }
-        temporary = try attempt { () throws(SystemError) in try Directory("tmp", in: root) }
-        queues = try attempt { () throws(SystemError) in
-            var queues: [Queue: Directory] = [:]
-            for queue in Queue.allCases { queues[queue] = try Directory(queue.rawValue, in: root) }
-            return queues
+            self.root = root
+            data = try Shards("data", in: root)
+            temporary = try Directory("tmp", in: root)
+            var queues: [Queue: Shards] = [:]
+            for queue in Queue.allCases { queues[queue] = try Shards(queue.rawValue, in: root) }
+            self.queues = queues
+            if let reason = try Self.strangeness(of: directories) { throw unusable(reason) }
+        } catch let error as SpoolError {
+            throw error
+        } catch {
+            throw unusable("\(error)")
         }
     }
 
-    /// The directory of a queue.
-    subscript(queue: Queue) -> Directory {
-        guard let directory = queues[queue] else { preconditionFailure("every queue is opened") }
-        return directory
+    /// The queue's subdirectories.
+    subscript(queue: Queue) -> Shards {
+        guard let shards = queues[queue] else { preconditionFailure("every queue is opened") }
+        return shards
     }
 
-    /// The identities of the files in one subdirectory of `directory`; names that are none, or stand
-    /// in the wrong subdirectory, are passed over.
-    static func identities(
-        in shard: String,
-        of directory: Directory
-    ) throws(SystemError) -> [UploadID] {
-        try directory.names(in: shard).compactMap { name in
-            name.hasPrefix(shard) ? UploadID(name) : nil
+    private var directories: [Directory] {
+        var all = [root, temporary, data.root] + data.all
+        for queue in Queue.allCases { all += [self[queue].root] + self[queue].all }
+        return all
+    }
+
+    /// Why the directories are not to be trusted; nil if they are.
+    ///
+    /// Where others may write, what is found may be anybody's; where they may read, uploads are. It is
+    /// not mended: that would hide it from whoever has to know.
+    private static func strangeness(of directories: [Directory]) throws(SystemError) -> String? {
+        let user = Directory.user
+        let owner = try directories[0].status().owner
+        // root lists and purges whatever user's spool it is; nobody else does.
+        guard owner == user || user == 0 else {
+            return "it belongs to user \(owner), and this is user \(user)"
         }
+        for directory in directories {
+            let status = try directory.status()
+            if status.owner != owner {
+                return
+                    "\(directory.path) belongs to user \(status.owner), the spool to user \(owner)"
+            }
+            if status.isOpenToOthers {
+                return
+                    "\(directory.path) has mode 0\(String(status.permissions, radix: 8)), so that "
+                    + "others get at uploads; look who did, then chmod -R go= it"
+            }
+        }
+        return nil
+    }
+
+    private static func sentence(of format: String) -> String {
+        let shown = format.prefix { $0 != "\n" }.prefix(40)
+        return "its format is '\(shown)', and this program knows '\(Self.format.dropLast())'; "
+            + "use the version of spoolgate that made it, or another directory"
+    }
+
+    /// The identities of the files in a subdirectory; names that are none, or stand in the wrong
+    /// subdirectory, are passed over.
+    static func identities(in shard: Directory) throws(SystemError) -> [UploadID] {
+        let first = shard.path.last
+        return try shard.names().compactMap { name in name.first == first ? UploadID(name) : nil }
     }
 
     /// Puts a small file in the root by one rename, durable but for its name.
@@ -93,17 +152,28 @@ struct SpoolLayout: Sendable {
     }
 
     /// The text of a small file of the root; nil if there is none.
-    static func text(of name: String, in root: Directory) throws(SystemError) -> String? {
+    static func text(
+        of name: String,
+        in root: Directory,
+        limit: Int = 256
+    ) throws(SystemError) -> String? {
         guard let file = try root.open(name) else { return nil }
-        let bytes = try file.bytes(at: 0, count: 256, subject: root.path(of: name))
+        let bytes = try file.bytes(at: 0, count: limit, subject: root.path(of: name))
         return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// The file `format`, locked for as long as it is kept; nil if there is none.
+    func lock() throws(SystemError) -> OpenFile? {
+        guard let format = try OpenFile.open("format", in: root) else { return nil }
+        try format.descriptor.lock(subject: format.subject)
+        return format
     }
 
     private static let ours = Queue.allCases.map(\.rawValue) + ["data", "tmp"]
 
     /// What is in a directory that is to become a spool and does not belong there.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
-        Set(try root.names(in: ".")).subtracting(ours + ["boot", "lost+found"])
+        Set(try root.names()).subtracting(ours + ["boot", "lost+found"])
     }
 
     private static func make(in root: Directory, disk: Disk) throws(SystemError) {
@@ -112,7 +182,7 @@ struct SpoolLayout: Sendable {
             if name == "tmp" { continue }
             let directory = try Directory(name, in: root)
             for shard in shards { try disk.makeDirectory(shard, in: directory) }
-            try disk.syncDirectory(".", in: directory)
+            try disk.syncDirectory(directory)
         }
         let temporary = try Directory("tmp", in: root)
         try replace(
@@ -124,21 +194,29 @@ struct SpoolLayout: Sendable {
         )
         // The file `format` is the commit: without it the next opening makes the rest again.
         try replace("format", with: format, in: root, temporary: temporary, disk: disk)
-        try disk.syncDirectory(".", in: root)
+        try disk.syncDirectory(root)
     }
 }
 
 /// The names of one upload's files.
 struct FileName {
+    /// The identity: the name in the subdirectory.
+    let name: String
+    /// Which subdirectory.
+    let number: Int
+
     /// `<first character>/<identity>`: below `data` and below a queue.
-    let path: String
-    /// The subdirectory.
-    let shard: String
+    var path: String { "\(name.prefix(1))/\(name)" }
 
     /// The names for `id`.
     init(_ id: UploadID) {
-        let text = id.description
-        shard = String(text.prefix(1))
-        path = "\(shard)/\(text)"
+        name = id.description
+        // The first character's value: identities are written in base 32.
+        number = name.utf8.first.flatMap { Int(String(UnicodeScalar($0)), radix: 32) } ?? 0
     }
+}
+
+extension FileStatus {
+    /// Whether anybody but the owner may do anything.
+    fileprivate var isOpenToOthers: Bool { permissions & 0o077 != 0 }
 }

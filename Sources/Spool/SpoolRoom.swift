@@ -6,6 +6,7 @@
 // not taken here first.
 
 import Posix
+import UploadProtocol
 
 /// How much may still be written.
 ///
@@ -70,7 +71,10 @@ final class SpoolRoom: Sendable {
 
     /// Takes `count` bytes that are about to be written.
     ///
-    /// - Parameter isNamed: whether they go to a file that a count of the spool finds.
+    /// - Parameters:
+    ///   - count: bytes.
+    ///   - isNamed: whether they go to a file that a count of the spool finds.
+    /// - Throws: `.full` below the reserve, `.overQuota` above the quota; then nothing was taken.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         var hasCounted = false
         while true {
@@ -178,9 +182,9 @@ extension SpoolLayout {
     /// Bytes of all data files.
     fileprivate func dataSize() throws(SystemError) -> Int64 {
         var size: Int64 = 0
-        for shard in Self.shards {
-            for id in try Self.identities(in: shard, of: data) {
-                size += try data.status(of: FileName(id).path)?.size ?? 0
+        for shard in data.all {
+            for id in try Self.identities(in: shard) {
+                size += try shard.status(of: id.description)?.size ?? 0
             }
         }
         return size

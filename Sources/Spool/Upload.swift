@@ -135,7 +135,7 @@ package final class Upload {
         // Before the slot says "durable": a record that says so must be one that can be found.
         if isFirst {
             try spool.onDisk { () throws(SystemError) in
-                try disk.syncDirectory(name.shard, in: layout.data)
+                try disk.syncDirectory(layout.data[name])
             }
         }
         if isFirst || movedFrom != nil { try syncPlace() }
@@ -166,8 +166,8 @@ package final class Upload {
         let size = data == nil ? 0 : state.offset
         try spool.onDisk { () throws(SystemError) in
             // The record first: content without a record is nothing, a record without content damage.
-            try disk.unlink(name.path, in: layout[queue])
-            if data != nil { try disk.unlink(name.path, in: layout.data) }
+            try disk.unlink(name.name, in: layout[queue][name])
+            if data != nil { try disk.unlink(name.name, in: layout.data[name]) }
         }
         spool.room.giveBack(size)
     }
@@ -194,10 +194,10 @@ package final class Upload {
 
     func openRecord() throws(SystemError) -> OpenFile {
         if let record { return record }
-        guard let opened = try OpenFile.open(name.path, in: layout[queue]) else {
+        guard let opened = try OpenFile.open(name.name, in: layout[queue][name]) else {
             throw SystemError(
                 call: "openat",
-                subject: layout[queue].path(of: name.path),
+                subject: layout[queue][name].path(of: name.name),
                 errno: SystemError.gone
             )
         }
@@ -276,7 +276,12 @@ package final class Upload {
         try spool.onDisk { () throws(SystemError) in
             // Opened before the move, so that no later step can fail for want of a descriptor.
             _ = try openRecord()
-            try disk.rename(name.path, in: layout[queue], to: name.path, in: layout[target])
+            try disk.rename(
+                name.name,
+                in: layout[queue][name],
+                to: name.name,
+                in: layout[target][name]
+            )
         }
         movedFrom = movedFrom ?? queue
         queue = target
@@ -288,9 +293,9 @@ package final class Upload {
     /// A record that came back at its old place as well could be delivered from there again.
     func syncPlace() throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
-            try disk.syncDirectory(name.shard, in: layout[queue])
+            try disk.syncDirectory(layout[queue][name])
             if let movedFrom, movedFrom != queue {
-                try disk.syncDirectory(name.shard, in: layout[movedFrom])
+                try disk.syncDirectory(layout[movedFrom][name])
             }
         }
         movedFrom = nil

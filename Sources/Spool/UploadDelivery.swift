@@ -79,7 +79,7 @@ extension Upload {
         knownResponse = response
         // The verdict is safe, even if a power cut undoes the move: a record in `active` that has a
         // response is delivered. Content that stays behind is removed by the next who attaches.
-        if (try? disk.unlink(name.path, in: layout.data)) == true {
+        if (try? disk.unlink(name.name, in: layout.data[name])) == true {
             spool.room.giveBack(state.offset)
         }
         data = nil

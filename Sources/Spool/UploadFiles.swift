@@ -103,21 +103,53 @@ extension Spool {
 
     /// Moves the record to `corrupt`; the data file stays where it is.
     func setAside(_ files: UploadFiles) throws(SpoolError) {
-        let path = FileName(files.id).path
+        let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
-            try disk.rename(path, in: layout[files.queue], to: path, in: layout[.corrupt])
+            try disk.rename(
+                name.name,
+                in: layout[files.queue][name],
+                to: name.name,
+                in: layout[.corrupt][name]
+            )
+        }
+    }
+
+    /// Opens files of an upload; sets it aside where one of them is something else than a file.
+    ///
+    /// - Throws: `.corrupt` then, if it has a record.
+    func openSound<R>(_ id: UploadID, _ body: () throws(SystemError) -> R?) throws(SpoolError) -> R?
+    {
+        do throws(SystemError) { return try body() } catch {
+            guard error.isNotRegular else { throw failure(error) }
+            let name = FileName(id)
+            // A move touches the name alone, whatever it stands for. It has no lock that would mean
+            // anything, and nobody can use it.
+            for queue in SpoolLayout.usable {
+                let isMoved = try onDisk { () throws(SystemError) in
+                    guard try layout[queue][name].status(of: name.name) != nil else { return false }
+                    try disk.rename(
+                        name.name,
+                        in: layout[queue][name],
+                        to: name.name,
+                        in: layout[.corrupt][name]
+                    )
+                    return true
+                }
+                if isMoved { throw .corrupt(id, reason: "\(error.subject) is no regular file") }
+            }
+            return nil
         }
     }
 
     /// Removes an upload: first the record, so that nothing half is ever found, then the content.
     func removeFiles(of files: UploadFiles) throws(SpoolError) {
         creations.forget(files.id)
-        let path = FileName(files.id).path
+        let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
-            try disk.unlink(path, in: layout[files.queue])
+            try disk.unlink(name.name, in: layout[files.queue][name])
             guard let data = files.data else { return }
             let size = try data.status().size
-            if try disk.unlink(path, in: layout.data) { room.giveBack(size) }
+            if try disk.unlink(name.name, in: layout.data[name]) { room.giveBack(size) }
         }
     }
 
@@ -130,10 +162,15 @@ extension Spool {
         state.sequence += 1
         state.reason = reason
         let files = found.files
-        let path = FileName(files.id).path
+        let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
             try disk.write(state.slot, to: files.file, at: state.slotPosition)
-            try disk.rename(path, in: layout[files.queue], to: path, in: layout[queue])
+            try disk.rename(
+                name.name,
+                in: layout[files.queue][name],
+                to: name.name,
+                in: layout[queue][name]
+            )
         }
         found.record.state = state
         found.files.queue = queue
@@ -141,12 +178,17 @@ extension Spool {
 
     private func finishDelivery(_ found: inout FoundUpload) throws(SpoolError) {
         let files = found.files
-        let path = FileName(files.id).path
+        let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
             if files.queue != .delivered {
-                try disk.rename(path, in: layout[files.queue], to: path, in: layout[.delivered])
+                try disk.rename(
+                    name.name,
+                    in: layout[files.queue][name],
+                    to: name.name,
+                    in: layout[.delivered][name]
+                )
             }
-            try disk.unlink(path, in: layout.data)
+            try disk.unlink(name.name, in: layout.data[name])
         }
         room.giveBack(found.dataSize ?? 0)
         found.files.queue = .delivered

@@ -128,7 +128,13 @@ struct Serve: ParsableCommand {
                 reserve: settings.spoolReserve,
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota
             )
-            log.recovered(try spool.recover())
+            let recovery = try spool.recover { finding in
+                switch finding {
+                case .setAside(let id, let reason): log.setAside(id, reason: reason)
+                case .leftAlone(let id, let error): log.notRecovered(id, error)
+                }
+            }
+            log.recovered(recovery)
             return spool
         } catch {
             throw CommandFailure(code: .cannotCreate, sentence: error.sentence)

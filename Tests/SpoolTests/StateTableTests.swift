@@ -4,6 +4,7 @@
 // The page is read here, so a row without a case and a case without a row both fail.
 
 import Foundation
+import HTTPTypes
 import Posix
 import Testing
 import UploadProtocol
@@ -159,6 +160,22 @@ private let makers: [String: StateMaker.Make] = [
         try maker.delivered(promised: true)
         return nil
     },
+    "done-briefly": { maker in
+        // The response does not fit, with its content or without it.
+        let scripted = ScriptedDisk()
+        let spool = try maker.directory.open(scripted.disk)
+        let upload = try spool.create(.sample(maker.id), release: {})
+        try upload.append(StateMaker.content)
+        try upload.settle()
+        try upload.beginAttempt()
+        scripted.refuse(.write, errno: 28, times: 2)
+        try upload.delivered(.sample)
+        upload.detach()
+        let again = try #require(try spool.attach(maker.id))
+        let head = ResponseHead(status: .created, fields: [:])
+        #expect(try again.response() == StoredResponse(head: head, content: nil))
+        return nil
+    },
     "done-with-content": { maker in
         try maker.delivered(promised: true)
         try maker.restoreContent()
@@ -215,6 +232,15 @@ private let makers: [String: StateMaker.Make] = [
             atPath: maker.directory.file(.incoming, other),
             toPath: maker.directory.file(.incoming, maker.id)
         )
+        return nil
+    },
+    "record-no-file": { maker in
+        _ = try maker.incoming(promised: true)
+        try StrangeFile.pipe.replace(
+            maker.directory.file(.incoming, maker.id),
+            outside: maker.directory.path
+        )
+        try FileManager.default.removeItem(atPath: "\(maker.directory.path).target")
         return nil
     },
     "set-aside": { maker in
@@ -309,7 +335,7 @@ struct StateTableTests {
             let queue = try #require(Queue(rawValue: left == "\\-" ? row.record : left))
             #expect(upload.state.phase == queue.phase)
             #expect(directory.queues(of: maker.id) == [queue])
-            if row.state.hasPrefix("done-") && row.state != "done-with-content" {
+            if ["done-torn", "done-damaged"].contains(row.state) {
                 #expect(throws: SpoolError.self) { try upload.response() }
                 #expect(directory.queues(of: maker.id) == [.corrupt])
             }

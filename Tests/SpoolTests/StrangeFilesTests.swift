@@ -1,0 +1,239 @@
+// Names in the spool that stand for something else than the spool put there: links, pipes, directories,
+// and a tree that others get at.
+
+import Foundation
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+/// What a name can be instead of a file.
+enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
+    case link, dangling, pipe, socket, directory
+
+    var testDescription: String { rawValue }
+
+    /// Puts it in place of what is at `path`; a link leads to a file outside, whose path it returns.
+    @discardableResult
+    func replace(_ path: String, outside: String) throws -> String {
+        let target = "\(outside).target"
+        let manager = FileManager.default
+        if manager.fileExists(atPath: path) {
+            // The target is what was there, so that following the link would even work.
+            try manager.moveItem(atPath: path, toPath: target)
+        }
+        switch self {
+        case .link: try manager.createSymbolicLink(atPath: path, withDestinationPath: target)
+        case .dangling: try manager.createSymbolicLink(atPath: path, withDestinationPath: "/none")
+        case .pipe: try #require(mkfifo(path, 0o600) == 0)
+        case .directory:
+            try manager.createDirectory(atPath: path, withIntermediateDirectories: false)
+        case .socket:
+            let number = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+            try #require(number >= 0)
+            defer { close(number) }
+            var address = sockaddr_un()
+            address.sun_family = sa_family_t(AF_UNIX)
+            try #require(path.utf8.count < MemoryLayout.size(ofValue: address.sun_path))
+            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+            let status = withUnsafePointer(to: &address) { pointer in
+                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(number, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+                }
+            }
+            try #require(status == 0)
+        }
+        return target
+    }
+}
+
+@Suite("What is no file of the spool's own")
+struct StrangeFilesTests {
+    /// An upload, let go, whose record or data file is then replaced.
+    private func upload(in directory: TemporarySpool) throws -> UploadID {
+        let upload = try directory.open().create(.sample(), release: {})
+        try upload.append("content")
+        try upload.settle()
+        upload.detach()
+        return upload.creation.id
+    }
+
+    private func removeTarget(_ directory: TemporarySpool) {
+        try? FileManager.default.removeItem(atPath: "\(directory.path).target")
+    }
+
+    @Test(
+        "in place of a record or a data file it is set aside, never followed and never waited for",
+        .timeLimit(.minutes(1)),
+        arguments: StrangeFile.allCases,
+        [true, false]
+    )
+    func file(kind: StrangeFile, isData: Bool) throws {
+        for isRecovered in [true, false] {
+            let directory = TemporarySpool()
+            defer { removeTarget(directory) }
+            let id = try upload(in: directory)
+            let path = isData ? directory.data(id) : directory.file(.incoming, id)
+            let target = try kind.replace(path, outside: directory.path)
+            let before = FileManager.default.contents(atPath: target)
+            let spool = try directory.open()
+            if isRecovered {
+                var findings: [Recovery.Finding] = []
+                #expect(try spool.recover { findings.append($0) }.corrupt == 1)
+                guard case .setAside(id, let reason)? = findings.first else {
+                    Issue.record("\(findings)")
+                    return
+                }
+                #expect(reason.contains("no regular file"))
+            } else {
+                #expect(throws: SpoolError.self) { try spool.attach(id) }
+            }
+            #expect(try spool.attach(id) == nil)
+            #expect(FileManager.default.contents(atPath: target) == before)
+            // Purge sees it, and removes all but what may have something in it.
+            let summary = try #require(try spool.summaries().first)
+            #expect((summary.queue, summary.id) == (.corrupt, id))
+            let isRemoved = try spool.remove(id, ifUnchangedSince: summary)
+            #expect(isRemoved == (kind != .directory))
+            #expect(try spool.summaries().isEmpty == isRemoved)
+            #expect(FileManager.default.contents(atPath: target) == before)
+        }
+    }
+
+    @Test(
+        "in place of a directory of the spool it is refused",
+        arguments: [StrangeFile.link, .pipe]
+    )
+    func directory(kind: StrangeFile) throws {
+        for name in ["active", "data", "tmp", "incoming/7", "data/v"] {
+            let directory = TemporarySpool()
+            defer { removeTarget(directory) }
+            _ = try directory.open()
+            try kind.replace("\(directory.path)/\(name)", outside: directory.path)
+            #expect {
+                try directory.open()
+            } throws: { error in
+                guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+                return reason.contains("/\(name): ")
+            }
+        }
+    }
+
+    @Test("in place of format or boot it is refused", arguments: StrangeFile.allCases)
+    func rootFiles(kind: StrangeFile) throws {
+        for name in ["format", "boot"] {
+            let directory = TemporarySpool()
+            defer { removeTarget(directory) }
+            _ = try directory.open()
+            try kind.replace("\(directory.path)/\(name)", outside: directory.path)
+            #expect {
+                _ = try directory.open().recover()
+            } throws: { error in
+                (error as? SpoolError).map { "\($0)".contains("/\(name)") } ?? false
+            }
+        }
+    }
+
+    @Test("a subdirectory that is replaced under a running daemon leads nowhere")
+    func replacedLater() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let id = try upload(in: directory)
+        let shard = "\(directory.path)/data/\(id.description.prefix(1))"
+        let outside = TemporarySpool()
+        try FileManager.default.createDirectory(
+            atPath: outside.path,
+            withIntermediateDirectories: true
+        )
+        try FileManager.default.moveItem(atPath: shard, toPath: "\(shard).old")
+        try FileManager.default.createSymbolicLink(
+            atPath: shard,
+            withDestinationPath: outside.path
+        )
+        let upload = try #require(try spool.attach(id))
+        try upload.append(", more")
+        try upload.beginAttempt()
+        try upload.delivered(.sample)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: outside.path).isEmpty)
+        #expect(throws: SpoolError.self) { try directory.open() }
+    }
+
+    @Test("the spool's own path may be a link: the operator made it")
+    func linkToSpool() throws {
+        let directory = TemporarySpool()
+        let id = try upload(in: directory)
+        let link = TemporarySpool()
+        try FileManager.default.createSymbolicLink(
+            atPath: link.path,
+            withDestinationPath: directory.path
+        )
+        #expect(try link.open().attach(id)?.state.offset == 7)
+    }
+
+    @Test(
+        "a tree that others get at is refused, and the message says where",
+        arguments: [0o750, 0o701]
+    )
+    func modes(mode: Int) throws {
+        for name in ["", "/hold", "/data/3"] {
+            let directory = TemporarySpool()
+            _ = try directory.open()
+            try FileManager.default.setAttributes(
+                [.posixPermissions: mode],
+                ofItemAtPath: directory.path + name
+            )
+            #expect {
+                try directory.open()
+            } throws: { error in
+                guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+                return reason.contains(
+                    "\(directory.path)\(name) has mode 0\(String(mode, radix: 8))"
+                )
+            }
+        }
+    }
+
+    @Test("an empty directory that others get at is made private when it becomes a spool")
+    func madePrivate() throws {
+        let directory = TemporarySpool()
+        try FileManager.default.createDirectory(
+            atPath: directory.path,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o755]
+        )
+        _ = try directory.open()
+        let attributes = try FileManager.default.attributesOfItem(atPath: directory.path)
+        #expect(attributes[.posixPermissions] as? Int == 0o700)
+    }
+
+    @Test("everything in a spool is its owner's alone")
+    func ownModes() throws {
+        let directory = TemporarySpool()
+        let old = umask(0)
+        defer { umask(old) }
+        _ = try upload(in: directory)
+        let manager = FileManager.default
+        let names = try #require(manager.enumerator(atPath: directory.path))
+        for case let name as String in names {
+            let attributes = try manager.attributesOfItem(atPath: "\(directory.path)/\(name)")
+            let mode = attributes[.posixPermissions] as? Int
+            let isDirectory = attributes[.type] as? FileAttributeType == .typeDirectory
+            #expect(mode == (isDirectory ? 0o700 : 0o600), "\(name)")
+        }
+    }
+
+    @Test("another user's spool is refused", .enabled(if: geteuid() == 0))
+    func owner() throws {
+        let directory = TemporarySpool()
+        _ = try directory.open()
+        // For root any owner will do, but it must be one.
+        try #require(chown("\(directory.path)/hold/4", 12_345, 12_345) == 0)
+        #expect {
+            try directory.open()
+        } throws: { error in
+            guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+            return reason.contains("hold/4 belongs to user 12345")
+        }
+    }
+}
