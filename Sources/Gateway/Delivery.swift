@@ -66,15 +66,18 @@ extension Transaction {
         return .deliveryUnderWay
     }
 
+    /// Waits for a slot; nil when none came free in time, or a newer request wants the upload.
     private func waitForSlot(
         _ upload: Upload,
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> DeliverySlot? {
         let deadline = Deadline.after(holdTimeout)
         while true {
-            let next = min(deadline, heartbeat?.next ?? deadline)
+            // Whoever asks for the upload must not wait for a slot as well.
+            let look = Deadline.after(.milliseconds(100))
+            let next = min(deadline, look, heartbeat?.next ?? deadline)
             if let slot = gateway.slots.take(until: next) { return slot }
-            if deadline.hasPassed { return nil }
+            if deadline.hasPassed || upload.isAsked { return nil }
             // One that fails may have cut the content back: then this is no whole upload any more.
             try heartbeat?.beat(upload)
         }

@@ -222,7 +222,7 @@ extension Transaction {
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the verdict.
     func cancel(_ id: UploadID) {
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
-            try upload.remove()
+            try upload.remove(durably: true)
             log.cancelled(id)
             exchange.answer(answers.cancelled())
         }

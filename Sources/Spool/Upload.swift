@@ -157,20 +157,31 @@ package final class Upload {
 
     /// Removes the upload and its content; later requests find nothing.
     ///
-    /// Also lets go of it.
+    /// Also lets go of it. A power cut soon afterwards may bring it back, unless it is removed durably.
     ///
-    /// A power cut soon afterwards may bring it back.
-    package func remove() throws(SpoolError) {
+    /// - Parameter durably: whether no power cut brings it back once this returns. Costs nothing if
+    ///   nothing was ever promised of it: recovery forgets that by itself.
+    /// - Throws: `.disk` where it, or a part of it, is there still or may come back.
+    package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isDetached else { throw .busy(id) }
         defer { detach() }
         let size = data == nil ? 0 : state.offset
         try spool.onDisk { () throws(SystemError) in
             // The record first: content without a record is nothing, a record without content damage.
             try disk.unlink(name.name, in: layout[queue][name])
+            if durably, recordState.durable != nil {
+                // Its last move may not be durable: those are the places it could come back to.
+                for place in Set([queue, .active, .deferred]) {
+                    try disk.syncDirectory(layout[place][name])
+                }
+            }
             if data != nil { try disk.unlink(name.name, in: layout.data[name]) }
         }
         spool.room.giveBack(size)
     }
+
+    /// Whether a newer request has asked for it; one that is being delivered is not asked for.
+    package var isAsked: Bool { spool.holders.isAsked(id, until: .after(.zero)) }
 
     /// Lets go of it, so that the next request can have it.
     package func detach() {

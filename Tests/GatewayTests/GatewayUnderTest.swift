@@ -157,6 +157,7 @@ final class Gate: Sendable {
 /// A disk that counts calls and can refuse them.
 final class WatchedDisk: Sendable {
     private struct State {
+        var watcher: (@Sendable (Disk.Call, String) -> Void)?
         var calls: [(call: Disk.Call, subject: String)] = []
         var refusals: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
     }
@@ -165,7 +166,18 @@ final class WatchedDisk: Sendable {
 
     var disk: Disk { Disk { call, subject throws(SystemError) in try self.check(call, subject) } }
 
+    /// From now on `body` is called before each call.
+    func watch(_ body: @escaping @Sendable (Disk.Call, String) -> Void) {
+        state.withLock { $0.watcher = body }
+    }
+
     private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
+        // Outside the lock: it looks at what other threads do.
+        state.withLock { $0.watcher }?(call, subject)
+        return try refuseOrCount(call, subject)
+    }
+
+    private func refuseOrCount(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
         try state.withLock { state throws(SystemError) in
             state.calls.append((call, subject))
             for index in state.refusals.indices {

@@ -154,6 +154,31 @@ import Upstream
         #expect(contents == ["first", "second"])
     }
 
+    @Test("who waits for a place among the deliveries lets go at once for a newer request")
+    func askedWhileWaiting() throws {
+        let slow = try Slow()
+        let test = try GatewayUnderTest(.http(base: slow.origin.base)) { settings, _ in
+            settings.holdTimeout = .seconds(600)
+            settings.maximumDeliveries = 1
+        }
+        let first = try test.start(.creation([.text("first")], complete: true))
+        try slow.waitForRequest()
+        let creation = ScriptedExchange.creation([.text("second")], complete: true)
+        let second = try test.start(creation)
+        try eventually("the content is there") { try test.summaries().contains { $0.offset == 6 } }
+        let location = try #require(creation.record.location)
+        // Both end long before the ten minutes.
+        #expect(test.serve(.retrieval(location)).offset == 6)
+        let record = try second.finish()
+        #expect(record.status == 503)
+        #expect(record.offset == 6)
+        #expect(try test.queue(of: location) == .deferred)
+        slow.gate.open()
+        #expect(try first.finish().status == 201)
+        #expect(test.serve(.append(location, at: 6, complete: true)).status == 201)
+        #expect(slow.origin.requests.count == 2)
+    }
+
     @Test("a reload changes the places among the deliveries and the upstream of the next request")
     func reload() throws {
         let slow = try Slow()

@@ -90,3 +90,36 @@ struct DeferralTests {
         #expect(directory.queues(of: creation.id) == [.deferred])
     }
 }
+
+@Suite("Removal")
+struct RemovalTests {
+    @Test(
+        "of what was promised is durable before the content goes; of other uploads it costs nothing"
+    )
+    func durable() throws {
+        for (isPromised, calls) in [
+            (false, ["unlink incoming", "unlink data"]),
+            (true, ["unlink incoming", "syncDirectory", "unlink data"]),
+        ] {
+            let directory = TemporarySpool()
+            let scripted = ScriptedDisk()
+            let upload = try directory.open(scripted.disk).create(.sample(), release: {})
+            try upload.append("content")
+            if isPromised { try upload.settle() }
+            scripted.forget()
+            try upload.remove(durably: true)
+            var made: [String] = []
+            var synced: Set<String> = []
+            for place in scripted.places {
+                let isSync = place.hasPrefix("syncDirectory ")
+                if isSync { synced.insert(place) }
+                let shown = isSync ? "syncDirectory" : place
+                if made.last != shown { made.append(shown) }
+            }
+            #expect(made == calls)
+            #expect(synced.isEmpty || synced.contains("syncDirectory incoming"))
+            #expect(directory.queues(of: upload.creation.id).isEmpty)
+            #expect(directory.content(of: upload.creation.id) == nil)
+        }
+    }
+}

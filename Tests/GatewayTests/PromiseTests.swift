@@ -1,0 +1,258 @@
+// The table of promises in spoolgate-spool(5), held against the calls on the disk: each promise is told
+// after the call that makes it true, and not at all (or all the same, as the page says) if that fails.
+//
+// The page is read here, so a row without a scenario and a scenario without a row both fail.
+
+import Foundation
+import Gateway
+import HTTPTypes
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+/// One row of the table.
+struct PromiseRow: CustomTestStringConvertible, Sendable {
+    var promise: String
+    var call: String
+    var subject: String
+    var survives: String
+    var ifItFails: String
+
+    var testDescription: String { promise }
+
+    static let all: [PromiseRow] = {
+        let page = URL(filePath: #filePath).deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+            .appending(path: "deploy/man/spoolgate-spool.5")
+        let text = (try? String(contentsOf: page, encoding: .utf8)) ?? ""
+        let start = text.components(separatedBy: ".Sh PROMISES").last ?? ""
+        let section = start.components(separatedBy: ".Sh ").first ?? ""
+        return section.split(separator: "\n").compactMap { line in
+            guard line.hasPrefix(".It ") else { return nil }
+            let cells = line.dropFirst(4).components(separatedBy: " Ta ")
+            guard cells.count == 5, !cells[0].hasPrefix("Em") else { return nil }
+            return PromiseRow(
+                promise: cells[0],
+                call: cells[1],
+                subject: cells[2],
+                survives: cells[3],
+                ifItFails: cells[4]
+            )
+        }
+    }()
+
+    /// Whether a call on the disk is the one the row names.
+    func isCall(_ call: Disk.Call, _ subject: String) -> Bool {
+        call.rawValue == self.call && (self.subject != "record" || !subject.contains("/data/"))
+    }
+}
+
+/// A request that makes a promise, and how to see that it did.
+private struct Scenario: Sendable {
+    /// What comes before it; gives the request.
+    var prepare: @Sendable (GatewayUnderTest) throws -> ScriptedExchange
+    /// Whether the promise is made.
+    var isTold: @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool
+    /// Whether the promise is made while the upstream works: it answers when that was tried.
+    var isSlow = false
+
+    static func told(_ status: Int) -> @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool {
+        { record, _ in record.status == status }
+    }
+
+    /// Whether an interim response told an offset.
+    static func toldProgress(_ record: ScriptedExchange.Record, _: LoopbackOrigin) -> Bool {
+        record.interims.contains { $0.fields[.uploadOffset] != nil }
+    }
+
+    /// An upload that the client was cut from, whole if `length` is 5; promised where `isTold`.
+    static func interrupted(
+        _ test: GatewayUnderTest,
+        length: Int64 = 5,
+        isTold: Bool = false
+    ) throws -> String {
+        let record = test.serve(
+            .creation(
+                [.text("hello"), .fails(.truncated)],
+                complete: true,
+                length: .known(length)
+            )
+        )
+        let location = try #require(record.location)
+        if isTold { #expect(test.serve(.retrieval(location)).offset == 5) }
+        return location
+    }
+}
+
+private let scenarios: [String: Scenario] = [
+    "created": Scenario(
+        prepare: { _ in .creation([.text("hello")], complete: false) },
+        isTold: { record, _ in record.interims.contains { $0.fields[.location] != nil } }
+    ),
+    "offset": Scenario(
+        prepare: { try .retrieval(Scenario.interrupted($0)) },
+        isTold: Scenario.told(204)
+    ),
+    "offset-created": Scenario(
+        prepare: { _ in .creation([.text("hello")], complete: false) },
+        isTold: Scenario.told(201)
+    ),
+    "offset-appended": Scenario(
+        prepare: { test in
+            .append(
+                try Scenario.interrupted(test, length: 9),
+                at: 5,
+                [.text("!")],
+                complete: false
+            )
+        },
+        isTold: { record, _ in record.offset == 6 }
+    ),
+    "offset-conflict": Scenario(
+        prepare: { test in
+            .append(try Scenario.interrupted(test), at: 1, [.text("!")], complete: false)
+        },
+        isTold: { record, _ in record.offset != nil }
+    ),
+    "progress": Scenario(
+        prepare: { _ in
+            .creation([.text("hello"), .text("world"), .fails(.truncated)], complete: true)
+        },
+        isTold: Scenario.toldProgress
+    ),
+    "heartbeat": Scenario(
+        prepare: { _ in .creation([.text("hello")], complete: true) },
+        isTold: Scenario.toldProgress,
+        isSlow: true
+    ),
+    "postponed": Scenario(
+        prepare: { test in
+            var settings = Settings()
+            settings.routes[Route.defaultName]?.upstream.target = .unix(path: "/none/at/all")
+            settings.routes[Route.defaultName]?.limits.minSize = 0
+            test.gateway.reload(settings)
+            return .creation([.text("hello")], complete: true)
+        },
+        isTold: { record, _ in record.offset != nil }
+    ),
+    "sent": Scenario(
+        prepare: { test in
+            .append(try Scenario.interrupted(test, isTold: true), at: 5, complete: true)
+        },
+        isTold: { _, origin in !origin.requests.isEmpty }
+    ),
+    "answered": Scenario(
+        prepare: { _ in .creation([.text("hello")], complete: true) },
+        isTold: Scenario.told(200)
+    ),
+    "answered-promised": Scenario(
+        prepare: { test in
+            .append(try Scenario.interrupted(test, isTold: true), at: 5, complete: true)
+        },
+        isTold: Scenario.told(200)
+    ),
+    "cancelled": Scenario(
+        prepare: { .cancellation(try Scenario.interrupted($0)) },
+        isTold: Scenario.told(204)
+    ),
+    "cancelled-promised": Scenario(
+        prepare: { .cancellation(try Scenario.interrupted($0, isTold: true)) },
+        isTold: Scenario.told(204)
+    ),
+]
+
+@Suite("The table of promises")
+struct PromiseTests {
+    @Test("every row of the page has a scenario here, and every scenario a row")
+    func complete() {
+        #expect(PromiseRow.all.count >= 10)
+        #expect(Set(PromiseRow.all.map(\.promise)) == Set(scenarios.keys))
+        #expect(PromiseRow.all.allSatisfy { ["process", "power"].contains($0.survives) })
+    }
+
+    private func make(
+        _ scenario: Scenario
+    ) throws -> (test: GatewayUnderTest, origin: LoopbackOrigin, gate: Gate) {
+        let gate = Gate()
+        if !scenario.isSlow { gate.open() }
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("200 OK", content: "taken")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+            settings.interim.progressInterval = .zero
+            settings.interim.progressSize = scenario.isSlow ? 1 << 30 : 10
+            settings.interim.heartbeat = scenario.isSlow ? .milliseconds(20) : .zero
+        }
+        return (test, origin, gate)
+    }
+
+    /// Serves the request that makes the promise, or tries to.
+    private func serve(
+        _ exchange: ScriptedExchange,
+        of scenario: Scenario,
+        _ test: GatewayUnderTest,
+        _ origin: LoopbackOrigin,
+        _ gate: Gate,
+        _ isTried: @escaping () -> Bool
+    ) throws -> ScriptedExchange.Record {
+        guard scenario.isSlow else { return test.serve(exchange) }
+        let running = try test.start(exchange)
+        try eventually("the promise is tried") {
+            scenario.isTold(exchange.record, origin) || isTried()
+        }
+        gate.open()
+        return try running.finish()
+    }
+
+    @Test("a promise is told after the call that makes it true", arguments: PromiseRow.all)
+    func order(row: PromiseRow) throws {
+        let scenario = try #require(scenarios[row.promise])
+        let (test, origin, gate) = try make(scenario)
+        let exchange = try scenario.prepare(test)
+        let before = Mutex(0)
+        test.disk.watch { call, subject in
+            if row.isCall(call, subject), !scenario.isTold(exchange.record, origin) {
+                before.withLock { $0 += 1 }
+            }
+        }
+        let record = try serve(exchange, of: scenario, test, origin, gate) { false }
+        #expect(scenario.isTold(record, origin), "the scenario does not make its promise")
+        #expect(before.withLock { $0 } > 0, "it was told before the call")
+    }
+
+    @Test(
+        "a promise whose call fails is not told, or is, as the page says",
+        arguments: PromiseRow.all
+    )
+    func failing(row: PromiseRow) throws {
+        let scenario = try #require(scenarios[row.promise])
+        let (test, origin, gate) = try make(scenario)
+        let exchange = try scenario.prepare(test)
+        let call = try #require(Disk.Call(rawValue: row.call))
+        switch (row.promise, row.subject) {
+        case ("answered", _), ("answered-promised", _):
+            // Only once the upstream has the upload: before that the same call makes another promise.
+            test.disk.watch { _, _ in
+                guard !origin.requests.isEmpty else { return }
+                test.disk.refuse(call, errno: SystemError.lost)
+            }
+        case (_, "record"):
+            // The content itself is made durable; its record is not.
+            for queue in ["/incoming/", "/active/", "/deferred/"] {
+                test.disk.refuse(call, on: queue, errno: SystemError.lost)
+            }
+        default: test.disk.refuse(call, errno: SystemError.lost)
+        }
+        let record = try serve(exchange, of: scenario, test, origin, gate) {
+            test.disk.count(call, on: "/incoming/") + test.disk.count(call, on: "/active/") > 0
+        }
+        #expect(scenario.isTold(record, origin) == (row.ifItFails == "told"))
+        #expect(["told", "not told"].contains(row.ifItFails))
+    }
+}
