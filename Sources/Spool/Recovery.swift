@@ -34,8 +34,6 @@ package struct Recovery: Sendable, Equatable {
 }
 
 extension Spool {
-    /// Seconds after which a file in `tmp` is nobody's any more.
-    private static let temporaryAge: Int64 = 3600
     /// The queues in the order of what must not be undone: a record that a power cut left in two of
     /// them counts where it is found first.
     private static let recoveryOrder: [Queue] = [
@@ -97,7 +95,7 @@ extension Spool {
     // MARK: Passing over the spool
 
     /// The identities in a subdirectory; none where it cannot be read.
-    private func identities(
+    func identities(
         in shard: Directory,
         _ pass: inout RecoveryPass,
         _ note: (Recovery.Finding) -> Void
@@ -192,48 +190,10 @@ extension Spool {
         }
         return UploadFiles(id: id, queue: queue, data: data, file: file)
     }
-
-    // MARK: Files that belong to nobody
-
-    /// Removes data files without a record, unless somebody is about to make the record.
-    private func removeOrphans(_ pass: inout RecoveryPass, _ note: (Recovery.Finding) -> Void) {
-        for shard in layout.data.all where !pass.failedShards.contains(shard.name) {
-            for id in identities(in: shard, &pass, note) where !pass.seen.contains(id) {
-                do throws(SystemError) {
-                    if try removeOrphan(id) { pass.recovery.orphans += 1 }
-                } catch {
-                    pass.recovery.failed += 1
-                    note(.leftAlone(id, failure(error)))
-                }
-            }
-        }
-    }
-
-    private func removeOrphan(_ id: UploadID) throws(SystemError) -> Bool {
-        let name = FileName(id)
-        let directory = layout.data[name]
-        guard let data = try OpenFile.open(name.name, in: directory), try data.tryLock() else {
-            return false
-        }
-        // Only now: until the lock was taken, a creation may have been under way.
-        for queue in Queue.allCases where try layout[queue][name].status(of: name.name) != nil {
-            return false
-        }
-        return try disk.unlink(name.name, in: directory)
-    }
-
-    private func removeTemporaries() throws(SystemError) {
-        for name in try layout.temporary.names() {
-            guard let status = try layout.temporary.status(of: name), status.isRegular,
-                WallTime.now.seconds - status.modified.seconds > Self.temporaryAge
-            else { continue }
-            try disk.unlink(name, in: layout.temporary)
-        }
-    }
 }
 
 /// What one recovery knows while it runs.
-private struct RecoveryPass {
+struct RecoveryPass {
     /// Whether the machine was started since the last recovery.
     let isAfterPowerCut: Bool
     /// What earlier recoveries left.

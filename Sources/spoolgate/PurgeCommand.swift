@@ -75,7 +75,40 @@ struct Purge: ParsableCommand {
             where queues.contains(summary.queue) && summary.lastActivity.seconds <= limit {
                 try purge(summary, from: spool, &tally)
             }
+            if queues.contains(.incoming) {
+                try purgeOrphans(of: spool, unchangedSince: WallTime(seconds: limit), &tally)
+            }
             report(tally)
+        }
+    }
+
+    /// Removes content whose record is gone: what a removal that the disk cut short left.
+    private func purgeOrphans(
+        of spool: Spool,
+        unchangedSince limit: WallTime,
+        _ tally: inout Tally
+    ) throws(CommandFailure) {
+        let word = dryRun ? "would remove" : "removed"
+        do throws(SpoolError) {
+            try spool.removeOrphans(unchangedSince: limit, isDryRun: dryRun) { id, status in
+                tally.removed += 1
+                tally.freed += status.diskUsage
+                print(
+                    json
+                        ? JSON.object([
+                            ("upload", .string(id.description)),
+                            ("queue", .null),
+                            ("action", .string(word)),
+                            ("disk-usage", .integer(status.diskUsage)),
+                            ("last-activity", .string(status.modified.description)),
+                        ]).text
+                        : "\(word) \(id) (content without a record, "
+                            + "\(ByteSize.rounded(status.diskUsage)), "
+                            + "last activity \(status.modified))"
+                )
+            }
+        } catch {
+            throw CommandFailure(code: .unavailable, sentence: error.sentence)
         }
     }
 

@@ -186,6 +186,38 @@ struct SpoolTests {
         #expect(directory.queues(of: creation.id) == [.incoming])
     }
 
+    @Test("content whose record is gone is purged once it is old, and nothing else is")
+    func orphans() throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        let orphan = UploadCreation.sample()
+        let upload = try spool.create(orphan, release: {})
+        try upload.append("content")
+        scripted.refuse(.unlink, on: "/data/", errno: EIO)
+        #expect(throws: SpoolError.self) { try upload.remove() }
+        scripted.allow()
+        let held = try spool.create(.sample(), release: {})
+        try spool.create(.sample(), release: {}).detach()
+        let purger = try Spool(existing: directory.path)
+        let before = WallTime(seconds: WallTime.now.seconds - 3600)
+        let after = WallTime(seconds: WallTime.now.seconds + 3600)
+        for (limit, isDryRun, expected) in [
+            (before, false, []), (after, true, [orphan.id]), (after, false, [orphan.id]),
+            (after, false, []),
+        ] {
+            var found: [UploadID] = []
+            try purger.removeOrphans(unchangedSince: limit, isDryRun: isDryRun) { id, status in
+                #expect(status.size == 7)
+                found.append(id)
+            }
+            #expect(found == expected)
+        }
+        #expect(directory.content(of: orphan.id) == nil)
+        #expect(directory.content(of: held.creation.id) != nil)
+        #expect(try spool.summaries().count == 2)
+    }
+
     @Test("a scratch file holds what was written and has no name")
     func scratch() throws {
         let directory = TemporarySpool()
