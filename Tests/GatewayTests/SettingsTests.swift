@@ -27,7 +27,7 @@ import Upstream
             socket-mode: "0600"
             socket-group: web
             log-level: debug
-            spool: {directory: /srv/spool, reserve: 1GiB}
+            spool: {directory: /srv/spool, reserve: 1GiB, quota: 2TiB}
             threads: {minimum-spare: 1, maximum: 2}
             timeouts: {stall: 1500ms, drain: 0s, hold: 2m}
             delivery: {maximum-concurrent: 3}
@@ -49,6 +49,7 @@ import Upstream
         expected.logLevel = .debug
         expected.spoolDirectory = "/srv/spool"
         expected.spoolReserve = 1 << 30
+        expected.spoolQuota = 2 << 40
         expected.minimumSpareThreads = 1
         expected.maximumThreads = 2
         expected.stallTimeout = .milliseconds(1500)
