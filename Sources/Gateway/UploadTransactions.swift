@@ -28,21 +28,29 @@ extension Transaction {
                 method: head.method.rawValue,
                 target: head.target
             )
+            let isLocationTold =
+                dialect.allowsInterim && exchange.context.interimStatuses.contains(104)
             // Before any content is read, so that a client that is cut then can come back.
-            if dialect.allowsInterim {
+            if isLocationTold {
                 exchange.send(interim: answers.interimCreated(location: location(path)))
             }
             guard
                 case .receive(let ceiling, let ceilingIsLength, _) =
                     UploadState.decide(creation, limits: route.limits)
             else { return }
-            try receive(
-                into: upload,
-                ceiling: ceiling,
-                ceilingIsLength: ceilingIsLength,
-                completeness: creation.completeness,
-                isCreation: true
-            )
+            do throws(SpoolError) {
+                try receive(
+                    into: upload,
+                    ceiling: ceiling,
+                    ceilingIsLength: ceilingIsLength,
+                    completeness: creation.completeness,
+                    isCreation: true
+                )
+            } catch {
+                // Its client was never told where it is: nobody comes back, and its room is needed.
+                if !isLocationTold, upload.state.phase == .receiving { try? upload.remove() }
+                throw error
+            }
         } catch {
             refuse(error, upload: id)
         }

@@ -75,6 +75,24 @@ import Upstream
         #expect(try test.drops() == [Array("helloworld".utf8)])
     }
 
+    @Test("content that turns out too much leaves nothing where its client was told of no resource")
+    func middleUnheard() throws {
+        let test = try test(quota: 10)
+        let record = test.serve(
+            .creation(
+                [.text("hello"), .text("world!")],
+                complete: true,
+                length: .unknown,
+                context: ExchangeContext()
+            )
+        )
+        #expect(record.status == 507)
+        #expect(record.location == nil)
+        #expect(try test.summaries().isEmpty)
+        let next = test.serve(.creation([.text("ten bytes.")], complete: true))
+        #expect(next.status == 201)
+    }
+
     @Test("an ordinary upload of a known length is refused before its content is read")
     func plain() throws {
         let test = try test(quota: 100 << 10)
