@@ -32,7 +32,7 @@ MODULE = .build/nginx-module/ngx_http_interim_module.so
 RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld
 
 .PHONY: build run test lint format check bench module module-test module-package install uninstall \
-    clean FORCE
+    clean crash-test FORCE
 
 build:
 	@deploy/install-dependencies.sh build
@@ -53,6 +53,15 @@ test:
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory module-test
 	swift test --explicit-target-dependency-import-check error
+
+# kill -9 of the daemon, round after round; a round that fails names the SEED that repeats it.
+ROUNDS ?= 500
+SEED ?=
+crash-test:
+	@deploy/install-dependencies.sh test
+	swift build --build-tests
+	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) \
+	    swift test --skip-build --filter KillTests
 
 lint:
 	swift format lint --strict -r --parallel $(SOURCES)

@@ -14,7 +14,7 @@ build='libfcgi-dev libssl-dev libcurl4-openssl-dev libyaml-dev libc6-dev pkg-con
 run='nginx:nginx openssl:openssl curl:curl util-linux:setpriv util-linux:flock gawk|mawk:awk
      gcc:gcc make:make'
 test='nginx-dev php-fpm mandoc:mandoc systemd:systemd-analyze lighttpd:lighttpd python3-h2
-      nghttp2-client:nghttp'
+      nghttp2-client:nghttp strace:strace'
 module='nginx-dev debhelper:dh dpkg-dev:dpkg-buildpackage gcc:gcc make:make'
 
 # nginx's own source, for the module. `make run` does without where it is not to be had: beside an

@@ -8,7 +8,9 @@ struct Command {
     var status: Int32
     var output: String
     var errors: String
+}
 
+extension Command {
     /// Runs a program and waits for it.
     init(_ path: String, _ arguments: [String], environment: [String: String] = [:]) throws {
         let process = Process()

@@ -14,6 +14,8 @@ final class Sandbox {
     private let front: Front
     private let webServer: Daemon
     private var settings: String
+    /// What starts the daemon's command; empty: nothing between.
+    private let launcher: [String]
 
     /// The built program beside the test bundle.
     static let program =
@@ -33,14 +35,19 @@ final class Sandbox {
     ///   - extra: further lines of the settings, not indented.
     ///   - front: the web server in front.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
+    ///   - spool: the spool's path; nil: one of the sandbox's own.
+    ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
     /// - Throws: `NeverHappened` when something does not start.
     init(
         upstream: String? = nil,
         routeSettings: [String] = [],
         extra: [String] = [],
         front: Front = .nginx,
-        origin: String? = nil
+        origin: String? = nil,
+        spool: String? = nil,
+        launcher: [String] = []
     ) throws {
+        self.launcher = launcher
         directory = FileManager.default.temporaryDirectory
             .appending(path: "spoolgate-\(UUID().uuidString.prefix(8))")
         try FileManager.default.createDirectory(
@@ -54,7 +61,7 @@ final class Sandbox {
             listen: unix:\(directory.path())/spoolgate.sock
             socket-mode: "0666"
             spool:
-              directory: \(directory.path())/spool
+              directory: \(spool ?? directory.path() + "/spool")
               reserve: 16MiB
             timeouts: {stall: 20s, drain: 20s, hold: 10s}
 
@@ -68,7 +75,7 @@ final class Sandbox {
             atomically: true,
             encoding: .utf8
         )
-        daemon = try Self.startDaemon(directory)
+        daemon = try Self.startDaemon(directory, by: launcher)
         self.front = front
         webServer = try front.start(
             in: directory,
@@ -87,10 +94,12 @@ final class Sandbox {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    private static func startDaemon(_ directory: URL) throws -> Daemon {
-        try Daemon(
-            program,
-            ["serve", "--config", directory.path() + "/spoolgate.yaml"],
+    private static func startDaemon(_ directory: URL, by launcher: [String]) throws -> Daemon {
+        let command =
+            launcher + [program, "serve", "--config", directory.path() + "/spoolgate.yaml"]
+        return try Daemon(
+            command[0],
+            Array(command.dropFirst()),
             log: directory.appending(path: "spoolgate.log")
         )
     }
@@ -103,18 +112,40 @@ final class Sandbox {
         }
     }
 
-    /// Kills the daemon as a crash would, and starts the next one.
-    func crash() throws {
+    /// Kills the daemon as a crash would.
+    func kill() {
         daemon.signal(SIGKILL)
         _ = daemon.wait()
-        daemon = try Self.startDaemon(directory)
-        try waitUntilServing()
     }
+
+    /// Kills the daemon as a crash would, and starts the next one.
+    func crash() throws {
+        kill()
+        try startAgain()
+    }
+
+    /// Starts a daemon after the last one ended, and does not wait for it.
+    func launch() throws { daemon = try Self.startDaemon(directory, by: launcher) }
 
     /// Starts a daemon after the last one ended.
     func startAgain() throws {
-        daemon = try Self.startDaemon(directory)
+        try launch()
         try waitUntilServing()
+    }
+
+    /// Starts the next daemon, lets the running one live for some time beside it, and kills that.
+    func replace(livingOnFor microseconds: UInt32) throws {
+        let next = try Self.startDaemon(directory, by: launcher)
+        usleep(microseconds)
+        kill()
+        daemon = next
+        let socket = directory.path() + "/spoolgate.sock"
+        try eventually("the next daemon listens; its log: \(log.suffix(2_000))") {
+            if UnixSocket.accepts(socket) { return true }
+            // It gave up because the old one still had the socket: a service manager tries again.
+            if !daemon.process.isRunning { try launch() }
+            return false
+        }
     }
 
     /// Puts other settings in place of `old` and has the daemon take them up.

@@ -1,0 +1,110 @@
+// The moments of a round of uploads at which the daemon may be killed: clients and the backend pass
+// them, the killer waits for one of them.
+//
+// Nothing here knows what happens at a moment. Every wait ends with the last client.
+
+import Foundation
+
+/// Where clients, backend and killer meet.
+///
+/// Any thread; the condition guards everything.
+final class Moments: @unchecked Sendable {
+    /// What has just happened when it is passed.
+    enum Moment: String, CaseIterable {
+        // At the client.
+        case creating, created, appending, completing, retrieving
+        // At the backend.
+        case delivering, deliveringContent, delivered, answering, answered
+    }
+
+    private struct Awaited {
+        let moment: Moment
+        var left: Int
+        /// Whether whoever passes it is stopped there until `goOn`.
+        let holds: Bool
+        let number: Int
+    }
+
+    private let condition = NSCondition()
+    private var awaited: Awaited?
+    private var number = 0
+    private var clients = 0
+
+    /// As many clients are about to begin.
+    func begin(clients count: Int) { locked { clients = count } }
+
+    /// A client has ended, however.
+    func clientEnded() {
+        locked {
+            clients -= 1
+            condition.broadcast()
+        }
+    }
+
+    /// Says that something has just happened; returns when the killer does not want it stopped.
+    func pass(_ moment: Moment) {
+        locked {
+            guard var awaited, awaited.moment == moment, awaited.left > 0 else { return }
+            awaited.left -= 1
+            self.awaited = awaited
+            guard awaited.left == 0 else { return }
+            condition.broadcast()
+            while awaited.holds, self.awaited?.number == awaited.number { condition.wait() }
+        }
+    }
+
+    /// Waits until `moment` is passed for the `ordinal`th time from now on.
+    ///
+    /// - Returns: false if every client ended before that.
+    func wait(for moment: Moment, ordinal: Int, holds: Bool) -> Bool {
+        locked {
+            number += 1
+            awaited = Awaited(moment: moment, left: ordinal, holds: holds, number: number)
+            while awaited?.left != 0, clients > 0 { condition.wait() }
+            return awaited?.left == 0
+        }
+    }
+
+    /// Lets whoever was stopped at the moment go on.
+    func goOn() {
+        locked {
+            awaited = nil
+            condition.broadcast()
+        }
+    }
+
+    /// Waits for the last client.
+    func waitForClients() {
+        locked { while clients > 0 { condition.wait() } }
+    }
+
+    private func locked<R>(_ body: () -> R) -> R {
+        condition.lock()
+        defer { condition.unlock() }
+        return body()
+    }
+}
+
+/// Random numbers that a seed repeats (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ (mixed >> 31)
+    }
+
+    /// True once in `count` times.
+    mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
+
+    /// Random content.
+    mutating func content(_ size: Int) -> Data {
+        let words = (0..<(size + 7) / 8).map { _ in next() }
+        return words.withUnsafeBytes { Data($0.prefix(size)) }
+    }
+}

@@ -1,0 +1,233 @@
+// A client that knows the protocol and nothing else: it creates, remembers the Location, and after
+// whatever happens asks for the offset and goes on, until it has the final response or was told that
+// nobody can know.
+//
+// It notes what it was told, and everything that breaks a promise made to it. Invariant: what it takes
+// for an offset is only what a response said.
+
+import Foundation
+import TestSupport
+
+/// One upload by such a client.
+///
+/// One thread at a time: its own while it runs, then the round's.
+final class ResumingClient: @unchecked Sendable {
+    /// What it is to do.
+    struct Task {
+        var number: Int
+        var method: String
+        /// With the backend's orders in its query.
+        var target: String
+        var content: Data
+        /// Whether it makes the upload resource first, empty.
+        var isCareful: Bool
+        var version: Int
+        /// Appends before the last one.
+        var partialAppends: Int
+        /// After so many parts of its first request it breaks off by itself; 0: never.
+        var breaksAfter: Int
+    }
+
+    /// How an upload resource ended, as the client was told.
+    enum End: Equatable {
+        /// The backend's response came.
+        case answered
+        /// Nobody knows whether the backend has it, and nothing will repeat it.
+        case unknown
+        /// There is no such upload any more.
+        case gone
+    }
+
+    /// One upload resource, or the attempt to get one.
+    struct Creation {
+        let target: String
+        var location: String?
+        var told = 0
+        /// The most bytes of content ever sent.
+        var sent = 0
+        var end: End?
+    }
+
+    let task: Task
+    private(set) var creations: [Creation] = []
+    /// Promises that were broken.
+    private(set) var faults: [String] = []
+    /// Offset retrievals that told an offset.
+    private(set) var retrievals = 0
+    private let port: Int
+    private let moments: Moments
+    private var requests = 0
+
+    init(_ task: Task, port: Int, _ moments: Moments) {
+        self.task = task
+        self.port = port
+        self.moments = moments
+    }
+
+    private var current: Creation {
+        get { creations[creations.count - 1] }
+        set { creations[creations.count - 1] = newValue }
+    }
+
+    /// Carries the upload to its end.
+    func run(until deadline: Date) {
+        while Date() < deadline {
+            do {
+                if creations.isEmpty || current.end == .gone || current.location == nil {
+                    try create()
+                } else {
+                    try resume()
+                }
+            } catch {
+                // Cut: the daemon may be on its way back.
+                usleep(5_000)
+            }
+            if let end = creations.last?.end, end != .gone { return }
+        }
+        faults.append("not at its end in time: \(creations)")
+    }
+
+    /// Asks for the final response once more; it must come again.
+    func checkReplay() {
+        do {
+            let answer = try append(from: task.content.count, to: task.content.count, isLast: true)
+            take(answer)
+            if answer["x-backend"] == nil { faults.append("no replay: \(answer.status)") }
+        } catch {
+            faults.append("no replay: \(error)")
+        }
+    }
+
+    // MARK: Requests
+
+    private func create() throws {
+        let target = task.target.replacingOccurrences(of: "*", with: "\(creations.count)")
+        creations.append(Creation(target: target))
+        let client = try WireClient(port: port)
+        client.sendHead(
+            task.method,
+            target,
+            versionField + [
+                "Upload-Complete: \(task.isCareful ? "?0" : "?1")",
+                "Content-Length: \(task.isCareful ? 0 : task.content.count)",
+            ]
+        )
+        moments.pass(.creating)
+        take(try exchange(client, from: 0, to: task.isCareful ? 0 : task.content.count))
+    }
+
+    private func resume() throws {
+        guard let location = current.location else { return }
+        let client = try WireClient(port: port)
+        client.sendHead("HEAD", location, versionField)
+        moments.pass(.retrieving)
+        let head = try client.read(head: true)
+        guard head.status == 204 else { return take(head) }
+        retrievals += 1
+        note(offset: head["upload-offset"])
+        let size = task.content.count
+        if head["upload-complete"] == "?1", current.told != size {
+            faults.append("complete at \(current.told) of \(size)")
+        }
+        var end = size
+        if requests <= task.partialAppends, current.told < size {
+            end = current.told + (size - current.told) / (task.partialAppends + 2 - requests)
+        }
+        // The last one may also be an empty one.
+        let isLast = end == size && (task.partialAppends == 0 || current.told == size)
+        take(try append(from: current.told, to: end, isLast: isLast))
+    }
+
+    private func append(from offset: Int, to end: Int, isLast: Bool) throws -> WireClient.Answer {
+        let client = try WireClient(port: port)
+        client.sendHead(
+            "PATCH",
+            current.location ?? "/",
+            versionField + [
+                "Upload-Offset: \(offset)", "Upload-Complete: ?\(isLast ? 1 : 0)",
+                "Content-Type: application/partial-upload", "Content-Length: \(end - offset)",
+            ]
+        )
+        return try exchange(client, from: offset, to: end)
+    }
+
+    private var versionField: [String] { ["Upload-Draft-Interop-Version: \(task.version)"] }
+
+    /// Sends content and listens meanwhile; the final response.
+    private func exchange(
+        _ client: WireClient,
+        from offset: Int,
+        to end: Int
+    ) throws -> WireClient.Answer {
+        requests += 1
+        var (position, parts) = (offset, 0)
+        while position < end {
+            while client.isReadable {
+                let answer = try client.readAny()
+                guard answer.status < 200 else { return answer }
+                take(interim: answer)
+            }
+            let next = min(position + (1 << 16), end)
+            current.sent = max(current.sent, next)
+            guard client.send(task.content[position..<next]) else { break }
+            (position, parts) = (next, parts + 1)
+            moments.pass(.appending)
+            if requests == 1, parts == task.breaksAfter {
+                client.cut(reset: true)
+                throw WireClient.Broken(description: "by itself")
+            }
+        }
+        moments.pass(.completing)
+        while true {
+            let answer = try client.readAny()
+            guard answer.status < 200 else { return answer }
+            take(interim: answer)
+        }
+    }
+
+    // MARK: Responses
+
+    private func take(interim answer: WireClient.Answer) {
+        guard answer.status == 104 else { return }
+        take(location: answer)
+        if let offset = answer["upload-offset"] { note(offset: offset) }
+    }
+
+    private func take(location answer: WireClient.Answer) {
+        guard current.location == nil, let location = answer["location"] else { return }
+        current.location = String(location.drop(upTo: "/files/"))
+        moments.pass(.created)
+    }
+
+    private func take(_ answer: WireClient.Answer) {
+        if answer["x-backend"] != nil {
+            let whole = RecordingBackend.answer(to: current.target)
+            // A response beyond the cap is replayed without its content.
+            if answer.status != 201 || (answer.content != whole && !answer.content.isEmpty) {
+                faults.append("another response than the backend's: \(answer.status)")
+            }
+            current.end = .answered
+            return
+        }
+        switch answer.status {
+        case 201:
+            take(location: answer)
+            note(offset: answer["upload-offset"])
+        case 204, 409: note(offset: answer["upload-offset"])
+        case 404: current.end = .gone
+        case 410: current.end = .unknown
+        case 502 where answer["upload-complete"] == "?1": current.end = .unknown
+        case 423, 500...599: usleep(5_000)
+        default: faults.append("unexpected: \(answer.status) \(answer.text)")
+        }
+    }
+
+    private func note(offset text: String?) {
+        guard let offset = text.flatMap({ Int($0) }) else {
+            return faults.append("no offset: \(text ?? "-")")
+        }
+        if offset < current.told { faults.append("told \(offset) after \(current.told)") }
+        if offset > current.sent { faults.append("told \(offset), \(current.sent) were sent") }
+        current.told = offset
+    }
+}
