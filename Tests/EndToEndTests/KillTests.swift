@@ -12,7 +12,7 @@ struct KillTests {
     @Test("no promise is broken, whenever the daemon dies")
     func rounds() throws {
         let environment = ProcessInfo.processInfo.environment
-        let count = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { Int($0) } ?? 25
+        let count = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { Int($0) } ?? 18
         let first =
             environment["SPOOLGATE_CRASH_SEED"].flatMap { UInt64($0) }
             ?? UInt64.random(in: 0...999_999)

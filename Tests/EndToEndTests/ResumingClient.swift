@@ -103,7 +103,7 @@ final class ResumingClient: @unchecked Sendable {
     private func create() throws {
         let target = task.target.replacingOccurrences(of: "*", with: "\(creations.count)")
         creations.append(Creation(target: target))
-        let client = try WireClient(port: port)
+        let client = try connect()
         client.sendHead(
             task.method,
             target,
@@ -118,7 +118,7 @@ final class ResumingClient: @unchecked Sendable {
 
     private func resume() throws {
         guard let location = current.location else { return }
-        let client = try WireClient(port: port)
+        let client = try connect()
         client.sendHead("HEAD", location, versionField)
         moments.pass(.retrieving)
         let head = try client.read(head: true)
@@ -139,7 +139,7 @@ final class ResumingClient: @unchecked Sendable {
     }
 
     private func append(from offset: Int, to end: Int, isLast: Bool) throws -> WireClient.Answer {
-        let client = try WireClient(port: port)
+        let client = try connect()
         client.sendHead(
             "PATCH",
             current.location ?? "/",
@@ -150,6 +150,10 @@ final class ResumingClient: @unchecked Sendable {
         )
         return try exchange(client, from: offset, to: end)
     }
+
+    /// nginx does not tell that the daemon died in a response: it ends it short and keeps the
+    /// connection, so the pause itself must tell.
+    private func connect() throws -> WireClient { try WireClient(port: port, contentPatience: 1) }
 
     private var versionField: [String] { ["Upload-Draft-Interop-Version: \(task.version)"] }
 

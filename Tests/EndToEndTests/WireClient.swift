@@ -43,9 +43,12 @@ final class WireClient {
     struct Broken: Error, CustomStringConvertible { var description: String }
 
     private let socket: Int32
+    private let contentPatience: Int
     private var received = Data()
 
-    init(port: Int) throws {
+    /// Connects; `contentPatience` is the longest pause, in seconds, within a response's content.
+    init(port: Int, contentPatience: Int = 60) throws {
+        self.contentPatience = contentPatience
         socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -57,14 +60,7 @@ final class WireClient {
             }
         }
         guard result == 0 else { throw Broken(description: "connect \(port): errno \(errno)") }
-        var patience = timeval(tv_sec: 60, tv_usec: 0)
-        setsockopt(
-            socket,
-            SOL_SOCKET,
-            SO_RCVTIMEO,
-            &patience,
-            socklen_t(MemoryLayout<timeval>.size)
-        )
+        wait(atMost: 60)
     }
 
     deinit { Glibc.close(socket) }
@@ -135,6 +131,8 @@ final class WireClient {
         received.removeSubrange(received.startIndex..<boundary + 4)
         let status = answer.status
         if head || status < 200 || status == 204 || status == 304 { return answer }
+        wait(atMost: contentPatience)
+        defer { wait(atMost: 60) }
         answer.content = try readContent(answer)
         return answer
     }
@@ -158,6 +156,17 @@ final class WireClient {
         sendHead(method, target, fields + length)
         if let content { send(content) }
         return try read(head: method == "HEAD")
+    }
+
+    private func wait(atMost seconds: Int) {
+        var patience = timeval(tv_sec: seconds, tv_usec: 0)
+        setsockopt(
+            socket,
+            SOL_SOCKET,
+            SO_RCVTIMEO,
+            &patience,
+            socklen_t(MemoryLayout<timeval>.size)
+        )
     }
 
     private func readContent(_ answer: Answer) throws -> Data {
