@@ -1,0 +1,120 @@
+// Which system calls make what is told durable, counted from outside: none in an upload that is sent
+// in one go, and exactly the documented ones where an offset is told.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite(
+    "What a sync is spent on",
+    .enabled(if: SystemCalls.canTrace, "strace cannot attach here")
+)
+struct SyncTests {
+    private let backend: RecordingBackend
+    private let sandbox: Sandbox
+
+    init() throws {
+        backend = try RecordingBackend(Moments())
+        sandbox = try Sandbox(upstream: backend.url, front: .nginxWithModule)
+    }
+
+    /// The syncs that `body` causes, as call and place: `fdatasync data`.
+    private func syncs(_ body: () throws -> Void) throws -> [String] {
+        let calls = try SystemCalls(
+            of: sandbox,
+            ["fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"]
+        )
+        try body()
+        calls.stop()
+        return calls.lines.map { line in
+            let call = line.drop { $0.isNumber || $0 == " " }.prefix { $0.isLetter || $0 == "_" }
+            let place = line.components(separatedBy: "/spool/").dropFirst().first ?? line
+            return "\(call) \(place.prefix { $0.isLetter })"
+                + (call == "fsync" ? "/" : "")
+        }
+    }
+
+    private func put(_ size: Int, _ fields: [String]) throws -> [Int] {
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead("PUT", "/files/a.bin", fields + ["Content-Length: \(size)"])
+        client.send(Data(repeating: 7, count: size))
+        var statuses: [Int] = []
+        repeat { statuses.append(try client.readAny().status) } while statuses.last ?? 0 < 200
+        return statuses
+    }
+
+    private static let interop = "Upload-Draft-Interop-Version: 10"
+
+    @Test("an uninterrupted upload in one request causes none", arguments: [1_000, 5 << 20])
+    func oneRequest(size: Int) throws {
+        let plain = try syncs {
+            let statuses = try put(size, [])
+            #expect(statuses == [201])
+        }
+        #expect(plain == [])
+        let resumable = try syncs {
+            let statuses = try put(size, [Self.interop, "Upload-Complete: ?1"])
+            // Below min-size there is no upload resource.
+            #expect(statuses == (size < 131_072 ? [201] : [104, 201]))
+        }
+        #expect(resumable == [])
+        #expect(backend.entries(to: "/files/a.bin").map(\.content.count) == [size, size])
+    }
+
+    @Test("the 201 of a creation, which tells an offset, and the delivery of what was promised")
+    func promised() throws {
+        var resource = ""
+        let creation = try syncs { resource = try sandbox.create("/files/b.bin") }
+        // The content, both directories, and the record that says so.
+        #expect(
+            creation == ["fdatasync data", "fsync data/", "fsync incoming/", "fdatasync incoming"]
+        )
+        let append = try syncs {
+            let answer = try sandbox.append(
+                resource,
+                offset: 0,
+                Data(repeating: 1, count: 1 << 20),
+                complete: true
+            )
+            #expect(answer.status == 201)
+        }
+        // Before the upstream hears of it: content, length, the move. After: the response.
+        #expect(
+            append == [
+                "fdatasync data", "fdatasync incoming", "fsync active/", "fsync incoming/",
+                "fdatasync active",
+            ]
+        )
+        let retrieval = try syncs {
+            let offset = try sandbox.offset(of: resource)
+            #expect(offset == 1 << 20)
+        }
+        #expect(retrieval == [])
+    }
+
+    @Test("an offset retrieval makes durable what came since, once")
+    func retrieval() throws {
+        let resource = try sandbox.create("/files/c.bin")
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 2000000",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(Data(repeating: 2, count: 1_000_000))
+        let receiving = try syncs {
+            try eventually("it is in the spool") { try sandbox.spooledOffset() == 1_000_000 }
+        }
+        #expect(receiving == [])
+        for expected in [["fdatasync data", "fdatasync incoming"], []] {
+            let retrieval = try syncs {
+                let offset = try sandbox.offset(of: resource)
+                #expect(offset == 1_000_000)
+            }
+            #expect(retrieval == expected)
+        }
+    }
+}
