@@ -53,13 +53,17 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Waits until `moment` is passed for the `ordinal`th time from now on.
-    ///
-    /// - Returns: false if every client ended before that.
-    func wait(for moment: Moment, ordinal: Int, holds: Bool) -> Bool {
+    /// Looks out for the `ordinal`th time from now on that `moment` is passed.
+    func lookOut(for moment: Moment, ordinal: Int = 1, holds: Bool) {
         locked {
             number += 1
             awaited = Awaited(moment: moment, left: ordinal, holds: holds, number: number)
+        }
+    }
+
+    /// Waits until what is awaited has come; false if every client ended before that.
+    func waitForIt() -> Bool {
+        locked {
             while awaited?.left != 0, clients > 0 { condition.wait() }
             return awaited?.left == 0
         }

@@ -1,91 +1,10 @@
-// One round: several uploads at a time, the daemon killed at some of their moments, then the question
-// whether every promise was kept.
+// Where uploads are carried through the troubles of the daemon: one web server, one backend, and clients
+// that each have a thread.
 //
-// Everything that is drawn comes from the round's seed; only the machine's timing does not.
+// A round draws nothing itself. Invariant: every client has ended when a round does.
 
 import Foundation
 import TestSupport
-
-/// How the daemon ends, and what comes after it.
-enum KillManner: String, CaseIterable {
-    /// The next daemon starts when it is dead.
-    case plain
-    /// The next ones are killed while they start and recover.
-    case inRecovery = "in-recovery"
-    /// The next one starts, and recovers, while it is still alive.
-    case overlapping
-    /// `spoolgate purge` is at work.
-    case besidePurge = "beside-purge"
-    /// `spoolgate purge` is at work and is killed too.
-    case withPurge = "with-purge"
-}
-
-/// One death of the daemon.
-struct Kill {
-    var moment: Moments.Moment
-    /// Which time it is passed.
-    var ordinal: Int
-    /// Whether whoever passes it waits until the daemon is dead.
-    var holds: Bool
-    /// Microseconds after the moment.
-    var delay: UInt32
-    var manner: KillManner
-    /// Microseconds that the manner needs.
-    var pauses: [UInt32]
-}
-
-/// What is to happen in a round.
-struct KillPlan {
-    let seed: UInt64
-    var tasks: [ResumingClient.Task]
-    var kills: [Kill]
-
-    init(seed: UInt64) {
-        var generator = SeededGenerator(seed: seed)
-        self.seed = seed
-        tasks = (0..<4).map { Self.task($0, seed, &generator) }
-        kills = (0..<Int.random(in: 1...3, using: &generator)).map { _ in Self.kill(&generator) }
-    }
-
-    private static func task(
-        _ number: Int,
-        _ seed: UInt64,
-        _ generator: inout SeededGenerator
-    ) -> ResumingClient.Task {
-        let isCareful = generator.oneIn(3)
-        // A whole upload below min-size has no resource and cannot be resumed.
-        let size = Int.random(in: isCareful ? 0...400_000 : 131_072...1_500_000, using: &generator)
-        // Beyond 256 KiB it is not stored but streamed.
-        let answer = generator.oneIn(3) ? Int.random(in: 0...400_000, using: &generator) : 0
-        var pace = generator.oneIn(2) ? Int.random(in: 0...3_000, using: &generator) : 0
-        // Long enough for heartbeats.
-        if generator.oneIn(25) { pace = 90_000 }
-        return ResumingClient.Task(
-            number: number,
-            method: generator.oneIn(2) ? "PUT" : "POST",
-            target: "/files/\(seed)-\(number)-*?answer=\(answer)&pace=\(pace)",
-            content: generator.content(size),
-            isCareful: isCareful,
-            version: [8, 9, 10].randomElement(using: &generator) ?? 10,
-            partialAppends: [0, 0, 1, 3].randomElement(using: &generator) ?? 0,
-            breaksAfter: generator.oneIn(5) ? Int.random(in: 1...20, using: &generator) : 0
-        )
-    }
-
-    private static func kill(_ generator: inout SeededGenerator) -> Kill {
-        let moment = Moments.Moment.allCases.randomElement(using: &generator) ?? .creating
-        let isFrequent = moment == .appending || moment == .deliveringContent
-        return Kill(
-            moment: moment,
-            ordinal: Int.random(in: 1...(isFrequent ? 20 : 2), using: &generator),
-            holds: generator.oneIn(2),
-            delay: generator.oneIn(2) ? 0 : UInt32.random(in: 0...4_000, using: &generator),
-            manner: generator.oneIn(2)
-                ? .plain : KillManner.allCases.randomElement(using: &generator) ?? .plain,
-            pauses: (0..<3).map { _ in UInt32.random(in: 0...30_000, using: &generator) }
-        )
-    }
-}
 
 /// What many rounds did.
 struct KillTally {
@@ -138,8 +57,26 @@ final class KillWorld {
     /// Runs a round; everything that went wrong.
     func run(_ plan: KillPlan) throws -> [String] {
         let logStart = sandbox.log.count
+        var purges: [Command] = []
+        let clients = try carry(plan.tasks) {
+            for kill in plan.kills { purges += try carryOut(kill) }
+        }
+        count(plan, clients)
+        return try KillOracle(
+            world: self,
+            clients: clients,
+            purges: purges,
+            attempts: 1 + plan.kills.count
+        ).faults(log: String(sandbox.log.dropFirst(logStart)))
+    }
+
+    /// Carries uploads to their end while `trouble` goes on; the clients.
+    func carry(
+        _ tasks: [ResumingClient.Task],
+        _ trouble: () throws -> Void
+    ) throws -> [ResumingClient] {
         let deadline = Date(timeIntervalSinceNow: 60)
-        let clients = plan.tasks.map { ResumingClient($0, port: sandbox.port, moments) }
+        let clients = tasks.map { ResumingClient($0, port: sandbox.port, moments) }
         moments.begin(clients: clients.count)
         for client in clients {
             let moments = moments
@@ -148,21 +85,17 @@ final class KillWorld {
                 moments.clientEnded()
             }
         }
-        var purges: [Command] = []
         // Whatever happens here, the clients must be let go on before it is told.
-        let killing = Result {
-            for kill in plan.kills { purges += try carryOut(kill) }
-        }
+        let outcome = Result { try trouble() }
         moments.goOn()
         moments.waitForClients()
-        try killing.get()
-        count(plan, clients)
-        let oracle = KillOracle(world: self, clients: clients, purges: purges)
-        return try oracle.faults(kills: plan.kills, log: String(sandbox.log.dropFirst(logStart)))
+        try outcome.get()
+        return clients
     }
 
     private func carryOut(_ kill: Kill) throws -> [Command] {
-        if moments.wait(for: kill.moment, ordinal: kill.ordinal, holds: kill.holds) {
+        moments.lookOut(for: kill.moment, ordinal: kill.ordinal, holds: kill.holds)
+        if moments.waitForIt() {
             tally.moments[kill.moment.rawValue, default: 0] += 1
         } else {
             tally.idleKills += 1

@@ -1,0 +1,88 @@
+// The disk fails under the running daemon: strace makes its calls fail while clients upload, then lets
+// go.
+//
+// strace counts calls for each thread, so `when=2` means the second such call of every thread.
+
+import Foundation
+import TestSupport
+import Testing
+
+/// A call that fails, and when.
+struct DiskFault: CustomTestStringConvertible, Sendable {
+    var call: String
+    var error: String
+    /// In strace's words: `1+` is every call, `2+3` the second and then each third.
+    var when: String
+
+    var testDescription: String { "\(call) \(error) when=\(when)" }
+
+    /// Every call by which the spool changes the disk, all of its calls and some.
+    static let all: [DiskFault] = [
+        ("pwrite64", "EIO", "1+"), ("pwrite64", "ENOSPC", "2+3"), ("pwrite64", "EDQUOT", "3+2"),
+        ("fdatasync", "EIO", "1+"), ("fdatasync", "EIO", "2+2"), ("fsync", "EIO", "1+"),
+        ("renameat", "EIO", "1+"), ("renameat", "ENOSPC", "2+2"), ("linkat", "EIO", "1+"),
+        ("linkat", "ENOSPC", "1+2"), ("openat", "EMFILE", "1+"), ("openat", "EMFILE", "2+3"),
+        ("unlinkat", "EIO", "1+"), ("ftruncate", "EIO", "1+"),
+    ].map { DiskFault(call: $0.0, error: $0.1, when: $0.2) }
+}
+
+@Suite(
+    "Errors of the disk under a running daemon",
+    .enabled(if: SystemCalls.canTrace, "strace cannot attach here"),
+    .serialized
+)
+struct DiskErrorTests {
+    @Test(
+        "nothing that was told is lost, the daemon goes on, and every upload ends",
+        arguments: DiskFault.all
+    )
+    func fails(_ fault: DiskFault) throws {
+        let world = try KillWorld()
+        let name = "\(fault.call)-\(fault.error)"
+        var generator = SeededGenerator(seed: UInt64.random(in: 0...999_999))
+        let tasks = (0..<4).map { number in
+            ResumingClient.Task(
+                number: number,
+                method: number.isMultiple(of: 2) ? "PUT" : "POST",
+                target: "/files/\(name)-\(number)-*?answer=2000",
+                content: generator.content(1_000_000),
+                isCareful: number > 1,
+                version: 10,
+                partialAppends: number,
+                // So that offsets are asked for and content is synced, cut off where that fails.
+                breaksAfter: number == 0 ? 8 : 0
+            )
+        }
+        let calls = try SystemCalls(
+            of: world.sandbox,
+            [fault.call],
+            fault: "error=\(fault.error):when=\(fault.when)"
+        )
+        let clients = try world.carry(tasks) {
+            defer { calls.stop() }
+            // Most faults come at once. Cutting back happens only after a sync that failed.
+            if fault.call != "ftruncate" {
+                try eventually("a call fails", seconds: 20) { calls.injected > 0 }
+            }
+            let answer = try WireClient(port: world.sandbox.port).ask("GET", "/files/other")
+            #expect(answer.status == 201, "no upload, and no concern of the disk's")
+            // Some of what clients do then is done on the failing disk.
+            let seen = calls.injected
+            try? eventually("more fail", seconds: 0.3) { calls.injected > seen + 20 }
+        }
+        #expect(world.sandbox.daemon.process.isRunning)
+        // What an attempt left unfinished on the failing disk is the next start's to judge.
+        try world.sandbox.crash()
+        #expect(!world.sandbox.log.contains("corrupt=1"))
+        let faults = try KillOracle(
+            world: world,
+            clients: clients,
+            attempts: 100,
+            storesResponses: false
+        ).faults(log: nil)
+        #expect(
+            faults.isEmpty,
+            "\(faults.joined(separator: "\n"))\n\(world.sandbox.log.suffix(4_000))"
+        )
+    }
+}

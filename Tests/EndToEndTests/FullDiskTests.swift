@@ -1,0 +1,188 @@
+// The spool on a small file system of its own that fills up: in content, at a creation, in a delivery.
+//
+// The daemon runs in a mount namespace with a tmpfs, which is gone with it; /proc shows it to the test.
+
+import Foundation
+import TestSupport
+import Testing
+
+/// A small file system for a spool.
+final class SmallDisk {
+    /// Whether one can be made here: by root, or where a user namespace may be made.
+    static let isPossible: Bool = {
+        let probe = try? Command(
+            unshare[0],
+            Array(unshare.dropFirst()) + ["mount -t tmpfs tmpfs /mnt"]
+        )
+        return probe?.status == 0
+    }()
+
+    private static let unshare = [
+        Command.find("unshare") ?? "unshare", getuid() == 0 ? "-m" : "-rm", "sh", "-c",
+    ]
+
+    let mount: URL
+    var spool: String { mount.path() + "/spool" }
+    private let size: String
+
+    init(_ size: String) throws {
+        self.size = size
+        mount = FileManager.default.temporaryDirectory.appending(path: "disk-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: mount, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(at: mount) }
+
+    /// Starts a command with the file system mounted.
+    var launcher: [String] {
+        let mounting = "mount -t tmpfs -o size=\(size) tmpfs '\(mount.path())'"
+        return Self.unshare + [mounting + " && exec \"$0\" \"$@\""]
+    }
+
+    /// Uses up room until so many bytes are free, or gives it all back.
+    func leave(_ free: Int?, in sandbox: Sandbox) throws {
+        let filler = "/proc/\(sandbox.daemon.id)/root\(mount.path())/filler"
+        unlink(filler)
+        guard let free else { return }
+        var status = statvfs()
+        guard statvfs((filler as NSString).deletingLastPathComponent, &status) == 0 else {
+            throw NeverHappened(description: "statvfs: errno \(errno)")
+        }
+        let file = open(filler, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        defer { close(file) }
+        let size = Int(status.f_bavail) * Int(status.f_frsize) - free
+        guard file >= 0, posix_fallocate(file, 0, size) == 0 else {
+            throw NeverHappened(description: "filling the disk: errno \(errno)")
+        }
+    }
+}
+
+@Suite(
+    "A spool that fills up",
+    .enabled(
+        if: SmallDisk.isPossible,
+        "no tmpfs can be mounted here (neither root nor unshare -rm)"
+    )
+)
+struct FullDiskTests {
+    private let moments = Moments()
+    private let backend: RecordingBackend
+    private let disk: SmallDisk
+    private let sandbox: Sandbox
+
+    init() throws {
+        backend = try RecordingBackend(moments)
+        disk = try SmallDisk("96m")
+        sandbox = try Sandbox(
+            upstream: backend.url,
+            front: .nginxWithModule,
+            spool: disk.spool,
+            launcher: disk.launcher
+        )
+    }
+
+    private static let partial = "Content-Type: application/partial-upload"
+
+    private func expectFull(_ answer: WireClient.Answer) {
+        #expect(answer.status == 507)
+        #expect(answer["content-type"] == "application/problem+json")
+    }
+
+    /// Sends content of unknown length until something is answered.
+    private func sendUntilAnswered(
+        _ client: WireClient,
+        _ content: Data
+    ) throws -> WireClient.Answer {
+        var position = 0
+        while position < content.count, !client.isReadable {
+            let next = min(position + (1 << 18), content.count)
+            client.sendChunk(content[position..<next])
+            position = next
+        }
+        return try client.read()
+    }
+
+    @Test("in content: 507, HEAD tells the truth, and once there is room the upload goes on")
+    func inContent() throws {
+        let (_, bytes) = try sandbox.randomFile(40 << 20)
+        let resource = try sandbox.create("/files/large")
+        let waiting = try sandbox.create("/files/waiting")
+        try disk.leave(24 << 20, in: sandbox)
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead(
+            "PATCH",
+            resource,
+            ["Upload-Offset: 0", "Upload-Complete: ?1", "Transfer-Encoding: chunked", Self.partial]
+        )
+        expectFull(try sendUntilAnswered(client, bytes))
+        let told = try sandbox.offset(of: resource)
+        #expect(told <= 24 << 20)
+        // Below the reserve nothing is begun, and nothing of it is read.
+        for (method, size) in [("POST", 0), ("PUT", 5 << 20)] {
+            let refused = try WireClient(port: sandbox.port)
+            refused.sendHead(
+                method,
+                "/files/refused",
+                [
+                    "Upload-Draft-Interop-Version: 10", "Upload-Complete: ?\(size > 0 ? 1 : 0)",
+                    "Content-Length: \(size)", "Expect: 100-continue",
+                ]
+            )
+            expectFull(try refused.readAny())
+        }
+        #expect(try sandbox.offset(of: waiting) == 0)
+        #expect(try sandbox.offset(of: resource) == told)
+        try disk.leave(nil, in: sandbox)
+        let rest = try sandbox.append(
+            resource,
+            offset: told,
+            bytes.suffix(from: told),
+            complete: true
+        )
+        #expect(rest.status == 201)
+        #expect(backend.entries(to: "/files/large").map(\.content) == [bytes])
+        let other = try sandbox.append(waiting, offset: 0, bytes.prefix(1_000), complete: true)
+        #expect(other.status == 201)
+    }
+
+    @Test("in a delivery: it goes on, its client has the answer, and it is not repeated")
+    func inDelivery() throws {
+        let target = "/files/held?answer=200000"
+        let (_, bytes) = try sandbox.randomFile(8 << 20)
+        let resource = try sandbox.create(target)
+        let waiting = try sandbox.create("/files/waiting")
+        #expect(
+            try sandbox.append(waiting, offset: 0, bytes.prefix(100_000), complete: false).status
+                == 204
+        )
+        moments.begin(clients: 1)
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: \(bytes.count)",
+                Self.partial,
+            ]
+        )
+        moments.lookOut(for: .delivered, holds: true)
+        sender.send(bytes)
+        // The backend has all of it and waits; then there is no room for its answer.
+        #expect(moments.waitForIt())
+        try disk.leave(0, in: sandbox)
+        #expect(try sandbox.offset(of: waiting) == 100_000)
+        moments.goOn()
+        let answer = try sender.read()
+        #expect(answer.status == 201)
+        #expect(answer.content == RecordingBackend.answer(to: target))
+        // The other is delivered from the full disk, too.
+        let other = try sandbox.append(waiting, offset: 100_000, Data(), complete: true)
+        #expect(other.status == 201)
+        try disk.leave(nil, in: sandbox)
+        let again = try sandbox.append(resource, offset: bytes.count, Data(), complete: true)
+        #expect(again.status == 201)
+        #expect(backend.entries(to: target).map(\.content) == [bytes])
+        #expect(backend.entries(to: "/files/waiting").map(\.content) == [bytes.prefix(100_000)])
+        #expect(try sandbox.create("/files/next").isEmpty == false)
+    }
+}
