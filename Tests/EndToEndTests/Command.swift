@@ -77,12 +77,14 @@ final class Daemon {
             ? process.terminationStatus : -process.terminationStatus
     }
 
-    /// Memory in use in KiB and open descriptors, from /proc.
-    func footprint() -> (rss: Int, descriptors: Int) {
+    /// Memory in use in KiB, open descriptors and threads, from /proc.
+    func footprint() -> (rss: Int, descriptors: Int, threads: Int) {
         let status = (try? String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)) ?? ""
-        let rss = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
-            .flatMap { $0.split(separator: " ").compactMap { Int($0) }.first }
+        func value(_ name: String) -> Int {
+            status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
+                .flatMap { $0.split { $0 == " " || $0 == "\t" }.compactMap { Int($0) }.first } ?? 0
+        }
         let files = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
-        return (rss ?? 0, files?.count ?? 0)
+        return (value("VmRSS"), files?.count ?? 0, value("Threads"))
     }
 }

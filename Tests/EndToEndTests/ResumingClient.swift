@@ -26,6 +26,8 @@ final class ResumingClient: @unchecked Sendable {
         var partialAppends: Int
         /// After so many parts of its first request it breaks off by itself; 0: never.
         var breaksAfter: Int
+        /// Microseconds of rest after each part.
+        var pace: UInt32 = 0
     }
 
     /// How an upload resource ended, as the client was told.
@@ -176,6 +178,7 @@ final class ResumingClient: @unchecked Sendable {
             guard client.send(task.content[position..<next]) else { break }
             (position, parts) = (next, parts + 1)
             moments.pass(.appending)
+            if task.pace > 0 { usleep(task.pace) }
             if requests == 1, parts == task.breaksAfter {
                 client.cut(reset: true)
                 throw WireClient.Broken(description: "by itself")

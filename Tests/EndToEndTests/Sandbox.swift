@@ -4,6 +4,7 @@
 
 import Foundation
 import TestSupport
+import Testing
 
 /// The daemon behind a real web server.
 final class Sandbox {
@@ -36,6 +37,7 @@ final class Sandbox {
     ///   - front: the web server in front.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
     ///   - spool: the spool's path; nil: one of the sandbox's own.
+    ///   - timeouts: the daemon's.
     ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
     /// - Throws: `NeverHappened` when something does not start.
     init(
@@ -45,6 +47,7 @@ final class Sandbox {
         front: Front = .nginx,
         origin: String? = nil,
         spool: String? = nil,
+        timeouts: String = "{stall: 20s, drain: 20s, hold: 10s}",
         launcher: [String] = []
     ) throws {
         self.launcher = launcher
@@ -63,7 +66,7 @@ final class Sandbox {
             spool:
               directory: \(spool ?? directory.path() + "/spool")
               reserve: 16MiB
-            timeouts: {stall: 20s, drain: 20s, hold: 10s}
+            timeouts: \(timeouts)
 
             """
         settings += extra.map { $0 + "\n" }.joined()
@@ -89,6 +92,10 @@ final class Sandbox {
 
     deinit {
         daemon.signal(SIGKILL)
+        // `make sanitize`: what the sanitizers have to say of the daemon, they say there.
+        if let report = log.range(of: "(Thread|Address)Sanitizer", options: .regularExpression) {
+            Issue.record("\(log[report.lowerBound...].prefix(6_000))")
+        }
         webServer.signal(front.ending)
         _ = webServer.wait()
         try? FileManager.default.removeItem(at: directory)

@@ -1,0 +1,102 @@
+// Where requests race: one daemon, or two on one spool, and a backend that writes down what it got.
+//
+// It starts no race; it knows how the daemons looked before.
+
+import Foundation
+import TestSupport
+import Testing
+
+/// Where two clients of one upload send their requests.
+enum Daemons: String, CaseIterable, CustomTestStringConvertible {
+    case one
+    /// Two daemons on one spool, each behind a web server of its own; kernel locks are all they share.
+    ///
+    /// Nobody asks a writer in another process to let go: who wants its upload waits until it ends or
+    /// stalls, so stalls are short here.
+    case two
+
+    var testDescription: String { "\(rawValue) daemon\(self == .one ? "" : "s")" }
+}
+
+/// The daemons of a race.
+final class RaceTrack {
+    let backend: RecordingBackend
+    let moments = Moments()
+    private let sandboxes: [Sandbox]
+
+    init(_ daemons: Daemons) throws {
+        backend = try RecordingBackend(moments)
+        let timeouts =
+            daemons == .one
+            ? "{stall: 20s, drain: 20s, hold: 10s}" : "{stall: 2s, drain: 20s, hold: 10s}"
+        var sandboxes = [
+            try Sandbox(upstream: backend.url, front: .nginxWithModule, timeouts: timeouts)
+        ]
+        if daemons == .two {
+            sandboxes.append(
+                try Sandbox(
+                    upstream: backend.url,
+                    front: .nginxWithModule,
+                    spool: sandboxes[0].directory.path() + "/spool",
+                    timeouts: timeouts
+                )
+            )
+        }
+        self.sandboxes = sandboxes
+        // What a daemon opens once, for good, is open from here on.
+        for sandbox in sandboxes {
+            let warming = try sandbox.create("/files/warm")
+            _ = try sandbox.append(warming, offset: 0, Data(count: 1_000), complete: true)
+            _ = try WireClient(port: sandbox.port).ask("DELETE", warming)
+        }
+    }
+
+    var first: Sandbox { sandboxes[0] }
+    /// The same as the first where there is one daemon.
+    var second: Sandbox { sandboxes[sandboxes.count - 1] }
+
+    /// Notes what every daemon uses now; calling the result waits until it is that again.
+    ///
+    /// - Parameter deliveries: how many there will be at a time; each may leave a handle of libcurl
+    ///   with its descriptors.
+    /// - Returns: what waits.
+    func base(deliveries: Int = 1) -> () throws -> Void {
+        let sandboxes = sandboxes
+        let before = sandboxes.map { $0.daemon.footprint() }
+        return {
+            for (sandbox, before) in zip(sandboxes, before) {
+                var now = before
+                do {
+                    try eventually("descriptors and threads are as before", seconds: 30) {
+                        now = sandbox.daemon.footprint()
+                        // The pool keeps 64 threads ready, beside the main one and two that watch.
+                        return now.descriptors <= before.descriptors + 4 * deliveries
+                            && now.threads <= max(before.threads, 64 + 3)
+                    }
+                } catch {
+                    throw NeverHappened(description: "\(error): \(before), then \(now)")
+                }
+            }
+        }
+    }
+
+    /// Starts an append whose content goes on when the test says so.
+    func startAppend(
+        _ resource: String,
+        offset: Int,
+        length: Int,
+        sent: Data
+    ) throws -> WireClient {
+        let client = try WireClient(port: first.port)
+        client.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: \(offset)", "Upload-Complete: ?1", "Content-Length: \(length)",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        client.send(sent)
+        return client
+    }
+}
