@@ -32,7 +32,7 @@ MODULE = .build/nginx-module/ngx_http_interim_module.so
 RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld
 
 .PHONY: build run test lint format check bench module module-test module-package install uninstall \
-    clean crash-test FORCE
+    clean crash-test sanitize FORCE
 
 build:
 	@deploy/install-dependencies.sh build
@@ -62,6 +62,17 @@ crash-test:
 	swift build --build-tests
 	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) \
 	    swift test --skip-build --filter KillTests
+
+# The whole test suite, and the daemon in it, with the race detector and with the memory checker, each
+# in a build of its own. The suppressions say why each of them is one.
+SANITIZERS ?= thread address
+sanitize:
+	@deploy/install-dependencies.sh test
+	for name in $(SANITIZERS); do \
+	    swift build --build-tests --sanitize=$$name --scratch-path .build/$$name && \
+	    TSAN_OPTIONS=suppressions=$(CURDIR)/Tests/thread-sanitizer.supp \
+	        swift test --skip-build --sanitize=$$name --scratch-path .build/$$name || exit 1; \
+	done
 
 lint:
 	swift format lint --strict -r --parallel $(SOURCES)

@@ -10,7 +10,12 @@ struct RaceTests {
     /// The most seconds anything may take; what it took is printed.
     private static let bound = 5.0
 
-    private func report(_ what: String, _ daemons: Daemons, _ seconds: [Double]) {
+    private func report(
+        _ what: String,
+        _ daemons: Daemons,
+        _ seconds: [Double],
+        bound: Double = Self.bound
+    ) {
         let most = seconds.max() ?? 0
         let mean = seconds.reduce(0, +) / Double(max(1, seconds.count))
         print(
@@ -22,7 +27,7 @@ struct RaceTests {
                 most
             )
         )
-        #expect(most < Self.bound, "\(what), \(daemons.testDescription)")
+        #expect(most < bound, "\(what), \(daemons.testDescription)")
     }
 
     @Test("two appends at one offset: the bytes are one's alone", arguments: Daemons.allCases)
@@ -191,7 +196,8 @@ struct RaceTests {
             "race: \(seconds.count) HEADs in the storm, \(client.retrievals) by the writer, which had "
                 + "\(during) of \(bytes.count) bytes stored at its end"
         )
-        report("HEAD in a storm", daemons, seconds)
+        // The newest is served first; one that is overtaken again and again waits for `timeouts.hold`.
+        report("HEAD in a storm", daemons, seconds, bound: 15)
         #expect(client.faults == [])
         #expect(client.creations.map(\.end) == [.answered])
         #expect(track.backend.entries(to: "/files/storm-writer-0").map(\.content) == [bytes])
@@ -217,7 +223,7 @@ struct RaceTests {
                 log: sandbox.directory.appending(path: "purge.log")
             )
             // Somewhere in its start, its search, or its end.
-            usleep(UInt32.random(in: 0...30_000))
+            usleep(UInt32.random(in: 0...120_000))
             let (answer, time) = try Parallel.timed {
                 try sandbox.append(resource, offset: 0, bytes, complete: true)
             }
