@@ -107,7 +107,9 @@ final class Sandbox {
         return try Daemon(
             command[0],
             Array(command.dropFirst()),
-            log: directory.appending(path: "spoolgate.log")
+            log: directory.appending(path: "spoolgate.log"),
+            // Where it was built with that sanitizer, one that ends by itself has no leaks.
+            environment: ["ASAN_OPTIONS": "detect_leaks=1"]
         )
     }
 
