@@ -72,6 +72,7 @@ sanitize:
 	@deploy/install-dependencies.sh test
 	for name in $(SANITIZERS); do \
 	    swift build --build-tests --sanitize=$$name --scratch-path .build/$$name && \
+	    SPOOLGATE_SANITIZER=$$name \
 	    TSAN_OPTIONS=suppressions=$(CURDIR)/Tests/thread-sanitizer.supp \
 	    ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=4 \
 	        swift test --skip-build --sanitize=$$name --scratch-path .build/$$name || exit 1; \

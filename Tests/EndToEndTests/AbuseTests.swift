@@ -198,7 +198,10 @@ struct AbuseTests {
         try eventually("descriptors are given back") {
             sandbox.daemon.footprint().descriptors <= before.descriptors + 8
         }
-        #expect(sandbox.daemon.footprint().rss < before.rss + 16 * 1024)
+        // The sanitizers keep memory of their own for every thread there ever was.
+        if ProcessInfo.processInfo.environment["SPOOLGATE_SANITIZER"] == nil {
+            #expect(sandbox.daemon.footprint().rss < before.rss + 16 * 1024)
+        }
         #expect(sandbox.daemon.process.isRunning)
         #expect(
             try WireClient(port: sandbox.port).ask("PUT", "/files/ok", content: Data("x".utf8))

@@ -109,7 +109,7 @@ final class Sandbox {
             Array(command.dropFirst()),
             log: directory.appending(path: "spoolgate.log"),
             // Where it was built with that sanitizer, one that ends by itself has no leaks.
-            environment: ["ASAN_OPTIONS": "detect_leaks=1"]
+            environment: ["ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=4"]
         )
     }
 
