@@ -18,17 +18,30 @@ int spoolgate_link_descriptor(int descriptor, int directory, const char *path) {
     return linkat(AT_FDCWD, source, directory, path, AT_SYMLINK_FOLLOW);
 }
 
-static struct flock whole_file(void) {
+/* Exclusive use is a lock on every byte a file can have content at; a mark is one beyond them. */
+#define MARK ((off_t) 1 << 62)
+
+static struct flock lock_of(short type, off_t start, off_t length) {
     struct flock lock;
 
     memset(&lock, 0, sizeof(lock));
-    lock.l_type = F_WRLCK;
+    lock.l_type = type;
     lock.l_whence = SEEK_SET;
+    lock.l_start = start;
+    lock.l_len = length;
     return lock;
 }
 
+/* 1: another open file description has a lock that `lock` conflicts with; 0: none has; -1. */
+static int conflicts(int descriptor, struct flock lock) {
+    if (fcntl(descriptor, F_OFD_GETLK, &lock) == -1) {
+        return -1;
+    }
+    return lock.l_type != F_UNLCK;
+}
+
 int spoolgate_try_lock(int descriptor) {
-    struct flock lock = whole_file();
+    struct flock lock = lock_of(F_WRLCK, 0, MARK);
 
     if (fcntl(descriptor, F_OFD_SETLK, &lock) == 0) {
         return 0;
@@ -37,7 +50,7 @@ int spoolgate_try_lock(int descriptor) {
 }
 
 int spoolgate_wait_lock(int descriptor) {
-    struct flock lock = whole_file();
+    struct flock lock = lock_of(F_WRLCK, 0, MARK);
     int          status;
 
     do {
@@ -47,10 +60,15 @@ int spoolgate_wait_lock(int descriptor) {
 }
 
 int spoolgate_is_locked(int descriptor) {
-    struct flock lock = whole_file();
+    return conflicts(descriptor, lock_of(F_WRLCK, 0, MARK));
+}
 
-    if (fcntl(descriptor, F_OFD_GETLK, &lock) == -1) {
-        return -1;
-    }
-    return lock.l_type != F_UNLCK;
+int spoolgate_set_mark(int descriptor, int on) {
+    struct flock lock = lock_of(on ? F_RDLCK : F_UNLCK, MARK, 1);
+
+    return fcntl(descriptor, F_OFD_SETLK, &lock);
+}
+
+int spoolgate_is_marked(int descriptor) {
+    return conflicts(descriptor, lock_of(F_WRLCK, MARK, 1));
 }

@@ -116,4 +116,26 @@ extension Descriptor {
         guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
         return status == 1
     }
+
+    /// Sets a mark on the open file, or takes it back.
+    ///
+    /// Any number of openings can have one at a time, whoever has the lock; it lasts until the file is
+    /// closed.
+    package borrowing func setMark(
+        _ isSet: Bool,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) {
+        guard spoolgate_set_mark(number, isSet ? 1 : 0) == 0 else {
+            throw SystemError("fcntl", on: subject())
+        }
+    }
+
+    /// Whether another opening of the file has a mark on it.
+    package borrowing func isMarkedElsewhere(
+        subject: @autoclosure () -> String
+    ) throws(SystemError) -> Bool {
+        let status = spoolgate_is_marked(number)
+        guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
+        return status == 1
+    }
 }

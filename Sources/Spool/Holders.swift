@@ -19,8 +19,13 @@ final class Holders: Sendable {
         let release: @Sendable () -> Void
         /// Known once the record has been read.
         var creation: UploadCreation?
+        /// Whether it has the kernel's lock too, and does not wait for another process any more.
+        var isInUse = false
         var isDelivering = false
         var isAsked = false
+
+        /// Whether a request in another process may ask it to let go.
+        var canBeAsked: Bool { isInUse && !isDelivering && !isAsked }
     }
 
     private struct Table {
@@ -124,7 +129,8 @@ final class Holders: Sendable {
             table.holders[creation.id] = Holder(
                 ticket: table.lastTicket,
                 release: release,
-                creation: creation
+                creation: creation,
+                isInUse: true
             )
             return table.lastTicket
         }
@@ -148,6 +154,27 @@ final class Holders: Sendable {
     /// From now on newer claims wait for this holder instead of asking it to let go.
     func setDelivering(_ id: UploadID) {
         table.update { $0.holders[id]?.isDelivering = true }
+    }
+
+    /// From now on the holder has the kernel's lock.
+    func setInUse(_ id: UploadID) { table.update { $0.holders[id]?.isInUse = true } }
+
+    /// Uploads whose holders receive, and were not yet asked to let go.
+    func receiving() -> [UploadID] {
+        table.update { table in
+            table.holders.filter { $0.value.canBeAsked }.map(\.key)
+        }
+    }
+
+    /// Asks a holder that receives to let go, for a request in another process.
+    func ask(_ id: UploadID) {
+        let release = table.update { table -> (@Sendable () -> Void)? in
+            guard let holder = table.holders[id], holder.canBeAsked else { return nil }
+            table.holders[id]?.isAsked = true
+            return holder.release
+        }
+        // Outside the monitor: it is foreign code.
+        release?()
     }
 
     /// Waits until a newer claim asks the holder to let go; false when `deadline` comes first.

@@ -223,10 +223,17 @@ package final class Spool: Sendable {
         let data = try openSound(id) { () throws(SystemError) in
             try OpenFile.open(name.name, in: layout.data[name])
         }
-        if let data { try waitForLock(on: data, of: id, until: deadline) }
+        if let data {
+            guard try waitForLock(on: data, of: id, until: deadline, admits: admits) else {
+                return nil
+            }
+            holders.setInUse(id)
+        }
         guard let (queue, file) = try openRecord(id, name, hasData: data != nil) else { return nil }
         if data == nil || queue == .delivered {
-            try waitForLock(on: file, of: id, until: deadline)
+            guard try waitForLock(on: file, of: id, until: deadline, admits: admits) else {
+                return nil
+            }
             // Removed while this request waited.
             if try onDisk({ () throws(SystemError) in try file.status().names }) == 0 { return nil }
         }
@@ -265,16 +272,34 @@ package final class Spool: Sendable {
         return nil
     }
 
+    /// Takes the kernel's lock, waiting for a holder in another process; false if the caller may not
+    /// use the upload.
+    private func waitForLock(
+        on file: OpenFile,
+        of id: UploadID,
+        until deadline: Deadline,
+        admits: (UploadCreation) -> Bool
+    ) throws(SpoolError) -> Bool {
+        if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return true }
+        guard let creation = try onDisk({ () throws(SystemError) in try peek(id) }) else {
+            try waitForLock(on: file, of: id, until: deadline)
+            return true
+        }
+        // A stranger must not make the holder let go.
+        guard admits(creation) else { return false }
+        // Lets a newer request in this process judge that it may take this one's place.
+        holders.setCreation(creation)
+        try whileWanting(file) { () throws(SpoolError) in
+            try waitForLock(on: file, of: id, until: deadline)
+        }
+        return true
+    }
+
     private func waitForLock(
         on file: OpenFile,
         of id: UploadID,
         until deadline: Deadline
     ) throws(SpoolError) {
-        if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return }
-        if let creation = try onDisk({ () throws(SystemError) in try peek(id) }) {
-            // Lets a newer request in this process judge that it may take this one's place.
-            holders.setCreation(creation)
-        }
         while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
             // The kernel tells nobody when a lock comes free, so another process is asked again.
             guard !deadline.hasPassed, !holders.isAsked(id, until: .after(.milliseconds(20))) else {

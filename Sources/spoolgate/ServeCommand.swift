@@ -64,6 +64,7 @@ struct Serve: ParsableCommand {
             let spool = try Self.openSpool(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log)
             let server = try Self.startServer(settings, gateway, log)
+            try Self.startWatch(of: spool)
             log.serving(
                 listen: settings.listen.text,
                 spool: settings.spoolDirectory,
@@ -76,6 +77,26 @@ struct Serve: ParsableCommand {
             log.draining(signal: signal)
             let isDrained = server.drain(until: .after(settings.drainTimeout))
             log.stopped(left: isDrained ? 0 : server.load.active)
+        }
+    }
+
+    /// Lets requests of another process that works in the spool have uploads that are being received
+    /// here, as requests of this one do.
+    private static func startWatch(of spool: Spool) throws(CommandFailure) {
+        do throws(SystemError) {
+            try Thread.start(name: "spool-watch") {
+                let pause = Monitor(())
+                while true {
+                    let _: Void? = pause.wait(until: .after(.milliseconds(100))) { _ in nil }
+                    // A spool that cannot be read is told by the request that reads it.
+                    try? spool.askForOthers()
+                }
+            }
+        } catch {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
+            )
         }
     }
 

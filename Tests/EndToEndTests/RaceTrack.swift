@@ -10,9 +10,6 @@ import Testing
 enum Daemons: String, CaseIterable, CustomTestStringConvertible {
     case one
     /// Two daemons on one spool, each behind a web server of its own; kernel locks are all they share.
-    ///
-    /// Nobody asks a writer in another process to let go: who wants its upload waits until it ends or
-    /// stalls, so stalls are short here.
     case two
 
     var testDescription: String { "\(rawValue) daemon\(self == .one ? "" : "s")" }
@@ -26,19 +23,13 @@ final class RaceTrack {
 
     init(_ daemons: Daemons) throws {
         backend = try RecordingBackend(moments)
-        let timeouts =
-            daemons == .one
-            ? "{stall: 20s, drain: 20s, hold: 10s}" : "{stall: 2s, drain: 20s, hold: 10s}"
-        var sandboxes = [
-            try Sandbox(upstream: backend.url, front: .nginxWithModule, timeouts: timeouts)
-        ]
+        var sandboxes = [try Sandbox(upstream: backend.url, front: .nginxWithModule)]
         if daemons == .two {
             sandboxes.append(
                 try Sandbox(
                     upstream: backend.url,
                     front: .nginxWithModule,
-                    spool: sandboxes[0].directory.path() + "/spool",
-                    timeouts: timeouts
+                    spool: sandboxes[0].directory.path() + "/spool"
                 )
             )
         }

@@ -1,0 +1,118 @@
+// Requests of one process and holders of another: who is asked to let go, and who is not.
+//
+// A second `Spool` on the same directory is another process here, as in HoldingTests.
+
+import Posix
+import Testing
+import TestSupport
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Asking another process")
+struct AskingTests {
+    private let directory = TemporarySpool()
+    private let mine: Spool
+    private let theirs: Spool
+    private let creation = UploadCreation.sample(owner: "alice")
+
+    init() throws {
+        mine = try directory.open()
+        theirs = try directory.open()
+    }
+
+    /// Attaches in `mine` by a thread; what it got, as `UploadState?`, once it has come back.
+    private func attach(
+        admits: @escaping @Sendable (UploadCreation) -> Bool = { _ in true },
+        until deadline: Deadline = .after(.seconds(60))
+    ) throws -> Monitor<Result<UploadState?, SpoolError>?> {
+        let outcome = Monitor<Result<UploadState?, SpoolError>?>(nil)
+        try Thread.start(name: "newer") { [mine, creation] in
+            let result = Result { () throws(SpoolError) in
+                let upload = try mine.attach(
+                    creation.id,
+                    until: deadline,
+                    admits: admits,
+                    release: {}
+                )
+                defer { upload?.detach() }
+                return upload?.state
+            }
+            outcome.update { $0 = result }
+        }
+        return outcome
+    }
+
+    /// Has the holders' process look, as its watch does, until `condition`.
+    private func watch(_ spools: [Spool], until condition: @escaping () -> Bool) throws {
+        try eventually("what was asked for") {
+            for spool in spools { try? spool.askForOthers() }
+            return condition()
+        }
+    }
+
+    @Test("a receiving holder is asked once, and the other process then has all it stored")
+    func receiver() throws {
+        let asked = Monitor(0)
+        let upload = try theirs.create(creation, release: { asked.update { $0 += 1 } })
+        try theirs.askForOthers()
+        #expect(asked.update { $0 } == 0)
+        let outcome = try attach()
+        // The one that waits looks too, and must not take itself for the holder.
+        try watch([mine, theirs]) { asked.update { $0 } > 0 }
+        try theirs.askForOthers()
+        try upload.append("late")
+        upload.detach()
+        let result = try #require(outcome.wait(until: .after(.seconds(60))) { $0 })
+        #expect(try result.get() == UploadState(offset: 4))
+        #expect(asked.update { $0 } == 1)
+    }
+
+    @Test("nothing is wanted any more once the wait is over, won or lost")
+    func marksEnd() throws {
+        let asked = Monitor(0)
+        let upload = try theirs.create(creation, release: {})
+        let lost = try attach(until: .after(.milliseconds(100)))
+        let result = try #require(lost.wait(until: .after(.seconds(60))) { $0 })
+        #expect(throws: SpoolError.busy(creation.id)) { try result.get() }
+        let won = try attach()
+        try watch([theirs]) { theirs.holders.receiving().isEmpty }
+        upload.detach()
+        _ = try #require(won.wait(until: .after(.seconds(60))) { $0 })
+        let again = try #require(
+            try mine.attach(
+                creation.id,
+                until: .after(.seconds(60)),
+                release: { asked.update { $0 += 1 } }
+            )
+        )
+        try mine.askForOthers()
+        #expect(asked.update { $0 } == 0)
+        again.detach()
+    }
+
+    @Test("a holder that delivers is not asked, and a stranger asks nobody")
+    func notAsked() throws {
+        let asked = Monitor(0)
+        let upload = try theirs.create(creation, release: { asked.update { $0 += 1 } })
+        let stranger = try attach(admits: { $0.owner == "bob" })
+        let refused = try #require(stranger.wait(until: .after(.seconds(60))) { $0 })
+        #expect(try refused.get() == nil)
+        try upload.beginAttempt()
+        let outcome = try attach()
+        try eventually("it waits") { try isMarked() }
+        try theirs.askForOthers()
+        try upload.delivered(.sample)
+        upload.detach()
+        let result = try #require(outcome.wait(until: .after(.seconds(60))) { $0 })
+        #expect(try result.get()?.phase == .delivered)
+        #expect(asked.update { $0 } == 0)
+    }
+
+    private func isMarked() throws -> Bool {
+        let format = try #require(
+            try OpenFile.open("format", in: theirs.layout.root, forWriting: false)
+        )
+        return try format.descriptor.isMarkedElsewhere(subject: "format")
+    }
+}
