@@ -83,7 +83,7 @@ struct Transaction {
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.detach() }
             if remainingAge(of: upload) <= 0, upload.state.phase == .receiving {
-                try upload.remove()
+                try upload.remove(durably: true)
                 log.expired(id)
                 return refuse(.unknownUpload)
             }

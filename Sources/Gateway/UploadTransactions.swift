@@ -189,7 +189,7 @@ extension Transaction {
         )
         // An upload that is whole already is unharmed by a request that has too much.
         if ceilingIsLength, dialect.deactivatesOnExcess, upload.state.phase == .receiving {
-            try upload.remove()
+            try upload.remove(durably: true)
             log.deactivated(upload.creation.id, reason: refusal.title)
             return refuse(refusal)
         }

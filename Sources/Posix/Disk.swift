@@ -1,8 +1,9 @@
 // The seam: every call by which the spool changes the disk goes through a `Disk`.
 //
-// It adds nothing to the calls but a place to stand before them, so that a test can make call n
-// fail, write short, or be the last one ever made. Reading needs no seam; it is in `Directory` and
-// `FileReading`. Invariant: without a check a call here is exactly the system call it is named by.
+// It adds nothing to the calls but a place to stand before and behind them, so that a test can make
+// call n fail, write short, or be the last one ever made, and can know what the disk was given. Reading
+// needs no seam; it is in `Directory` and `FileReading`. Invariant: without a check and a witness a
+// call here is exactly the system call it is named by.
 
 import CLinux
 import Glibc
@@ -37,10 +38,39 @@ package struct Disk: Sendable {
     /// - Throws: the error that the call is to fail with, without being made.
     package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
 
-    private let check: Check?
+    /// What a call that succeeded has changed; files by an open descriptor, names by their paths.
+    package enum Effect: Sendable {
+        /// A file was made; without a name where `path` is nil.
+        case created(Int32, path: String?)
+        /// A directory was made, or was there.
+        case madeDirectory(path: String)
+        /// Bytes were written.
+        case wrote(Int32, at: Int64, count: Int)
+        /// The size was set.
+        case truncated(Int32, size: Int64)
+        /// Content and size are durable.
+        case synced(Int32)
+        /// The entries are durable.
+        case syncedDirectory(path: String)
+        /// A file got a name.
+        case linked(Int32, path: String)
+        /// A name was moved.
+        case renamed(from: String, to: String)
+        /// A name was removed.
+        case unlinked(path: String)
+    }
 
-    /// Makes a disk; `check` is for tests and nil otherwise.
-    package init(check: Check? = nil) { self.check = check }
+    /// Told of every change after it was made.
+    package typealias Witness = @Sendable (Effect) -> Void
+
+    private let check: Check?
+    private let witness: Witness?
+
+    /// Makes a disk; `check` and `witness` are for tests and nil otherwise.
+    package init(check: Check? = nil, witness: Witness? = nil) {
+        self.check = check
+        self.witness = witness
+    }
 
     /// Makes a new file, mode 0600, open for reading and writing; EEXIST if the name is taken.
     package func create(_ name: String, in directory: Directory) throws(SystemError) -> Descriptor {
@@ -48,6 +78,7 @@ package struct Disk: Sendable {
         let flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
         let number = openat(directory.descriptor.number, name, flags, 0o600)
         guard number >= 0 else { throw directory.error(.create, name) }
+        witness?(.created(number, path: directory.path(of: name)))
         return Descriptor(owning: number)
     }
 
@@ -57,7 +88,10 @@ package struct Disk: Sendable {
     package func createNameless(in directory: Directory) throws(SystemError) -> Descriptor? {
         _ = try check?(.create, directory.path)
         let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
-        if number >= 0 { return Descriptor(owning: number) }
+        if number >= 0 {
+            witness?(.created(number, path: nil))
+            return Descriptor(owning: number)
+        }
         // ENOENT and EISDIR: what kernels and file systems without O_TMPFILE say (open(2)).
         if [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) { return nil }
         throw SystemError(Call.create.rawValue, on: directory.path)
@@ -69,6 +103,7 @@ package struct Disk: Sendable {
         guard mkdirat(directory.descriptor.number, name, 0o700) == 0 || errno == EEXIST else {
             throw directory.error(.makeDirectory, name)
         }
+        witness?(.madeDirectory(path: directory.path(of: name)))
     }
 
     /// Makes the directory at `path`, mode 0700; one that is there already is fine.
@@ -77,6 +112,7 @@ package struct Disk: Sendable {
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else {
             throw SystemError(Call.makeDirectory.rawValue, on: path)
         }
+        witness?(.madeDirectory(path: path))
     }
 
     /// Writes all of `bytes` from `position` on and moves `position` behind them.
@@ -100,6 +136,7 @@ package struct Disk: Sendable {
                 if errno == EINTR { continue }
                 throw SystemError(Call.write.rawValue, on: subject())
             }
+            witness?(.wrote(number, at: position, count: count))
             written += count
             position += Int64(count)
         }
@@ -115,6 +152,7 @@ package struct Disk: Sendable {
         guard ftruncate(file.number, off_t(size)) == 0 else {
             throw SystemError(Call.truncate.rawValue, on: subject())
         }
+        witness?(.truncated(file.number, size: size))
     }
 
     /// Makes a file's content and size durable.
@@ -126,6 +164,7 @@ package struct Disk: Sendable {
         guard fdatasync(file.number) == 0 else {
             throw SystemError(Call.sync.rawValue, on: subject())
         }
+        witness?(.synced(file.number))
     }
 
     /// Makes the entries of a directory durable.
@@ -134,6 +173,7 @@ package struct Disk: Sendable {
         guard fsync(directory.descriptor.number) == 0 else {
             throw SystemError(Call.syncDirectory.rawValue, on: directory.path)
         }
+        witness?(.syncedDirectory(path: directory.path))
     }
 
     /// Takes from everybody but its owner what they may do in a directory; part of making one.
@@ -155,6 +195,7 @@ package struct Disk: Sendable {
         guard spoolgate_link_descriptor(file.number, number, name) == 0 else {
             throw directory.error(.link, name)
         }
+        witness?(.linked(file.number, path: directory.path(of: name)))
     }
 
     /// Moves a file, replacing what has the new name.
@@ -169,6 +210,7 @@ package struct Disk: Sendable {
         guard renameat(numbers.0, name, numbers.1, newName) == 0 else {
             throw source.error(.rename, name)
         }
+        witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
     /// Removes a name; one that is gone already is fine.
@@ -177,7 +219,10 @@ package struct Disk: Sendable {
     @discardableResult
     package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
         _ = try check?(.unlink, directory.path(of: name))
-        if unlinkat(directory.descriptor.number, name, 0) == 0 { return true }
+        if unlinkat(directory.descriptor.number, name, 0) == 0 {
+            witness?(.unlinked(path: directory.path(of: name)))
+            return true
+        }
         guard errno == ENOENT else { throw directory.error(.unlink, name) }
         return false
     }

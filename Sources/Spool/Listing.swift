@@ -61,7 +61,7 @@ extension Spool {
             try self.summary(of: id, in: summary.queue, isInUse: false)
         }
         guard let present, present.isUnchanged(since: summary) else { return false }
-        try removeFiles(of: files)
+        try removeFiles(of: files, durably: true)
         return true
     }
 

@@ -47,11 +47,24 @@ struct LoadedRecord {
             if let record = try LoadedRecord(start, of: id, cache) { return .success(record) }
         } catch { return .failure(error) }
         let whole =
-            size <= firstRead ? start : try file.bytes(at: 0, count: Int(min(size, Int64(limit))))
+            size <= firstRead ? start : try file.bytes(at: 0, count: Self.size(ofFile: size))
         do throws(UnreadableRecord) {
             if let record = try LoadedRecord(whole, of: id, cache) { return .success(record) }
         } catch { return .failure(error) }
         return .failure(UnreadableRecord(reason: whole.isEmpty ? "it is empty" : "it is cut off"))
+    }
+
+    /// The bytes to read of a file so as to have its creation.
+    static func size(ofFile size: Int64) -> Int { Int(min(size, Int64(limit))) }
+
+    /// Whether parts of a record are missing, as where it was never made durable: it ends before its
+    /// creation does, or has the zeros of sectors that were never written, which no text has.
+    static func isUnwritten(_ bytes: [UInt8]) -> Bool {
+        let start = 2 * RecordState.slotSize
+        guard bytes.count > start, RecordState.newest(in: bytes) != nil else { return true }
+        do throws(UnreadableRecord) {
+            return try UploadCreation.read(recordText: bytes[start...]) == nil
+        } catch { return bytes[start...].contains(0) }
     }
 
     /// Reads the stored response.

@@ -61,6 +61,12 @@ extension Disk {
         try sync(file.descriptor, subject: file.subject)
     }
 
+    /// Writes all of a file again as it is read, so that the next sync covers all of it.
+    func writeAgain(_ file: OpenFile) throws(SystemError) {
+        let size = Int(clamping: try file.status().size)
+        try write(try file.bytes(at: 0, count: size), to: file, at: 0)
+    }
+
     /// Sets a file's size.
     func truncate(_ file: OpenFile, to size: Int64) throws(SystemError) {
         try truncate(file.descriptor, to: size, subject: file.subject)

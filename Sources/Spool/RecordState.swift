@@ -61,6 +61,18 @@ struct RecordState: Sendable, Equatable {
         return nil
     }
 
+    /// Whether a record with these first bytes may ever have promised anything.
+    ///
+    /// A promise is a slot that was made durable, and what is durable stays readable. So where each slot
+    /// is missing, blank, zeros or without a promise there was none; anything else may be a damaged one.
+    static func mayPromise(in bytes: [UInt8]) -> Bool {
+        [0, slotSize].contains { start in
+            let slot = bytes.dropFirst(start).prefix(slotSize)
+            if let state = RecordState(slot: slot) { return state.durable != nil }
+            return !slot.allSatisfy { [0, UInt8(ascii: " "), UInt8(ascii: "\n")].contains($0) }
+        }
+    }
+
     /// The sequence in a slot whose checksum nobody has looked at.
     private static func sequence(told slot: ArraySlice<UInt8>) -> UInt64? {
         guard slot.starts(with: names[0]) else { return nil }

@@ -144,9 +144,7 @@ extension Spool {
         }
         guard let files = opened else { return }
         if isAfterPowerCut { try removeOtherNames(of: files) }
-        if isAfterPowerCut,
-            try onDisk({ () throws(SystemError) in try files.file.status().size }) == 0
-        {
+        if isAfterPowerCut, try isUnwritten(files) {
             // Its name was durable before its content: nothing can have been promised.
             try removeFiles(of: files)
             recovery.count(.forget)
@@ -162,6 +160,15 @@ extension Spool {
         )
         try apply(repair, to: &found)
         recovery.count(repair)
+    }
+
+    /// Whether a record lacks parts because it never was durable.
+    private func isUnwritten(_ files: UploadFiles) throws(SpoolError) -> Bool {
+        try onDisk { () throws(SystemError) in
+            let size = try files.file.status().size
+            let bytes = try files.file.bytes(at: 0, count: LoadedRecord.size(ofFile: size))
+            return !RecordState.mayPromise(in: bytes) && LoadedRecord.isUnwritten(bytes)
+        }
     }
 
     /// Removes the names that moves were to take away, where a power cut left several.
@@ -227,7 +234,7 @@ struct RecoveryPass {
 extension Recovery {
     fileprivate mutating func count(_ repair: Repair) {
         switch repair {
-        case .keep, .finishDelivery, .setAside: break
+        case .keep, .receiveAgain, .finishDelivery, .setAside: break
         case .cutBack: cutBack += 1
         case .putOff, .hold: interrupted += 1
         case .forget:

@@ -10,6 +10,9 @@ enum Repair: Equatable {
     case keep
     /// After a power cut: the data file is cut back to what is durable.
     case cutBack(to: Int64)
+    /// Content that waited could not be made durable and was cut back; only moving the record back to
+    /// where it is received again is left to do.
+    case receiveAgain
     /// The process died between an attempt's begin and its verdict, and repeating is safe.
     case putOff
     /// The process died between an attempt's begin and its verdict, and repeating is not safe.
@@ -73,6 +76,10 @@ enum Repair: Equatable {
         }
         if queue == .incoming {
             self = afterPowerCut && dataSize > durable ? .cutBack(to: durable) : .keep
+            return
+        }
+        if queue == .deferred, dataSize == durable, dataSize < record.state.length ?? 0 {
+            self = .receiveAgain
             return
         }
         guard dataSize == record.state.length else {

@@ -126,9 +126,10 @@ package final class Upload {
     /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
     ///   `state.offset` then is the last durable one and content is received again from there.
     package func settle() throws(SpoolError) {
-        guard queue != .delivered,
-            recordState.durable != state.offset || isRecordDirty || movedFrom != nil
-        else { return }
+        if queue == .delivered { return try settleDelivered() }
+        guard recordState.durable != state.offset || isRecordDirty || movedFrom != nil else {
+            return
+        }
         let data = try held(while: queue != .corrupt)
         if recordState.durable != state.offset { try sync(data) }
         let isFirst = recordState.durable == nil
@@ -139,6 +140,19 @@ package final class Upload {
             }
         }
         if isFirst || movedFrom != nil { try syncPlace() }
+        try writeDurably { $0.durable = state.offset }
+    }
+
+    /// Makes a delivered upload durable of which nothing was promised before: only its record is left.
+    private func settleDelivered() throws(SpoolError) {
+        guard !isDetached else { throw .busy(id) }
+        guard recordState.durable == nil else { return }
+        // Asking is no activity: it must not make the stored response live longer.
+        let before = lastActivity
+        defer { lastActivity = before }
+        // With the response, before the slot says "durable".
+        try syncRecord()
+        try syncPlace()
         try writeDurably { $0.durable = state.offset }
     }
 
@@ -245,8 +259,18 @@ package final class Upload {
         }
     }
 
+    /// Makes the record durable, all of it.
     func syncRecord() throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in try disk.sync(try openRecord()) }
+        try spool.onDisk { () throws(SystemError) in
+            let record = try openRecord()
+            do throws(SystemError) { try disk.sync(record) } catch {
+                // After a failed sync the kernel calls the lost pages clean: what is not written again
+                // would be in no later sync, and that one would still succeed. If this fails as well,
+                // a later state can be there without its creation; such a record is set aside.
+                try? disk.writeAgain(record)
+                throw error
+            }
+        }
         isRecordDirty = false
     }
 

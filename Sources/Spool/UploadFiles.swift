@@ -87,6 +87,8 @@ extension Spool {
             }
             room.giveBack((found.dataSize ?? size) - size)
             found.dataSize = size
+        case .receiveAgain:
+            try move(&found, to: .incoming, reason: "its content could not be made durable")
         case .putOff:
             try move(&found, to: .deferred, reason: reason)
         case .hold:
@@ -142,12 +144,19 @@ extension Spool {
     }
 
     /// Removes an upload: first the record, so that nothing half is ever found, then the content.
-    func removeFiles(of files: UploadFiles) throws(SpoolError) {
+    ///
+    /// - Parameters:
+    ///   - files: the files.
+    ///   - durably: whether also no power cut brings back a record whose content is gone. One of which
+    ///     nothing was promised may come back: it is forgotten again.
+    /// - Throws: `.disk` where a part of it is there still or may come back.
+    func removeFiles(of files: UploadFiles, durably: Bool = false) throws(SpoolError) {
         creations.forget(files.id)
         let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
             try disk.unlink(name.name, in: layout[files.queue][name])
             guard let data = files.data else { return }
+            if durably { try disk.syncDirectory(layout[files.queue][name]) }
             let size = try data.status().size
             if try disk.unlink(name.name, in: layout.data[name]) { room.giveBack(size) }
         }
@@ -181,6 +190,11 @@ extension Spool {
         let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
             if files.queue != .delivered {
+                if found.record.state.durable != nil {
+                    // A sync of the response may have failed before.
+                    try disk.writeAgain(files.file)
+                    try disk.sync(files.file)
+                }
                 try disk.rename(
                     name.name,
                     in: layout[files.queue][name],

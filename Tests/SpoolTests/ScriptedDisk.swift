@@ -1,7 +1,7 @@
 // A disk that notes the calls made on it and refuses those a test names.
 //
 // A refused call is not made, as on a disk that is full or failing. Faults at call n and power cuts
-// are FaultyDisk's.
+// are in FaultTests.
 
 import Posix
 import Synchronization

@@ -146,6 +146,12 @@ private let makers: [String: StateMaker.Make] = [
         try upload.deferred(reason: "no free place")
         return nil
     },
+    "waiting-cut-back": { maker in
+        let upload = try maker.active(promised: false)
+        try upload.deferred(reason: "not reached")
+        try maker.directory.edit(maker.directory.data(maker.id)) { $0 = Data() }
+        return nil
+    },
     "held": { maker in
         let upload = try maker.active(promised: false)
         try upload.indeterminate(reason: "no answer")
@@ -210,6 +216,11 @@ private let makers: [String: StateMaker.Make] = [
     "record-empty": { maker in
         _ = try maker.incoming(promised: false)
         try maker.editRecord(.incoming) { $0 = Data() }
+        return nil
+    },
+    "record-torn": { maker in
+        _ = try maker.incoming(promised: false)
+        try maker.editRecord(.incoming) { $0.resetBytes(in: 1024..<$0.count) }
         return nil
     },
     "record-damaged": { maker in
