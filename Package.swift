@@ -145,6 +145,14 @@ let package = Package(
             ],
             swiftSettings: testSettings
         ),
+        .testTarget(
+            name: "FaultTests",
+            dependencies: [
+                "Gateway", "Spool", "Upstream", "UploadProtocol", "Posix", "TestSupport",
+                httpTypes, logging,
+            ],
+            swiftSettings: testSettings
+        ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
         .testTarget(
             name: "EndToEndTests",

@@ -1,0 +1,142 @@
+// One request of a client, as a front would bring it, and what the client heard.
+//
+// What is sent after the daemon's death is heard by nobody. Invariant: a read that does not end by the
+// script ends by `release` or `hangUp`, or at a deadline that only broken code meets.
+
+import Gateway
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+/// A request and what was heard.
+final class ClientExchange: Exchange, Sendable {
+    /// How the content ends.
+    enum End: Sendable {
+        /// Properly.
+        case proper
+        /// The client is cut.
+        case cut
+        /// Nothing more comes, until somebody ends the request.
+        case stuck
+    }
+
+    private struct State {
+        var parts: [[UInt8]]
+        var isReleased = false
+        var isGone = false
+        var isStuck = false
+        var isOver = false
+        var heard: [ResponseHead] = []
+        var content: [UInt8] = []
+        var final: ResponseHead?
+        var faults: [String] = []
+    }
+
+    let request: RequestHead
+    let context: ExchangeContext
+    let release: @Sendable () -> Void
+    private let end: End
+    private let isDead: @Sendable () -> Bool
+    private let onInterim: @Sendable (ResponseHead) -> Void
+    private let state: Monitor<State>
+
+    init(
+        _ request: RequestHead,
+        parts: [[UInt8]],
+        end: End,
+        isDead: @escaping @Sendable () -> Bool,
+        onInterim: @escaping @Sendable (ResponseHead) -> Void
+    ) {
+        self.request = request
+        self.end = end
+        self.isDead = isDead
+        self.onInterim = onInterim
+        context = ExchangeContext(interimStatuses: [104])
+        let state = Monitor(State(parts: parts))
+        self.state = state
+        release = { state.update { $0.isReleased = true } }
+    }
+
+    // MARK: The client's side
+
+    /// The interim responses that were heard.
+    var interims: [ResponseHead] { state.update { $0.heard } }
+    /// The final response; nil: none was heard.
+    var final: ResponseHead? { state.update { $0.final } }
+    /// The final response's content.
+    var content: [UInt8] { state.update { $0.content } }
+    /// What no front would let pass.
+    var faults: [String] { state.update { $0.faults } }
+
+    /// The client goes away.
+    func hangUp() { state.update { $0.isGone = true } }
+
+    /// The daemon is done with it.
+    func noteEnd() { state.update { $0.isOver = true } }
+
+    /// Waits until the content is stuck, or the request is over; false at the deadline.
+    func waitUntilStuck() -> Bool {
+        state.wait(until: .after(.seconds(60))) { $0.isStuck || $0.isOver ? true : nil } ?? false
+    }
+
+    /// Waits until the request is over; false at the deadline.
+    func waitUntilOver() -> Bool {
+        state.wait(until: .after(.seconds(60))) { $0.isOver ? true : nil } ?? false
+    }
+
+    // MARK: The front's side
+
+    var head: Result<RequestHead, Refusal> { .success(request) }
+    var isAbandoned: Bool { isDead() }
+
+    func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        guard !isDead() else { throw .truncated }
+        let part = state.update { $0.parts.isEmpty ? nil : $0.parts.removeFirst() }
+        if let part {
+            precondition(part.count <= buffer.free, "too large a script")
+            buffer.fill { free in
+                free.copyBytes(from: part)
+                return part.count
+            }
+            return true
+        }
+        switch end {
+        case .proper: return false
+        case .cut: throw .truncated
+        case .stuck:
+            state.update { $0.isStuck = true }
+            let error = state.wait(until: .after(.seconds(60))) { state -> ContentError? in
+                if state.isReleased { return .released }
+                return state.isGone ? .truncated : nil
+            }
+            throw error ?? .stalled
+        }
+    }
+
+    func send(interim head: ResponseHead) {
+        onInterim(head)
+        guard !isDead(), context.interimStatuses.contains(head.status.code) else { return }
+        state.update { state in
+            if state.final != nil { state.faults.append("an interim head after the final one") }
+            state.heard.append(head)
+        }
+    }
+
+    func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
+        guard !isDead() else { throw ClientGone() }
+        state.update { state in
+            if state.final != nil { state.faults.append("a second final head") }
+            state.final = head
+        }
+    }
+
+    func send(content: RawSpan) throws(ClientGone) {
+        guard !isDead() else { throw ClientGone() }
+        guard request.method != .head else { return }
+        state.update { state in
+            content.withUnsafeBytes { state.content.append(contentsOf: $0) }
+        }
+    }
+
+    func abort() {}
+}

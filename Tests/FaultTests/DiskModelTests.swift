@@ -1,0 +1,142 @@
+// The model itself: what it keeps, and what it may lose.
+
+import Testing
+
+@Suite("The model of a disk")
+struct DiskModelTests {
+    private static let cuts = PowerCut.corners + (1...300).map { PowerCut.random($0) }
+
+    private let old = [UInt8](repeating: 1, count: 1300)
+    private let new = [UInt8](repeating: 2, count: 2000)
+
+    /// A file in `a`, durable with `old`.
+    private func model() -> (DiskModel, DiskModel.Node) {
+        var model = DiskModel()
+        for name in ["a", "b"] {
+            let folder = model.make(isFolder: true)
+            model.enter(folder, as: name)
+        }
+        model.syncFolder("")
+        let node = model.make(isFolder: false)
+        model.enter(node, as: "a/file")
+        model.write(old, to: node, at: 0)
+        model.sync(node)
+        model.syncFolder("a")
+        return (model, node)
+    }
+
+    private func content(_ model: DiskModel, _ path: String = "a/file") -> [UInt8]? {
+        model.node(path).flatMap { model.files[$0]?.current }
+    }
+
+    @Test("what was synced stays", arguments: cuts)
+    func durable(cut: PowerCut) {
+        var (model, node) = model()
+        model.write(new, to: node, at: old.count)
+        let after = cut.after(model)
+        #expect(content(after)?.starts(with: old) == true)
+        #expect((content(after)?.count ?? 0) <= old.count + new.count)
+    }
+
+    @Test("what was not synced vanishes, arrives, arrives partly, or is zeros")
+    func volatile() {
+        var (model, node) = model()
+        model.write(new, to: node, at: old.count)
+        let results = Set(Self.cuts.compactMap { content($0.after(model)) })
+        let zeros = [UInt8](repeating: 0, count: new.count)
+        #expect(results.isSuperset(of: [old, old + new, old + zeros]))
+        let partly = results.filter { bytes in
+            bytes.dropFirst(old.count).contains(0) && bytes.dropFirst(old.count).contains(2)
+        }
+        #expect(!partly.isEmpty)
+        #expect(partly.allSatisfy { $0.count == old.count + new.count })
+    }
+
+    @Test("a sector that is written over is old or new, never both")
+    func sectors() {
+        var (model, node) = model()
+        model.write([UInt8](repeating: 2, count: 512), to: node, at: 512)
+        let results = Set(Self.cuts.compactMap { content($0.after(model)) })
+        #expect(Set(results.map { Set($0[512..<1024]) }) == [[1], [2]])
+        #expect(results.allSatisfy { $0.count == old.count })
+    }
+
+    @Test("cut back and written again: old, new or zeros where it was cut")
+    func cutBack() {
+        var (model, node) = model()
+        model.truncate(node, to: 100)
+        model.write(new, to: node, at: 100)
+        let results = Set(Self.cuts.compactMap { content($0.after(model)) })
+        #expect(results.isSuperset(of: [old, Array(old[..<100]) + new]))
+        #expect(results.allSatisfy { $0.starts(with: old[..<100]) })
+        #expect(results.contains { $0.dropFirst(100).prefix(400).contains(0) })
+        model.sync(node)
+        #expect(Self.cuts.allSatisfy { content($0.after(model)) == Array(old[..<100]) + new })
+    }
+
+    @Test("a failed sync is not made good by the next one")
+    func failedSync() {
+        var (model, node) = model()
+        model.write(new, to: node, at: old.count)
+        model.sync(node, succeeds: false)
+        model.write([3], to: node, at: old.count + new.count)
+        model.sync(node)
+        #expect(content(model) == old + new + [3])
+        let after = Self.cuts.map { content($0.after(model)) }
+        // But for the sector that was written again.
+        let lost = old.count..<(old.count + new.count) / DiskModel.sector * DiskModel.sector
+        #expect(after.allSatisfy { $0?.starts(with: old) == true })
+        #expect(after.allSatisfy { $0?.prefix(lost.upperBound).contains(2) == false })
+    }
+
+    @Test("a name without a sync of its directory may be there or not", arguments: [false, true])
+    func names(isSynced: Bool) {
+        var (model, _) = model()
+        let node = model.make(isFolder: false)
+        model.enter(node, as: "b/other")
+        model.sync(node)
+        if isSynced { model.syncFolder("b") }
+        let found = Set(Self.cuts.map { $0.after(model).node("b/other") != nil })
+        #expect(found == (isSynced ? [true] : [false, true]))
+    }
+
+    @Test(
+        "a moved file is at one place or at both, never at none, and with a journal never at both"
+    )
+    func moves() {
+        var (model, node) = model()
+        model.rename("a/file", to: "b/file")
+        var found: [PowerCut.Order: Set<[Bool]>] = [:]
+        for cut in Self.cuts {
+            let after = cut.after(model)
+            let places = ["a/file", "b/file"].map { after.node($0) == node }
+            found[cut.order, default: []].insert(places)
+        }
+        #expect(found[.journal] == [[true, false], [false, true]])
+        #expect(found[.apart] == [[true, false], [true, true], [false, true]])
+        model.syncFolder("b")
+        model.syncFolder("a")
+        #expect(Self.cuts.allSatisfy { $0.after(model).node("a/file") == nil })
+    }
+
+    @Test("the end of an old entry is not durable before the new entry")
+    func movedAway() {
+        var (model, node) = model()
+        model.rename("a/file", to: "b/file")
+        model.syncFolder("a")
+        #expect(Self.cuts.allSatisfy { $0.after(model).node("b/file") == node })
+    }
+
+    @Test("with a journal, what is synced takes along what came before it")
+    func journal() {
+        var (model, _) = model()
+        let node = model.make(isFolder: false)
+        model.enter(nil, as: "a/file")
+        model.enter(node, as: "b/other")
+        model.syncFolder("b")
+        let found = Dictionary(grouping: Self.cuts, by: \.order).mapValues { cuts in
+            Set(cuts.map { $0.after(model).node("a/file") == nil })
+        }
+        #expect(found == [.journal: [true], .apart: [false, true]])
+    }
+}

@@ -1,0 +1,147 @@
+// The sweep: every scenario, with every fault at call 1, 2, 3 … until none is reached any more.
+//
+// A failing case says how to run it alone: SWEEP_ONLY=<scenario>/<call>/<fault>, or the beginning of
+// that, runs only what begins so. SWEEP_SEEDS=<n> tries all corners of a power cut and n others at every
+// call; without it a few of them are tried.
+
+import Foundation
+import Posix
+import Synchronization
+import Testing
+
+@testable import Spool
+
+/// One case of the sweep.
+struct SweepCase: CustomStringConvertible {
+    var scenario: Scenario
+    var number: Int
+    var fault: Fault?
+
+    var description: String { "\(scenario)/\(number)/\(fault.map { "\($0)" } ?? "none")" }
+
+    /// Runs it, and says what is wrong.
+    func run(in world: World) -> [String] {
+        do {
+            try world.begin(fault, at: number, scenario.adjust)
+            do { try scenario.run(world) } catch is Stopped {} catch is SpoolError {}
+            if case .failsThenCut(let cut) = fault {
+                try world.repair()
+                for client in world.clients where client.location != nil {
+                    do { try client.retrieve(on: world.daemon) } catch is Stopped {}
+                }
+                try world.cutPower(cut)
+            }
+            if case .cut(let cut) = fault { try world.cutPower(cut) }
+            try world.repair()
+            world.checkSpool()
+            try world.finish(after: fault)
+            try world.checkPurge(after: fault)
+            world.end()
+        } catch { world.complain("\(error)") }
+        return world.complaintsSoFar
+    }
+}
+
+/// What was tried.
+struct Tally: Sendable {
+    var scenarios = 0
+    var calls = 0
+    var faults: Set<String> = []
+    var runs = 0
+    var failures: [String] = []
+}
+
+@Suite("The fault sweep")
+struct FaultSweep {
+    private let environment = ProcessInfo.processInfo.environment
+
+    @Test("no fault at any call of any scenario breaks a promise")
+    func sweep() throws {
+        let tally = Monitor(Tally())
+        let waiting = Mutex(Scenario.all[...])
+        let working = Monitor(0)
+        let only = environment["SWEEP_ONLY"]
+        let effort = effort(only)
+        // Each spool holds hundreds of directories open.
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        let workers = max(2, ProcessInfo.processInfo.activeProcessorCount)
+        working.update { $0 = workers }
+        for _ in 0..<workers {
+            try Posix.Thread.start(name: "sweep", stackSize: 1 << 20) {
+                while let scenario = waiting.withLock({ $0.popFirst() }) {
+                    Self.sweep(scenario, effort, only: only, tally)
+                }
+                working.update { $0 -= 1 }
+            }
+        }
+        let isOver = working.wait(until: .after(.seconds(24 * 3600))) { $0 == 0 ? true : nil }
+        try #require(isOver == true)
+        let total = tally.update { $0 }
+        print(
+            "\nfault sweep: \(total.scenarios) scenarios, \(total.calls) calls on the disk, "
+                + "\(total.faults.count) faults: scenario × call × fault = \(total.runs)"
+        )
+        for failure in total.failures.prefix(40) { Issue.record("\(failure)") }
+        if total.failures.count > 40 { Issue.record("and \(total.failures.count - 40) more") }
+        #expect(total.runs > 0)
+    }
+
+    private func effort(_ only: String?) -> Effort {
+        // The seed stands last in the name of a power cut.
+        if let only, only.hasSuffix(")"),
+            let seed = only.dropLast().split(separator: ",").last.flatMap({ UInt64($0) })
+        {
+            return .whole(seeds: [seed])
+        }
+        let seeds = environment["SWEEP_SEEDS"].flatMap { UInt64($0) }
+        guard let seeds = seeds ?? only.map({ _ in 0 }) else { return .quick }
+        return .whole(seeds: Array(0..<seeds))
+    }
+
+    private static func sweep(
+        _ scenario: Scenario,
+        _ effort: Effort,
+        only: String?,
+        _ tally: Monitor<Tally>
+    ) {
+        var world: World?
+        var calls: [Disk.Call] = []
+        func run(_ number: Int, _ fault: Fault?) {
+            let one = SweepCase(scenario: scenario, number: number, fault: fault)
+            if let only, fault != nil, !one.description.hasPrefix(only) { return }
+            var failures: [String] = []
+            do {
+                let place = try world ?? World()
+                world = place
+                failures = one.run(in: place)
+                if fault == nil { calls = place.machine.steps.map(\.call) }
+            } catch { failures = ["\(error)"] }
+            // What a broken run left must not spoil the next one.
+            if !failures.isEmpty { world = nil }
+            tally.update { tally in
+                tally.runs += 1
+                if let fault { tally.faults.insert("\(fault)") }
+                tally.failures += failures.map { "SWEEP_ONLY='\(one)': \($0)" }
+                // At once, too: a long sweep need not end before its first failure is looked at.
+                for failure in failures {
+                    FileHandle.standardError.write(Data("\(one): \(failure)\n".utf8))
+                }
+            }
+        }
+        // A scenario that the prefix leaves out is not even begun.
+        let name = scenario.name
+        if let only, !only.hasPrefix(name), !name.hasPrefix(only) { return }
+        run(0, nil)
+        tally.update { tally in
+            tally.scenarios += 1
+            tally.calls += calls.count
+        }
+        for (index, call) in calls.enumerated() {
+            for fault in Fault.all(for: call, index + 1, effort) { run(index + 1, fault) }
+        }
+        for fault in Fault.cuts(calls.count + 1, effort) { run(calls.count + 1, fault) }
+    }
+}

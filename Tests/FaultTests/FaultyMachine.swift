@@ -1,0 +1,249 @@
+// One machine: a real directory, the model of what of it is durable, and the fault at call n.
+//
+// Processes of the machine get a `Disk` each. A dead one makes no further call. After a power cut
+// the directory is rebuilt as the model says. Invariant: calls are numbered in the order in which they
+// are made, whoever makes them.
+
+import Foundation
+import Posix
+import Synchronization
+
+/// The disk of one machine, and what goes wrong with it.
+final class FaultyMachine: Sendable {
+    /// One call: what it does, and to what below the root.
+    struct Step: Sendable, Equatable, CustomStringConvertible {
+        var call: Disk.Call
+        var subject: String
+
+        var description: String { "\(call.rawValue) \(subject)" }
+    }
+
+    private struct State {
+        var model = DiskModel()
+        /// The nodes by the numbers of their files.
+        var nodes: [UInt: DiskModel.Node] = [:]
+        var steps: [Step] = []
+        var fault: (kind: Fault, number: Int)?
+        var wasReached = false
+        var isShort = false
+        var isFull: Int32?
+        var processes = 0
+        var dead: Set<Int> = []
+        var moved: Set<String> = []
+    }
+
+    /// The directory.
+    let root: String
+    private let state = Mutex(State())
+
+    init(root: String) { self.root = root }
+
+    // MARK: Processes
+
+    /// A process, alive.
+    func start() -> Int {
+        state.withLock { state in
+            state.processes += 1
+            return state.processes
+        }
+    }
+
+    func isDead(_ process: Int) -> Bool { state.withLock { $0.dead.contains(process) } }
+
+    /// Nothing a process does from now on is seen.
+    func kill(_ process: Int) { _ = state.withLock { $0.dead.insert(process) } }
+
+    /// The disk as one process has it.
+    func disk(of process: Int) -> Disk {
+        Disk { call, subject throws(SystemError) in
+            try self.check(call, subject, process)
+        } witness: { effect in
+            self.state.withLock { self.note(effect, &$0) }
+        }
+    }
+
+    // MARK: Faults
+
+    /// What is there now is durable; calls are counted from here on.
+    func begin(_ fault: Fault?, at number: Int, on model: DiskModel? = nil) {
+        state.withLock { state in
+            if let model { state.model = model }
+            state.fault = fault.map { ($0, number) }
+            state.steps = []
+            state.wasReached = false
+            state.isShort = false
+            state.isFull = nil
+            state.moved = []
+        }
+    }
+
+    /// No call fails any more; space is back.
+    func repair() {
+        state.withLock { state in
+            state.fault = nil
+            state.isShort = false
+            state.isFull = nil
+        }
+    }
+
+    var wasReached: Bool { state.withLock { $0.wasReached } }
+    var steps: [Step] { state.withLock { $0.steps } }
+    var model: DiskModel { state.withLock { $0.model } }
+    /// The records that were moved to a queue since `begin`, as `queue/identity`.
+    var moved: Set<String> { state.withLock { $0.moved } }
+
+    private func check(
+        _ call: Disk.Call,
+        _ subject: String,
+        _ process: Int
+    ) throws(SystemError) -> Int {
+        try state.withLock { state throws(SystemError) in
+            func error(_ errno: Int32) -> SystemError {
+                SystemError(call: call.rawValue, subject: subject, errno: errno)
+            }
+            guard !state.dead.contains(process) else { throw error(EIO) }
+            state.steps.append(Step(call: call, subject: relative(subject)))
+            if state.isShort {
+                state.isShort = false
+                throw error(ENOSPC)
+            }
+            if let errno = state.isFull, Fault.needsRoom(call) { throw error(errno) }
+            guard let fault = state.fault, fault.number == state.steps.count else { return .max }
+            state.wasReached = true
+            switch fault.kind {
+            case .fails(let errno):
+                if call == .sync { failSync(subject, &state) }
+                throw error(errno)
+            case .failsThenCut:
+                if call == .sync { failSync(subject, &state) }
+                throw error(EIO)
+            case .stays(let errno):
+                state.isFull = errno
+                if call == .sync { failSync(subject, &state) }
+                throw error(errno)
+            case .short:
+                state.isShort = true
+                return 3
+            case .death:
+                state.dead.insert(process)
+                throw error(EIO)
+            case .cut:
+                state.dead.formUnion(1...state.processes)
+                throw error(EIO)
+            }
+        }
+    }
+
+    /// A record may have moved since it was opened, so it is looked for by its last name.
+    private func failSync(_ subject: String, _ state: inout State) {
+        let path = relative(subject)
+        let paths = state.model.paths
+        let node =
+            paths[path]
+            ?? paths.first { other, _ in
+                !other.hasPrefix("data/")
+                    && other.split(separator: "/").last
+                        == path.split(separator: "/").last
+            }?.value
+        if let node { state.model.sync(node, succeeds: false) }
+    }
+
+    // MARK: Effects
+
+    private func relative(_ path: String) -> String {
+        guard path.hasPrefix(root) else { return path }
+        return String(path.dropFirst(root.count).drop { $0 == "/" })
+    }
+
+    private func note(_ effect: Disk.Effect, _ state: inout State) {
+        switch effect {
+        case .created(let file, let path):
+            let node = state.model.make(isFolder: false)
+            state.nodes[Self.number(file)] = node
+            if let path { state.model.enter(node, as: relative(path)) }
+        case .madeDirectory(let path):
+            let path = relative(path)
+            guard state.model.node(path) == nil else { return }
+            let node = state.model.make(isFolder: true)
+            state.model.enter(node, as: path)
+        case .wrote(let file, let position, let count):
+            var bytes = [UInt8](repeating: 0, count: count)
+            let read = pread(file, &bytes, count, off_t(position))
+            precondition(read == count, "what was written cannot be read")
+            with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
+        case .truncated(let file, let size):
+            with(file, &state) { $0.truncate($1, to: Int(size)) }
+        case .synced(let file): with(file, &state) { $0.sync($1) }
+        case .syncedDirectory(let path): state.model.syncFolder(relative(path))
+        case .linked(let file, let path):
+            with(file, &state) { $0.enter($1, as: relative(path)) }
+        case .renamed(let source, let target):
+            let target = relative(target)
+            state.model.rename(relative(source), to: target)
+            let parts = target.split(separator: "/")
+            if parts.count > 2 {
+                state.moved.insert("\(parts[parts.count - 3])/\(parts[parts.count - 1])")
+            }
+        case .unlinked(let path): state.model.enter(nil, as: relative(path))
+        }
+    }
+
+    private func with(
+        _ file: Int32,
+        _ state: inout State,
+        _ body: (inout DiskModel, DiskModel.Node) -> Void
+    ) {
+        guard let node = state.nodes[Self.number(file)] else {
+            preconditionFailure("a file that nobody made is changed")
+        }
+        body(&state.model, node)
+    }
+
+    private static func number(_ file: Int32) -> UInt {
+        var raw = stat()
+        precondition(fstat(file, &raw) == 0, "the file is not open")
+        return UInt(raw.st_ino)
+    }
+
+    // MARK: After a power cut
+
+    /// Rebuilds the directory as the cut leaves it, and believes every process dead.
+    func rebuild(after cut: PowerCut) throws {
+        try state.withLock { state in
+            state.dead.formUnion(1...max(1, state.processes))
+            let old = state.model
+            let new = cut.after(old)
+            let was = old.tree(entries: old.folders.mapValues { $0.entries(after: .max) })
+            let tree = new.tree(entries: new.folders.mapValues { $0.durable })
+            for path in was.files.keys where unlink("\(root)/\(path)") != 0 {
+                throw SystemError("unlink", on: path)
+            }
+            for path in was.folders.subtracting(tree.folders).sorted().reversed() {
+                guard rmdir("\(root)/\(path)") == 0 else { throw SystemError("rmdir", on: path) }
+            }
+            for path in tree.folders.subtracting(was.folders).sorted() {
+                guard mkdir("\(root)/\(path)", 0o700) == 0 else {
+                    throw SystemError("mkdir", on: path)
+                }
+            }
+            state.nodes = [:]
+            var made: [DiskModel.Node: String] = [:]
+            for (path, node) in tree.files.sorted(by: { $0.key < $1.key }) {
+                let whole = "\(root)/\(path)"
+                if let first = made[node] {
+                    guard link(first, whole) == 0 else { throw SystemError("link", on: path) }
+                    continue
+                }
+                made[node] = whole
+                let bytes = new.files[node]?.durable ?? []
+                let file = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+                guard file >= 0, Glibc.write(file, bytes, bytes.count) == bytes.count else {
+                    throw SystemError("write", on: path)
+                }
+                state.nodes[Self.number(file)] = node
+                close(file)
+            }
+            state.model = new
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// What must hold after a run, whatever happened in it.
+//
+// It compares what clients were told and what the upstream got with the files themselves.
+
+import Foundation
+import Posix
+import UploadProtocol
+
+@testable import Spool
+
+extension World {
+    /// What must hold once recovery is through, before any client comes back.
+    func checkSpool() {
+        for client in clients {
+            guard let identity = client.identity else { continue }
+            let queues = queues(of: identity)
+            if queues.count > 1 { complain("\(identity) is in \(queues)") }
+            // A slot that speaks of a promise may be there and the rest of the record not: then nothing
+            // was told, and an operator looks at it.
+            let mayBeTorn = client.told == nil && mayBeTorn
+            if queues.contains(.corrupt), !mayBeTorn { complain("\(identity) is set aside") }
+            if let told = client.told, !client.isGivenUp, !client.hasFinal, queues.isEmpty {
+                complain("\(identity) is gone, offset \(told) was told")
+            }
+            guard !queues.isEmpty, queues != [.delivered], queues != [.corrupt] else { continue }
+            let path = "\(machine.root)/spool/data/\(identity.prefix(1))/\(identity)"
+            let bytes = FileManager.default.contents(atPath: path).map { Array($0) }
+            guard let bytes else {
+                complain("\(identity) has no content")
+                continue
+            }
+            if !client.content.begins(with: bytes) {
+                let place = zip(bytes, client.content).prefix { $0 == $1 }.count
+                complain("\(identity): content differs from byte \(place) of \(bytes.count) on")
+            }
+            if let told = client.told, bytes.count < told {
+                complain("\(identity) has \(bytes.count) bytes, offset \(told) was told")
+            }
+        }
+    }
+
+    /// Every client comes back and gets to an end; then that end is asked for once more.
+    func finish(after fault: Fault?) throws {
+        for client in clients {
+            if client.isGivenUp {
+                if client.isCancelled, client.location != nil {
+                    let again = client.exchange(.retrieval, on: daemon)
+                    let status = try client.serve(again, by: daemon)
+                    if status != 404 { complain("HEAD after DELETE: \(status)") }
+                }
+            } else if try !client.comeBack(to: daemon, mayBeGone: hadPowerCut) {
+                complain("the upload cannot be finished: \(client.statuses)")
+            }
+            checkEnd(of: client)
+            if client.hasFinal, !client.isGivenUp, client.location != nil {
+                try checkReplay(to: client, after: fault)
+            }
+            checkUpstream(of: client)
+        }
+        checkSpool()
+    }
+
+    /// The final response can be had again, as far as that is promised.
+    private func checkReplay(to client: UploadClient, after fault: Fault?) throws {
+        let toldBefore = client.told
+        let status = try client.append(from: client.length, on: daemon)
+        if status == 200 { return }
+        if status == 404, hadPowerCut, toldBefore == nil { return }
+        // One that the disk did not take was relayed all the same.
+        if fault?.isError == true, client.isHeld { return }
+        complain("the final response is not given again: \(client.statuses)")
+    }
+
+    private func checkEnd(of client: UploadClient) {
+        guard client.isHeld, !client.hasFinal, let identity = client.identity else { return }
+        if client.isRepeatable { complain("\(identity) is held and could be repeated") }
+        // Where that could not be made durable, nothing was promised, and a power cut may take it.
+        let isForgotten = hasError && hadPowerCut && client.told == nil
+        if queues(of: identity) != [.hold], !(isForgotten && queues(of: identity).isEmpty) {
+            complain("its outcome is unknown, and \(identity) is in \(queues(of: identity))")
+        }
+        if !machine.moved.contains("active/\(identity)") {
+            complain("\(identity) is held, and nothing was ever attempted")
+        }
+    }
+
+    private func checkUpstream(of client: UploadClient) {
+        for number in client.numbers {
+            let got = origin.got(number)
+            if !client.isRepeatable, got.count > 1 {
+                complain("upload \(number) was delivered \(got.count) times")
+            }
+            let content = UploadClient.content(number)
+            if let other = got.first(where: {
+                $0.count != content.count || !content.begins(with: $0)
+            }) {
+                complain("the upstream got \(other.count) other bytes for upload \(number)")
+            }
+        }
+        if client.hasFinal, origin.got(client.number).isEmpty {
+            complain("a final response, and the upstream got nothing")
+        }
+    }
+
+    /// Everything is purged: nothing may be left, and no file of an upload be open.
+    func checkPurge(after fault: Fault?) throws {
+        let spool = daemon.spool
+        // A request may still be letting go of what it has answered; purge passes over it meanwhile.
+        let deadline = Deadline.after(.seconds(30))
+        var kept: [UploadSummary] = []
+        repeat {
+            var all: [UploadSummary] = []
+            try spool.forEachUpload { all.append($0) }
+            kept = try all.filter { try !spool.remove($0.id, ifUnchangedSince: $0) }
+        } while !kept.isEmpty && !deadline.hasPassed
+        for summary in kept {
+            complain("\(summary.id) in \(summary.queue) cannot be purged")
+        }
+        let spoolItself: Set = ["spool/format", "spool/boot"]
+        var left = Set(machine.model.paths.keys).subtracting(spoolItself)
+        if !left.isEmpty {
+            // Content without a record is purged too, and what is in `tmp` once it is old.
+            let long = timeval(tv_sec: 1_000_000_000, tv_usec: 0)
+            for path in left { utimes("\(machine.root)/\(path)", [long, long]) }
+            try spool.removeOrphans(unchangedSince: .now, isDryRun: false) { _, _ in }
+            if left.contains(where: { $0.hasPrefix("spool/tmp/") || $0 == "spool/unrecovered" }) {
+                // These are the next start's.
+                _ = try spool.recover()
+            }
+            left = Set(machine.model.paths.keys).subtracting(spoolItself)
+        }
+        if !left.isEmpty { complain("purge leaves \(left.sorted())") }
+        // A process that died has closed its files.
+        if fault?.isError != false {
+            let open = openFiles()
+            if !open.isEmpty { complain("still open: \(open)") }
+        }
+    }
+
+    /// The queues with a record of an upload.
+    private func queues(of identity: String) -> [Queue] {
+        Queue.allCases.filter { queue in
+            let path = "\(machine.root)/spool/\(queue)/\(identity.prefix(1))/\(identity)"
+            return access(path, F_OK) == 0
+        }
+    }
+
+    /// The files of uploads that this process has open; directories are left to the daemons.
+    private func openFiles() -> [String] {
+        guard let folder = opendir("/proc/self/fd") else { return ["/proc/self/fd cannot be read"] }
+        defer { closedir(folder) }
+        var found: [String] = []
+        while let entry = readdir(folder) {
+            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            var raw = stat()
+            // Nearly all are directories and sockets.
+            guard let number = Int32(name), fstat(number, &raw) == 0,
+                raw.st_mode & S_IFMT == S_IFREG,
+                let path = try? FileManager.default.destinationOfSymbolicLink(
+                    atPath: "/proc/self/fd/\(name)"
+                )
+            else { continue }
+            let place = "\(machine.root)/spool/"
+            if path.hasPrefix(place), path.dropFirst(place.count).contains("/") {
+                found.append(path)
+            }
+        }
+        return found
+    }
+}

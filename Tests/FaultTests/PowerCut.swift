@@ -1,0 +1,192 @@
+// What a power cut leaves of what was not durable: one choice for the content of files, one for the
+// entries of directories.
+//
+// What is assumed of a file system, and no more:
+// - what fdatasync and fsync of a directory made durable stays;
+// - a sector of 512 bytes is old or new, never a mixture; beyond the durable size it may be zeros;
+// - the size is any that the file had since it was last synced;
+// - one directory keeps a first part of its changes, in their order;
+// - a moved file is never lost: its old entry goes only if the new one is there. It can have both.
+// `Order.journal` assumes more, what ext4, xfs and btrfs do: all directories together keep a first
+// part of all changes, a move is both of its entries or none, and fsync of one directory takes along
+// every earlier change of any other. `Order.apart` assumes nothing of one directory from another.
+
+/// What is left by one power cut.
+struct PowerCut: Sendable, CustomStringConvertible {
+    /// The bytes of each file that were not durable.
+    enum Content: Sendable, CaseIterable {
+        /// They are gone.
+        case lost
+        /// They are there.
+        case kept
+        /// Their size is there, they are zeros.
+        case zeros
+        /// Some sectors are there, some old or zeros; some size.
+        case torn
+    }
+
+    /// The changes of directories that were not durable.
+    enum Names: Sendable, CaseIterable {
+        /// All are undone.
+        case undone
+        /// All are there.
+        case kept
+        /// What was added is there, what was removed is there too.
+        case additions
+        /// What was removed is gone, what was added is not there, but for what was moved.
+        case removals
+        /// Some are there.
+        case some
+    }
+
+    /// What one directory's changes say of another's.
+    enum Order: Sendable, CaseIterable { case journal, apart }
+
+    var content: Content
+    var names: Names
+    var order: Order
+    var seed: UInt64 = 1
+
+    var description: String { "cut(\(content),\(names),\(order),\(seed))" }
+
+    /// The disk after it.
+    func after(_ model: DiskModel) -> DiskModel {
+        var random = Seeded(seed)
+        let entries: [DiskModel.Node: [String: DiskModel.Node]]
+        switch order {
+        case .journal:
+            let end = lastOrder(model, &random)
+            entries = model.folders.mapValues { folder in
+                folder.entries(after: folder.changes.count { $0.order <= end })
+            }
+        case .apart: entries = apart(model, &random)
+        }
+        var files: [DiskModel.Node: [UInt8]] = [:]
+        // In their order, so that a seed gives the same again.
+        for (node, file) in model.files.sorted(by: { $0.key < $1.key }) {
+            files[node] = bytes(file, &random)
+        }
+        return DiskModel(files: files, entries: entries, of: model)
+    }
+
+    // MARK: Content
+
+    private func bytes(_ file: DiskModel.File, _ random: inout Seeded) -> [UInt8] {
+        let flushed = file.flushed
+        switch content {
+        case .lost: return file.durable
+        case .kept: return flushed
+        case .zeros:
+            var bytes = Array(file.durable.prefix(file.leastSize))
+            bytes.resize(to: flushed.count)
+            return bytes
+        case .torn:
+            let isCut = random.next(2) == 0
+            var bytes = isCut ? Array(file.durable.prefix(file.leastSize)) : file.durable
+            bytes.resize(to: random.pick(file.sizes) ?? flushed.count)
+            // A device writes pages of eight sectors, and a page of the cache may be cut in two.
+            let keeps = random.next(9)
+            for sector in file.dirty.sorted() where random.next(8) < keeps {
+                bytes.copySector(sector, from: flushed)
+            }
+            return bytes
+        }
+    }
+
+    // MARK: Names
+
+    private func lastOrder(_ model: DiskModel, _ random: inout Seeded) -> Int {
+        let orders = Set(model.folders.values.flatMap { $0.changes.map(\.order) })
+        let later = orders.filter { $0 > model.ordered }.sorted()
+        switch names {
+        case .undone: return model.ordered
+        case .kept, .additions, .removals: return .max
+        case .some: return random.pick([model.ordered] + later) ?? .max
+        }
+    }
+
+    private func apart(
+        _ model: DiskModel,
+        _ random: inout Seeded
+    ) -> [DiskModel.Node: [String: DiskModel.Node]] {
+        var kept: [DiskModel.Node: Int] = [:]
+        for (node, folder) in model.folders.sorted(by: { $0.key < $1.key }) {
+            let changes = folder.changes
+            kept[node] =
+                switch names {
+                case .undone: 0
+                case .kept: changes.count
+                case .additions: changes.prefix { $0.node != nil }.count
+                case .removals: (changes.lastIndex { $0.node == nil } ?? -1) + 1
+                case .some: changes.isEmpty ? 0 : random.next(changes.count + 1)
+                }
+        }
+        // No removal by a move without its addition.
+        var isSettled = false
+        while !isSettled {
+            isSettled = true
+            var moved: Set<Int> = []
+            for (node, folder) in model.folders {
+                for change in folder.changes.prefix(kept[node] ?? 0) where change.node == nil {
+                    if change.isMove { moved.insert(change.order) }
+                }
+            }
+            for (node, folder) in model.folders {
+                let needed = folder.changes.lastIndex { change in
+                    change.node != nil && change.isMove && moved.contains(change.order)
+                }
+                if let needed, needed >= kept[node] ?? 0 {
+                    kept[node] = needed + 1
+                    isSettled = false
+                }
+            }
+        }
+        return model.folders.reduce(into: [:]) { entries, folder in
+            entries[folder.key] = folder.value.entries(after: kept[folder.key] ?? 0)
+        }
+    }
+}
+
+extension PowerCut {
+    /// The corners that every call is tried with.
+    static let corners: [PowerCut] = [
+        PowerCut(content: .lost, names: .undone, order: .journal),
+        PowerCut(content: .zeros, names: .kept, order: .journal),
+        PowerCut(content: .kept, names: .undone, order: .apart),
+        PowerCut(content: .lost, names: .kept, order: .apart),
+        PowerCut(content: .kept, names: .additions, order: .apart),
+        PowerCut(content: .zeros, names: .additions, order: .apart),
+        PowerCut(content: .lost, names: .removals, order: .apart),
+    ]
+
+    /// One chosen by a seed.
+    static func random(_ seed: UInt64) -> PowerCut {
+        var random = Seeded(seed)
+        let content = random.pick([Content.torn, .torn, .torn] + Content.allCases) ?? .torn
+        return PowerCut(
+            content: content,
+            names: random.pick([Names.some, .some, .some] + Names.allCases) ?? .some,
+            order: random.pick(Order.allCases) ?? .apart,
+            seed: seed
+        )
+    }
+}
+
+/// Numbers that a seed repeats (SplitMix64).
+struct Seeded: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(_ seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ (mixed >> 31)
+    }
+
+    mutating func next(_ count: Int) -> Int { Int(next() % UInt64(count)) }
+
+    mutating func pick<T>(_ values: [T]) -> T? { values.isEmpty ? nil : values[next(values.count)] }
+}

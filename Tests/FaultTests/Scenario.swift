@@ -1,0 +1,232 @@
+// The scenarios: what clients, daemons and other processes do while nothing fails.
+//
+// A scenario stops with `Stopped` where a fault has made going on senseless. Invariant: without a fault
+// each makes the same calls on the disk every time.
+
+import Foundation
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+@testable import Gateway
+@testable import Spool
+
+/// One scenario.
+struct Scenario: Sendable, CustomStringConvertible {
+    var name: String
+    /// Settings that differ from the world's.
+    var adjust: @Sendable (inout Settings) -> Void = { _ in }
+    var run: @Sendable (World) throws -> Void
+
+    var description: String { name }
+
+    /// All of them.
+    static let all: [Scenario] = creations + appends + deliveries + removals + besides
+
+    /// The parts an upload is sent in.
+    static let (first, second) = (3000, 7200)
+
+    /// One scenario for uploads that may be delivered twice and one for those that may not.
+    static func each(
+        _ name: String,
+        _ adjust: @escaping @Sendable (inout Settings) -> Void = { _ in },
+        _ run: @escaping @Sendable (World, HTTPMethod) throws -> Void
+    ) -> [Scenario] {
+        [HTTPMethod.put, .post].map { method in
+            Scenario(name: "\(name) \(method.rawValue)", adjust: adjust) { try run($0, method) }
+        }
+    }
+
+    // MARK: Creation
+
+    private static let creations =
+        each("whole") { world, method in
+            try world.client(method).create(on: world.daemon)
+        }
+        + each("cut while created") { world, method in
+            let client = world.client(method)
+            try client.create(upTo: first, ends: .cut, on: world.daemon)
+            try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+        }
+        + [
+            Scenario(name: "whole, old dialect") { world in
+                let client = world.client(.post, version: 6)
+                try client.create(upTo: 9000, ends: .cut, announced: 9001, on: world.daemon)
+                try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+            },
+            Scenario(
+                name: "progress",
+                adjust: {
+                    $0.interim.progressInterval = .zero
+                    $0.interim.progressSize = 1
+                }
+            ) { world in
+                let client = world.client(.post)
+                try client.create(upTo: first, ends: .cut, on: world.daemon)
+                try client.append(from: first, on: world.daemon)
+            },
+        ]
+
+    // MARK: Appends
+
+    private static let appends =
+        each("in parts") { world, method in
+            let client = world.client(method)
+            guard try client.create(upTo: first, complete: false, on: world.daemon) == 201
+            else { throw Stopped() }
+            guard
+                try client.append(from: first, upTo: second, complete: false, on: world.daemon)
+                    == 204
+            else { throw Stopped() }
+            try client.append(from: second, on: world.daemon)
+        }
+        + [
+            Scenario(name: "length told late") { world in
+                let client = world.client()
+                try client.create(upTo: first, complete: false, on: world.daemon)
+                try client.append(
+                    from: first,
+                    upTo: second,
+                    complete: false,
+                    announced: client.length,
+                    on: world.daemon
+                )
+                try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+            },
+            Scenario(name: "wrong offset") { world in
+                let client = world.client()
+                try client.create(upTo: first, ends: .cut, on: world.daemon)
+                try client.append(from: second, on: world.daemon)
+                try client.append(from: first, on: world.daemon)
+            },
+            Scenario(name: "more than its length") { world in
+                let client = world.client()
+                client.isGivenUp = true
+                try client.create(
+                    upTo: first,
+                    complete: false,
+                    announced: second,
+                    on: world.daemon
+                )
+                try client.append(from: first, ends: .cut, on: world.daemon)
+            },
+            Scenario(name: "pre-empted by HEAD") { world in
+                let client = world.client(.post)
+                try client.create(upTo: first, ends: .cut, on: world.daemon)
+                try preempt(client, world) { try client.retrieve(on: world.daemon) }
+            },
+            Scenario(name: "pre-empted by PATCH") { world in
+                let client = world.client(.post)
+                try client.create(upTo: first, complete: false, on: world.daemon)
+                // The client lost its connection without knowing how far it came.
+                try preempt(client, world) {
+                    try client.append(from: first, on: world.daemon)
+                    return try client.retrieve(on: world.daemon)
+                }
+            },
+        ]
+
+    /// An append that is stuck is there while a newer request comes; then the upload is finished.
+    private static func preempt(
+        _ client: UploadClient,
+        _ world: World,
+        by newer: () throws -> Int
+    ) throws {
+        guard client.location != nil else { throw Stopped() }
+        let daemon = world.daemon
+        let old = client.exchange(
+            .append,
+            from: first,
+            to: second,
+            complete: true,
+            end: .stuck,
+            on: daemon
+        )
+        try client.start(old, by: daemon)
+        guard old.waitUntilStuck() else { return world.complain("an append is not stuck") }
+        let offset = Result { try newer() }
+        // Where the newer one failed before it asked for the upload, the old one is there still.
+        if case .failure = offset { old.hangUp() }
+        guard old.waitUntilOver() else { return world.complain("an append did not let go") }
+        try client.note(old, of: daemon)
+        try client.append(from: offset.get(), on: daemon)
+    }
+
+    // MARK: Deliveries
+
+    private static let deliveries =
+        each("replay") { world, method in
+            let client = world.client(method)
+            try client.create(on: world.daemon)
+            try client.retrieve(on: world.daemon)
+            try client.append(from: client.length, on: world.daemon)
+        }
+        + each("not reached") { world, method in
+            let client = world.client(method)
+            world.origin.setReachable(false)
+            try client.create(on: world.daemon)
+            world.origin.setReachable(true)
+            try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+        }
+        + each("not reached after a promise") { world, method in
+            let client = world.client(method)
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            world.origin.setReachable(false)
+            try client.append(from: first, on: world.daemon)
+            try client.append(from: client.length, on: world.daemon)
+            world.origin.setReachable(true)
+            try client.append(from: client.length, on: world.daemon)
+        }
+        + each(
+            "no slot",
+            {
+                $0.maximumDeliveries = 0; $0.holdTimeout = .zero
+            }
+        ) { world, method in
+            let client = world.client(method)
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try client.append(from: first, on: world.daemon)
+            world.settings.maximumDeliveries = 4
+            world.settings.holdTimeout = .seconds(60)
+            world.reload()
+            try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+        }
+        + each("no answer") { world, method in
+            let client = world.client(method, answer: .silent)
+            try client.create(on: world.daemon)
+            if method == .put { try client.append(from: client.length, on: world.daemon) }
+        }
+        + each("no answer after a promise") { world, method in
+            let client = world.client(method, answer: .silent)
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try client.append(from: first, on: world.daemon)
+            if method == .put { try client.append(from: client.length, on: world.daemon) }
+        }
+        + each("heartbeat", { $0.interim.heartbeat = .nanoseconds(1) }) { world, method in
+            try world.client(method, answer: .late).create(on: world.daemon)
+        }
+        + each("no answer after a heartbeat", { $0.interim.heartbeat = .nanoseconds(1) }) {
+            world,
+            method in
+            let client = world.client(method, answer: .lateSilent)
+            try client.create(on: world.daemon)
+            // What is told now must hold although the next attempt has not been made.
+            if method == .put { try client.retrieve(on: world.daemon) }
+        }
+        + [
+            Scenario(name: "long response") { world in
+                let client = world.client(.post, answer: .long)
+                try client.create(upTo: first, complete: false, on: world.daemon)
+                try client.append(from: first, on: world.daemon)
+                try client.append(from: client.length, on: world.daemon)
+            },
+            Scenario(name: "old dialect asks for what waits") { world in
+                let client = world.client(.put, version: 6)
+                world.origin.setReachable(false)
+                try client.create(on: world.daemon)
+                world.origin.setReachable(true)
+                try client.retrieve(on: world.daemon)
+                try client.append(from: client.length, on: world.daemon)
+            },
+        ]
+}

@@ -1,0 +1,159 @@
+// The scenarios in which an upload is removed, or in which more than one process is at work.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+@testable import Spool
+
+extension Scenario {
+    // MARK: Removal
+
+    static let removals: [Scenario] = [
+        Scenario(name: "cancelled") { world in
+            let client = world.client()
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try client.cancel(on: world.daemon)
+        },
+        Scenario(name: "cancelled unpromised") { world in
+            let client = world.client()
+            try client.create(upTo: first, ends: .cut, on: world.daemon)
+            try client.cancel(on: world.daemon)
+        },
+        Scenario(name: "cancelled after the delivery") { world in
+            let client = world.client()
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try client.append(from: first, on: world.daemon)
+            try client.cancel(on: world.daemon)
+        },
+        Scenario(name: "expired") { world in
+            let client = world.client()
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try world.age(client)
+            client.isGivenUp = true
+            try client.serve(client.exchange(.retrieval, on: world.daemon), by: world.daemon)
+        },
+        Scenario(name: "purged beside the daemon") { world in
+            let (old, delivered) = (world.client(), world.client())
+            try old.create(upTo: first, complete: false, on: world.daemon)
+            try delivered.create(upTo: first, complete: false, on: world.daemon)
+            try delivered.append(from: first, on: world.daemon)
+            let live = world.client(.post)
+            try live.create(upTo: first, complete: false, on: world.daemon)
+            let daemon = world.daemon
+            let stuck = live.exchange(
+                .append,
+                from: first,
+                to: second,
+                complete: false,
+                end: .stuck,
+                on: daemon
+            )
+            try live.start(stuck, by: daemon)
+            guard stuck.waitUntilStuck() else { return world.complain("an append is not stuck") }
+            defer {
+                stuck.hangUp()
+                if !stuck.waitUntilOver() { world.complain("an append did not end") }
+            }
+            old.isGivenUp = true
+            delivered.isGivenUp = true
+            try world.purge(sparing: live)
+            stuck.hangUp()
+            guard stuck.waitUntilOver() else { return world.complain("an append did not end") }
+            try live.note(stuck, of: daemon)
+            try live.append(from: live.retrieve(on: daemon), on: daemon)
+        },
+    ]
+
+    // MARK: Several processes
+
+    static let besides: [Scenario] = [
+        Scenario(name: "restart beside an append") { world in
+            let client = world.client(.post)
+            let old = world.daemon
+            try client.create(upTo: first, complete: false, on: old)
+            guard client.location != nil else { throw Stopped() }
+            let stuck = client.exchange(
+                .append,
+                from: first,
+                to: second,
+                complete: false,
+                end: .stuck,
+                on: old
+            )
+            try client.start(stuck, by: old)
+            guard stuck.waitUntilStuck() else { return world.complain("an append is not stuck") }
+            let started = Result { try world.startDaemon() }
+            stuck.hangUp()
+            guard stuck.waitUntilOver() else { return world.complain("an append did not end") }
+            try client.note(stuck, of: old)
+            let new = try started.get()
+            try client.append(from: client.retrieve(on: new), on: new)
+        },
+        Scenario(name: "restart, the old one dies") { world in
+            let client = world.client(.post)
+            let old = world.daemon
+            try client.create(upTo: first, ends: .cut, on: old)
+            try client.retrieve(on: old)
+            world.machine.kill(old.process)
+            let new = try world.startDaemon()
+            try client.append(from: client.retrieve(on: new), on: new)
+        },
+        Scenario(name: "recovery of what a power cut left") { world in
+            let (part, waiting) = (world.client(.post), world.client(.post))
+            try part.create(upTo: first, complete: false, on: world.daemon)
+            try part.append(
+                from: first,
+                upTo: second,
+                complete: false,
+                ends: .cut,
+                on: world.daemon
+            )
+            world.origin.setReachable(false)
+            try waiting.create(on: world.daemon)
+            world.origin.setReachable(true)
+            let unheard = world.client()
+            try unheard.create(upTo: first, ends: .cut, on: world.daemon)
+            try world.cutPower(PowerCut(content: .kept, names: .kept, order: .journal))
+            let new = try world.startDaemon()
+            try part.append(from: part.retrieve(on: new), on: new)
+            try waiting.append(from: waiting.retrieve(on: new), on: new)
+        },
+    ]
+}
+
+extension World {
+    /// Makes an upload look as if nothing had happened to it for years.
+    func age(_ client: UploadClient) throws {
+        guard let identity = client.identity else { throw Stopped() }
+        let times = [
+            timeval(tv_sec: 1_000_000_000, tv_usec: 0), timeval(tv_sec: 1_000_000_000, tv_usec: 0),
+        ]
+        for folder in Queue.allCases.map(\.rawValue) + ["data"] {
+            // Most of them are not there.
+            _ = utimes("\(machine.root)/spool/\(folder)/\(identity.prefix(1))/\(identity)", times)
+        }
+    }
+
+    /// Purges everything, in a process of its own, as the command does; an upload that is live only
+    /// while it is in use, which must be refused.
+    func purge(sparing live: UploadClient) throws {
+        let process = machine.start()
+        let spool = try Spool(
+            directory: "\(machine.root)/spool",
+            reserve: 0,
+            disk: machine.disk(of: process)
+        )
+        var old: [UploadSummary] = []
+        try spool.forEachUpload { old.append($0) }
+        old.sort { $0.queue.rawValue > $1.queue.rawValue }
+        for summary in old where summary.isInUse || summary.id.description != live.identity {
+            let isRemoved = try spool.remove(summary.id, ifUnchangedSince: summary)
+            if isRemoved, summary.isInUse { complain("what is in use was purged") }
+        }
+        if machine.isDead(process) { throw Stopped() }
+    }
+}

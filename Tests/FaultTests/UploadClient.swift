@@ -1,0 +1,203 @@
+// A client that knows the protocol and nothing of the spool, and remembers what it was told.
+//
+// Invariant: `told` is the highest offset that stood in a response it has heard of its upload.
+
+import Foundation
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+@testable import Gateway
+
+typealias HTTPMethod = HTTPRequest.Method
+
+/// One client with one upload at a time.
+final class UploadClient {
+    /// What a request was for.
+    enum Purpose { case creation, append, retrieval, cancellation }
+
+    private let world: World
+    let method: HTTPMethod
+    let answer: Origin.Answer
+    let version: Int
+    /// The upload, for the upstream.
+    private(set) var number: Int
+    /// All it wants to send.
+    private(set) var content: [UInt8]
+    /// The upload resource; nil: it was told none.
+    var location: String?
+    /// The highest offset that it was told; nil: none.
+    private(set) var told: Int64?
+    /// Whether it has the upstream's response.
+    private(set) var hasFinal = false
+    /// Whether it was told that nobody knows the outcome.
+    private(set) var isHeld = false
+    /// Whether it was told that the upload is cancelled, or it has let the upload expire.
+    var isGivenUp = false
+    /// Whether its cancellation was confirmed.
+    private(set) var isCancelled = false
+    /// The numbers of all uploads it has begun.
+    private(set) var numbers: [Int]
+    /// The last statuses, for messages.
+    private(set) var statuses: [Int] = []
+
+    init(_ world: World, _ method: HTTPMethod, answer: Origin.Answer, version: Int) {
+        self.world = world
+        self.method = method
+        self.answer = answer
+        self.version = version
+        number = world.nextNumber()
+        numbers = [number]
+        content = Self.content(number)
+    }
+
+    /// Whether a second delivery does no harm.
+    var isRepeatable: Bool { method == .put }
+    var length: Int { content.count }
+    /// The identity, as the upload resource has it.
+    var identity: String? { location?.split(separator: "/").last.map { String($0) } }
+
+    /// The content of upload `number`, in which every part tells its place: no zeros, and no two
+    /// sectors alike.
+    static func content(_ number: Int) -> [UInt8] {
+        let start = number % 251
+        return Array(pool[start..<start + 9001])
+    }
+
+    private static let pool: [UInt8] = (0..<9252).map { (place: Int) -> UInt8 in
+        let mixed = place * 31 + (place >> 9) * 77
+        return UInt8(1 + mixed % 251)
+    }
+
+    // MARK: Requests
+
+    /// Makes a request ready; `from..<to` is the content's part, in two fragments.
+    func exchange(
+        _ purpose: Purpose,
+        from: Int = 0,
+        to: Int = 0,
+        complete: Bool = false,
+        end: ClientExchange.End = .proper,
+        announced: Int? = nil,
+        on daemon: Daemon
+    ) -> ClientExchange {
+        var fields: HTTPFields = [.uploadDraftInteropVersion: "\(version)"]
+        var parts: [[UInt8]] = []
+        var length = ContentLength.unknown
+        switch purpose {
+        case .creation, .append:
+            fields[.uploadComplete] = complete ? "?1" : "?0"
+            let middle = from + (to - from) * 2 / 3
+            parts = [Array(content[from..<middle]), Array(content[middle..<to])]
+                .filter { !$0.isEmpty }
+            if case .proper = end { length = .known(Int64(to - from)) }
+            if let announced { fields[.uploadLength] = "\(announced)" }
+        case .retrieval, .cancellation: break
+        }
+        if purpose == .creation {
+            for (name, value) in [("X-Upload", "\(number)"), ("X-Answer", answer.rawValue)] {
+                if let name = HTTPField.Name(name) { fields[name] = value }
+            }
+        }
+        if purpose == .append {
+            fields[.uploadOffset] = "\(from)"
+            fields[.contentType] = "application/partial-upload"
+        }
+        let methods: [Purpose: HTTPMethod] = [
+            .creation: method, .append: .patch, .retrieval: .head, .cancellation: .delete,
+        ]
+        let (machine, origin) = (world.machine, world.origin)
+        let (process, whole) = (daemon.process, "\(self.length)")
+        return ClientExchange(
+            RequestHead(
+                method: methods[purpose] ?? .get,
+                target: purpose == .creation ? "/files" : location ?? "/nowhere",
+                fields: fields,
+                contentLength: length
+            ),
+            parts: parts,
+            end: end,
+            isDead: { machine.isDead(process) },
+            onInterim: { if $0.fields[.uploadOffset] == whole { origin.open() } }
+        )
+    }
+
+    /// Serves a request to its end and notes what was heard; stops where the daemon died.
+    @discardableResult
+    func serve(_ exchange: ClientExchange, by daemon: Daemon) throws -> Int {
+        daemon.gateway.serve(exchange)
+        return try note(exchange, of: daemon)
+    }
+
+    /// Serves a request on a thread of its own.
+    func start(_ exchange: ClientExchange, by daemon: Daemon) throws {
+        try Posix.Thread.start(name: "exchange", stackSize: 1 << 20) {
+            daemon.gateway.serve(exchange)
+            exchange.noteEnd()
+        }
+    }
+
+    // MARK: What was heard
+
+    /// Notes what was heard; the status, 0 where there was none.
+    @discardableResult
+    func note(_ exchange: ClientExchange, of daemon: Daemon) throws -> Int {
+        for fault in exchange.faults { world.complain(fault) }
+        for head in exchange.interims { note(head) }
+        if let head = exchange.final { try note(head, exchange) }
+        let status = exchange.final?.status.code ?? 0
+        statuses = statuses.suffix(11) + [status]
+        if world.machine.isDead(daemon.process) { throw Stopped() }
+        return status
+    }
+
+    private func note(_ head: ResponseHead) {
+        if let told = head.fields[.location] { location = told }
+        if let text = head.fields[.uploadOffset] { noteOffset(text) }
+    }
+
+    private func note(_ head: ResponseHead, _ exchange: ClientExchange) throws {
+        let text = String(decoding: exchange.content, as: UTF8.self)
+        let expected = Origin.text(number, answer)
+        let isComplete = head.fields[.uploadComplete] == "?1"
+        if head.status == .ok, isComplete, exchange.request.method != .head {
+            // A stored response may lack its content where that was too long, or the disk did not take it.
+            let isCut = answer == .long || world.hasError
+            let isReplay = exchange.request.method == .patch && isCut && text.isEmpty
+            if text != expected, !isReplay {
+                world.complain(
+                    "the final response is '\(text.prefix(40))', not '\(expected.prefix(40))'"
+                )
+            }
+            hasFinal = true
+            if let told = head.fields[.location] { location = told }
+            return
+        }
+        if isComplete, head.status.code == 410 || head.status.code == 502 {
+            isHeld = true
+            return
+        }
+        if exchange.request.method == .delete {
+            if head.status.code == 204 { isCancelled = true }
+            return
+        }
+        note(head)
+    }
+
+    private func noteOffset(_ text: String) {
+        guard let offset = Int64(text) else { return world.complain("an offset is '\(text)'") }
+        if offset < told ?? 0 { world.complain("offset \(offset) after \(told ?? 0) was told") }
+        if offset > length { world.complain("offset \(offset) of \(length) bytes") }
+        told = max(told ?? 0, offset)
+    }
+
+    /// Begins again, as another upload.
+    func beginAgain() {
+        number = world.nextNumber()
+        numbers.append(number)
+        content = Self.content(number)
+        location = nil
+        told = nil
+        isHeld = false
+    }
+}

@@ -1,0 +1,211 @@
+// What one run happens in: a machine with a spool, daemons on it, an upstream and clients.
+//
+// It is used for run after run: each begins with the empty spool of the first. Invariant: what a
+// process does after its death changes neither the disk nor what a client has heard.
+
+import Foundation
+import Logging
+import HTTPTypes
+import Posix
+import Synchronization
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+/// A run cannot go on as it was meant to: a process is dead or a request failed.
+struct Stopped: Error {}
+
+/// One daemon: a process with a spool and a gateway.
+final class Daemon: Sendable {
+    let process: Int
+    let spool: Spool
+    let gateway: Gateway
+
+    init(process: Int, spool: Spool, gateway: Gateway) {
+        self.process = process
+        self.spool = spool
+        self.gateway = gateway
+    }
+}
+
+/// A machine, its daemons, the upstream and the clients.
+final class World {
+    let machine: FaultyMachine
+    let origin: Origin
+    let directory: String
+    private(set) var daemons: [Daemon] = []
+    private(set) var clients: [UploadClient] = []
+    /// Whether the power went in this run.
+    private(set) var hadPowerCut = false
+    /// Whether it left some sectors of a file and not others.
+    private(set) var mayBeTorn = false
+    /// Whether a call fails in this run and the process lives on.
+    private(set) var hasError = false
+    /// What has been found wrong.
+    private let complaints = Mutex<[String]>([])
+    private var lastNumber = 0
+    private let empty: DiskModel
+
+    var settings = Settings()
+    private var defaults = Settings()
+
+    init() throws {
+        let memory = "/dev/shm"
+        let isThere = FileManager.default.isWritableFile(atPath: memory)
+        let parent = isThere ? memory : NSTemporaryDirectory()
+        directory = "\(parent)/fault-test-\(UInt64.random(in: 0...(.max)))"
+        try FileManager.default.createDirectory(
+            atPath: directory,
+            withIntermediateDirectories: true
+        )
+        origin = try Origin(directory: directory)
+        machine = FaultyMachine(root: "\(directory)/machine")
+        try FileManager.default.createDirectory(
+            atPath: machine.root,
+            withIntermediateDirectories: true
+        )
+        _ = try Spool(
+            directory: "\(machine.root)/spool",
+            reserve: 0,
+            disk: machine.disk(of: machine.start())
+        )
+        // The system that made the directory has long since written it.
+        empty = PowerCut(content: .kept, names: .kept, order: .journal).after(machine.model)
+        var route = Route()
+        route.upstream = UpstreamSettings(target: .unix(path: origin.target))
+        route.limits.minSize = 0
+        route.responseCap = 1000
+        defaults.routes = [Route.defaultName: route]
+        defaults.interim.heartbeat = .zero
+        defaults.interim.progressInterval = .seconds(3600)
+        defaults.holdTimeout = .seconds(60)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: directory) }
+
+    // MARK: A run
+
+    /// Begins a run on the empty spool, with one daemon.
+    func begin(
+        _ fault: Fault?,
+        at number: Int,
+        _ adjust: (inout Settings) -> Void = { _ in }
+    ) throws {
+        origin.forget()
+        end()
+        hadPowerCut = false
+        mayBeTorn = false
+        hasError = fault?.isError == true
+        settings = defaults
+        adjust(&settings)
+        complaints.withLock { $0 = [] }
+        machine.repair()
+        machine.begin(nil, at: 0, on: empty)
+        // An empty spool needs no recovery.
+        try startDaemon(recovers: false)
+        machine.begin(fault, at: number, on: machine.model)
+    }
+
+    /// Starts a daemon as the program does: the spool is opened and recovered, then it serves.
+    @discardableResult
+    func startDaemon(recovers: Bool = true) throws -> Daemon {
+        let process = machine.start()
+        let spool = try Spool(
+            directory: "\(machine.root)/spool",
+            reserve: 0,
+            disk: machine.disk(of: process)
+        )
+        if recovers {
+            let recovery = try spool.recover()
+            if recovery.corrupt != 0, !mayBeTorn {
+                complain("recovery has set \(recovery.corrupt) aside")
+            }
+        }
+        let gateway = Gateway(settings: settings, spool: spool, log: Log(Self.logger(origin)))
+        let daemon = Daemon(process: process, spool: spool, gateway: gateway)
+        daemons.append(daemon)
+        return daemon
+    }
+
+    /// The daemon that clients reach.
+    var daemon: Daemon { daemons[daemons.count - 1] }
+
+    /// Everything works from here on: no call fails, there is room, the upstream is there, and a daemon.
+    func repair() throws {
+        machine.repair()
+        origin.setReachable(true)
+        origin.open()
+        settings = defaults
+        if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
+        // A spool holds hundreds of directories open.
+        daemons.removeAll { machine.isDead($0.process) }
+    }
+
+    /// Lets go of daemons and clients.
+    func end() {
+        daemons = []
+        clients = []
+    }
+
+    /// Puts the settings in force.
+    func reload() { daemon.gateway.reload(settings) }
+
+    /// A client with an upload of its own.
+    func client(
+        _ method: HTTPMethod = .put,
+        answer: Origin.Answer = .short,
+        version: Int = 10
+    ) -> UploadClient {
+        let client = UploadClient(self, method, answer: answer, version: version)
+        clients.append(client)
+        return client
+    }
+
+    /// A number no upload had.
+    func nextNumber() -> Int {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    /// The power goes; afterwards nothing runs.
+    func cutPower(_ cut: PowerCut) throws {
+        hadPowerCut = true
+        mayBeTorn = cut.content == .torn
+        try machine.rebuild(after: cut)
+        let boot = "\(machine.root)/spool/boot"
+        if FileManager.default.fileExists(atPath: boot) {
+            let file = open(boot, O_WRONLY | O_TRUNC | O_CLOEXEC)
+            _ = write(file, "another\n", 8)
+            close(file)
+        }
+    }
+
+    // MARK: What is wrong
+
+    func complain(_ text: String) { complaints.withLock { $0.append(text) } }
+
+    var complaintsSoFar: [String] { complaints.withLock { $0 } }
+
+    private static func logger(_ origin: Origin) -> Logger {
+        var logger = Logger(label: "fault") { _ in GateOpener(origin: origin) }
+        logger.logLevel = .error
+        return logger
+    }
+}
+
+/// Lets late answers come when the log tells of a failure: no heartbeat follows it.
+private struct GateOpener: LogHandler {
+    let origin: Origin
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.error
+
+    subscript(metadataKey key: String) -> Logger.MetadataValue? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) { origin.open() }
+}
