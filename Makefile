@@ -31,8 +31,8 @@ MODULE = .build/nginx-module/ngx_http_interim_module.so
 # because other linkers warn of a function those libraries have and the program does not use.
 RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld
 
-.PHONY: build run test lint format check bench module module-test module-package install uninstall \
-    clean crash-test sanitize FORCE
+.PHONY: build run test lint format check sweep crash-test sanitize bench module module-test \
+    module-package install uninstall clean FORCE
 
 build:
 	@deploy/install-dependencies.sh build
@@ -45,14 +45,16 @@ run:
 	@deploy/run.sh
 
 # Warnings are errors in every target (Package.swift). The import check sees all of it only in a
-# build from clean; FloorTests sees it always.
+# build from clean; FloorTests sees it always. The fault sweep has a process of its own: it keeps every
+# core busy, and another test takes away the descriptors of its process for a while.
 test:
 	@deploy/install-dependencies.sh test
 	$(MAKE) --no-print-directory lint
 	swift build --build-tests --explicit-target-dependency-import-check error
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory module-test
-	swift test --explicit-target-dependency-import-check error
+	swift test --explicit-target-dependency-import-check error --filter FaultTests
+	swift test --explicit-target-dependency-import-check error --skip FaultTests
 
 # kill -9 of the daemon, round after round; a round that fails names the SEED that repeats it.
 ROUNDS ?= 500
@@ -86,6 +88,14 @@ format:
 
 check: $(MODULE)
 	deploy/check.sh
+
+# Every scenario, call and fault, with SEEDS random power cuts at every call; `make test` tries few.
+SEEDS ?= 40
+
+sweep:
+	@deploy/install-dependencies.sh test
+	swift build --build-tests
+	SWEEP_SEEDS=$(SEEDS) swift test --skip-build --filter FaultTests
 
 bench:
 	@deploy/install-dependencies.sh run
