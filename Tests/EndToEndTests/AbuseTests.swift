@@ -136,9 +136,12 @@ struct AbuseTests {
         #expect(try sandbox.delivered().isEmpty)
     }
 
-    @Test("an early refusal reaches a client that still sends")
-    func earlyRefusal() throws {
-        let sandbox = try Sandbox()
+    @Test(
+        "an early refusal reaches a client that still sends",
+        arguments: [Front.nginx, .lighttpd]
+    )
+    func earlyRefusal(front: Front) throws {
+        let sandbox = try Sandbox(front: front)
         let resource = try sandbox.create("/files/early.bin")
         let client = try WireClient(port: sandbox.port)
         client.sendHead(

@@ -62,25 +62,6 @@ struct LighttpdTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
-    @Test("an early refusal reaches a client that still sends")
-    func earlyRefusal() throws {
-        let sandbox = try Sandbox(front: .lighttpd)
-        let resource = try sandbox.create("/files/early.bin")
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 77", "Upload-Complete: ?1", "Content-Length: 50000000",
-                "Content-Type: application/partial-upload",
-            ]
-        )
-        for _ in 0..<4 where client.send(Data(count: 1 << 20)) {}
-        let answer = try client.read()
-        #expect(answer.status == 409)
-        #expect(answer["upload-offset"] == "0")
-    }
-
     @Test("content without a length is refused with 411, as the configuration says")
     func lengthRequired() throws {
         let sandbox = try Sandbox(front: .lighttpd)

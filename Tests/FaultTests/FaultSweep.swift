@@ -21,6 +21,8 @@ struct SweepCase: CustomStringConvertible {
 
     /// Runs it, and says what is wrong.
     func run(in world: World) -> [String] {
+        // However it ends: clients and world hold each other, and the world's files with them.
+        defer { world.end() }
         do {
             try world.begin(fault, at: number, scenario.adjust)
             do { try scenario.run(world) } catch is Stopped {} catch is SpoolError {}
@@ -36,7 +38,6 @@ struct SweepCase: CustomStringConvertible {
             world.checkSpool()
             try world.finish(after: fault)
             try world.checkPurge(after: fault)
-            world.end()
         } catch { world.complain("\(error)") }
         return world.complaintsSoFar
     }

@@ -55,11 +55,7 @@ struct PromiseOrderTests {
         #expect(throws: SpoolError.self) { try upload.settle() }
         #expect(scripted.calls.first == .sync)
         upload.detach()
-        let again = try #require(try spool.attach(creation.id))
-        #expect(again.state == UploadState(offset: 0, length: 7))
-        try again.append("content")
-        try again.settle()
-        #expect(again.state.offset == 7)
+        try expectReceivedAgain(creation.id, in: spool)
     }
 
     @Test("an offset told during an attempt costs the directory that the record left too, once")
@@ -101,11 +97,7 @@ struct PromiseOrderTests {
         #expect(throws: SpoolError.self) { try upload.settle() }
         #expect(!scripted.calls.dropFirst().contains(.sync))
         upload.detach()
-        let again = try #require(try spool.attach(creation.id))
-        #expect(again.state == UploadState(offset: 0, length: 7))
-        try again.append("content")
-        try again.settle()
-        #expect(again.state.offset == 7)
+        try expectReceivedAgain(creation.id, in: spool)
     }
 
     @Test("an offset is told only after data, directories and record are durable, in this order")
@@ -117,5 +109,14 @@ struct PromiseOrderTests {
         scripted.forget()
         try upload.settle()
         #expect(scripted.calls == [.sync, .syncDirectory, .syncDirectory, .write, .sync])
+    }
+
+    /// What could not be made durable is received from the beginning once more.
+    private func expectReceivedAgain(_ id: UploadID, in spool: Spool) throws {
+        let again = try #require(try spool.attach(id))
+        #expect(again.state == UploadState(offset: 0, length: 7))
+        try again.append("content")
+        try again.settle()
+        #expect(again.state.offset == 7)
     }
 }
