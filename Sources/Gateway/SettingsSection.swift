@@ -96,6 +96,48 @@ struct SettingsSection {
         }
     }
 
+    /// A list of values; one value alone is a list of one.
+    mutating func values<T>(
+        _ key: String,
+        expecting: String,
+        _ read: (String) -> T?
+    ) throws(SettingsError) -> [T]? {
+        guard let node = take(key) else { return nil }
+        var nodes = [node]
+        if case .sequence(let listed) = node.content { nodes = listed }
+        var values: [T] = []
+        for node in nodes {
+            guard case .scalar(let text, _) = node.content else {
+                throw fault(node, key, "expected \(expecting), or a list of such")
+            }
+            guard let value = read(text) else {
+                throw fault(node, key, "'\(text)' is not \(expecting)")
+            }
+            values.append(value)
+        }
+        return values
+    }
+
+    /// A mapping of the operator's own names to values, in the file's order.
+    mutating func pairs<T>(
+        _ key: String,
+        expecting: String,
+        _ read: (_ name: String, _ text: String) -> T?
+    ) throws(SettingsError) -> [T]? {
+        guard let node = take(key) else { return nil }
+        guard case .mapping(let entries) = node.content else {
+            throw fault(node, key, "must be names with values")
+        }
+        var pairs: [T] = []
+        for entry in entries {
+            guard case .scalar(let text, _) = entry.value.content,
+                let pair = read(entry.key, text)
+            else { throw fault(entry.value, "\(key).\(entry.key)", "expected \(expecting)") }
+            pairs.append(pair)
+        }
+        return pairs
+    }
+
     /// A text; not empty.
     mutating func text(_ key: String) throws(SettingsError) -> String? {
         try value(key, expecting: "a text") { $0.isEmpty ? nil : $0 }
