@@ -66,7 +66,7 @@ extension Spool {
     }
 
     /// What can be seen of an upload; nil if it is not in that queue any more.
-    private func summary(
+    func summary(
         of id: UploadID,
         in queue: Queue,
         isInUse known: Bool? = nil
@@ -112,12 +112,17 @@ extension Spool {
             id: id,
             queue: queue,
             creation: record?.creation,
-            offset: dataStatus?.size ?? record?.state.length ?? 0,
+            offset: min(
+                dataStatus?.size ?? record?.state.length ?? 0,
+                record?.state.verified ?? .max
+            ),
             length: record?.state.length,
             lastActivity: max(status.modified, dataStatus?.modified ?? status.modified),
             diskUsage: status.diskUsage + (dataStatus?.diskUsage ?? 0),
             attempts: record?.state.attempts ?? 0,
             reason: record?.state.reason,
+            nextAttempt: record?.state.next,
+            holdCause: queue == .hold ? record?.state.cause : nil,
             isInUse: isInUse
         )
     }

@@ -175,3 +175,32 @@ extension StoredResponse {
         )
     }
 }
+
+extension HTTPFields {
+    private static let firstLine = "spoolgate-completion 1"
+
+    /// The fields of a completing request as text, with its checksum.
+    var completionText: [UInt8] {
+        var writer = LineWriter()
+        writer.add(line: Self.firstLine)
+        writer.add(self)
+        writer.addSum()
+        return writer.bytes
+    }
+
+    /// Reads the fields from exactly `bytes`; nil where they do not match their checksum.
+    init?(completionText bytes: [UInt8]) {
+        let end = bytes.count - LineWriter.sumSize
+        guard end > 0, bytes[end...].elementsEqual(LineWriter.sum(of: Array(bytes[..<end]))) else {
+            return nil
+        }
+        var reader = LineReader(bytes[..<end])
+        guard reader.line()?.elementsEqual(Self.firstLine.utf8) == true else { return nil }
+        self.init()
+        while let line = reader.line() {
+            let (name, value) = LineReader.split(line)
+            guard name == "field", let field = try? LineReader.field(value) else { return nil }
+            append(field)
+        }
+    }
+}

@@ -8,7 +8,8 @@
 enum Repair: Equatable {
     /// Nothing: they are.
     case keep
-    /// After a power cut: the data file is cut back to what is durable.
+    /// The data file is cut back: after a power cut to what is durable, and from content that was to
+    /// be verified first and was not.
     case cutBack(to: Int64)
     /// Content that waited could not be made durable and was cut back; only moving the record back to
     /// where it is received again is left to do.
@@ -75,7 +76,9 @@ enum Repair: Equatable {
             return
         }
         if queue == .incoming {
-            self = afterPowerCut && dataSize > durable ? .cutBack(to: durable) : .keep
+            let verified = record.state.verified
+            let kept = min(afterPowerCut ? durable : dataSize, verified ?? dataSize)
+            self = kept < dataSize || verified != nil ? .cutBack(to: kept) : .keep
             return
         }
         if queue == .deferred, dataSize == durable, dataSize < record.state.length ?? 0 {

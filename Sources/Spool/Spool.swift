@@ -213,7 +213,7 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    private func find(
+    func find(
         _ id: UploadID,
         _ ticket: Holders.Ticket,
         until deadline: Deadline,

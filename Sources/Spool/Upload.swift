@@ -62,7 +62,11 @@ package final class Upload {
         creationEnd = record.creationEnd
         recordState = record.state
         name = FileName(record.creation.id)
-        state = UploadState(offset: offset, length: record.state.length, phase: queue.phase)
+        state = UploadState(
+            offset: offset,
+            length: record.state.length,
+            phase: queue.phase(record.state.cause)
+        )
     }
 
     convenience init(spool: Spool, ticket: Holders.Ticket, _ found: FoundUpload) {
@@ -320,7 +324,7 @@ package final class Upload {
         }
         movedFrom = movedFrom ?? queue
         queue = target
-        state.phase = target.phase
+        state.phase = target.phase(recordState.cause)
     }
 
     /// Makes the record's place durable: the entry that is there, and that the old one is gone.

@@ -21,6 +21,10 @@ extension Upload {
         try setWhole(data) { next in
             next.attempts += 1
             next.reason = nil
+            next.cause = nil
+            // Of an earlier attempt; in `active` it would be taken for this one's.
+            next.response = nil
+            next.status = nil
         }
         try move(to: .active)
         if isPromised {
@@ -58,11 +62,13 @@ extension Upload {
 
     /// active -> delivered: stores the final response and removes the content.
     ///
-    /// Where the disk does not take the response, it is stored without its content, and at the worst
+    /// Also incoming or deferred -> delivered, where the gateway itself refuses the upload for good. Where the disk does not take the response, it is stored without its content, and at the worst
     /// only its status, for which the record has room already. Survives the death of the process on
     /// return; a power cut too, if anything was ever promised of the upload.
     package func delivered(_ response: StoredResponse) throws(SpoolError) {
-        _ = try held(while: queue == .active)
+        let data = try held(while: queue != .hold)
+        let isOwn = queue != .active
+        if queue == .incoming { try setWhole(data) { _ in } }
         var response = response
         do throws(SpoolError) {
             try store(response)
@@ -76,21 +82,24 @@ extension Upload {
         }
         if recordState.durable != nil { try syncRecord() }
         try move(to: .delivered)
+        // Found in another queue than `active`, a record without content would be damage.
+        if isOwn, recordState.durable != nil { try syncPlace() }
         knownResponse = response
         // The verdict is safe, even if a power cut undoes the move: a record in `active` that has a
         // response is delivered. Content that stays behind is removed by the next who attaches.
         if (try? disk.unlink(name.name, in: layout.data[name])) == true {
             spool.room.giveBack(state.offset)
         }
-        data = nil
+        self.data = nil
     }
 
-    /// The stored final response; nil unless delivered.
+    /// The stored final response; nil unless delivered, or failed by that response.
     ///
     /// - Returns: the response, its content nil where that is not kept.
     /// - Throws: `.corrupt` after setting aside a record whose response cannot be read.
     package func response() throws(SpoolError) -> StoredResponse? {
-        guard queue == .delivered, !isDetached else { return nil }
+        let isFailed = queue == .hold && recordState.response != nil
+        guard queue == .delivered || isFailed, !isDetached else { return nil }
         if let knownResponse { return knownResponse }
         let found = try spool.onDisk { () throws(SystemError) in
             let file = try openRecord()
@@ -111,38 +120,13 @@ extension Upload {
         }
     }
 
-    /// incoming, active or hold -> deferred: whole, and no attempt could begin, the upstream was not
-    /// reached, or an operator releases it; the bytes stay.
-    ///
-    /// Survives the death of the process on return, a power cut after the next `settle()`.
-    package func deferred(reason: String) throws(SpoolError) {
-        let data = try held(while: queue != .delivered)
-        if queue == .incoming {
-            try setWhole(data) { $0.reason = reason }
-        } else {
-            try write { $0.reason = reason }
-        }
-        if queue != .deferred { try move(to: .deferred) }
-    }
-
-    /// active or deferred -> hold: sent, and no answer came, or an operator holds it; nothing will
-    /// repeat it by itself.
-    ///
-    /// Durable on return.
-    package func indeterminate(reason: String) throws(SpoolError) {
-        _ = try held(while: queue != .incoming)
-        try write { $0.reason = reason }
-        if queue != .hold { try move(to: .hold) }
-        try settle()
-    }
-
     // MARK: Steps
 
     /// Writes that the content is whole, before the move that says so too.
     ///
     /// A record outside `incoming` must say a length that fits its content. So, once anything was
     /// promised, content and length are durable on return: a power cut may keep the move.
-    private func setWhole(
+    func setWhole(
         _ data: OpenFile,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
@@ -150,6 +134,7 @@ extension Upload {
         if isPromised, recordState.durable != state.offset { try sync(data) }
         func write(_ next: inout RecordState) {
             next.length = state.offset
+            next.whole = next.whole ?? .now
             if isPromised { next.durable = state.offset }
             change(&next)
         }
@@ -157,25 +142,13 @@ extension Upload {
         state.length = state.offset
     }
 
-    /// Writes a response behind the creation, and then the state that points to it.
-    private func store(_ response: StoredResponse) throws(SpoolError) {
+    /// Writes a response behind what the clients sent, and then the state that points to it.
+    func store(_ response: StoredResponse) throws(SpoolError) {
         let bytes = response.recordText
+        let start = recordState.completion?.upperBound ?? creationEnd
         try spool.onDisk { () throws(SystemError) in
-            try disk.write(bytes, to: try openRecord(), at: creationEnd)
+            try disk.write(bytes, to: try openRecord(), at: start)
         }
-        try write { $0.response = creationEnd..<creationEnd + Int64(bytes.count) }
-    }
-}
-
-extension Queue {
-    /// What a client can tell of an upload there.
-    var phase: UploadState.Phase {
-        switch self {
-        case .incoming: .receiving
-        case .active: .delivering
-        case .deferred: .deferred
-        case .hold, .corrupt: .indeterminate
-        case .delivered: .delivered
-        }
+        try write { $0.response = start..<start + Int64(bytes.count) }
     }
 }

@@ -85,14 +85,26 @@ extension Spool {
             try onDisk { () throws(SystemError) in
                 if let data { try disk.truncate(data, to: size) }
             }
+            if found.record.state.verified != nil {
+                try write(&found) { $0.verified = nil }
+            }
             room.giveBack((found.dataSize ?? size) - size)
             found.dataSize = size
         case .receiveAgain:
-            try move(&found, to: .incoming, reason: "its content could not be made durable")
+            try move(&found, to: .incoming) {
+                $0.reason = "its content could not be made durable"
+            }
         case .putOff:
-            try move(&found, to: .deferred, reason: reason)
+            try move(&found, to: .deferred) { state in
+                state.reason = reason
+                // Its client heard of no failure: it is the queue's to repeat.
+                state.next = .now
+            }
         case .hold:
-            try move(&found, to: .hold, reason: reason + "; its outcome is unknown")
+            try move(&found, to: .hold) { state in
+                state.reason = reason + "; its outcome is unknown"
+                state.cause = .indeterminate
+            }
         case .finishDelivery:
             try finishDelivery(&found)
         case .forget:
@@ -165,15 +177,12 @@ extension Spool {
     private func move(
         _ found: inout FoundUpload,
         to queue: Queue,
-        reason: String
+        _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
-        var state = found.record.state
-        state.sequence += 1
-        state.reason = reason
+        try write(&found, change)
         let files = found.files
         let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
-            try disk.write(state.slot, to: files.file, at: state.slotPosition)
             try disk.rename(
                 name.name,
                 in: layout[files.queue][name],
@@ -181,8 +190,20 @@ extension Spool {
                 in: layout[queue][name]
             )
         }
-        found.record.state = state
         found.files.queue = queue
+    }
+
+    private func write(
+        _ found: inout FoundUpload,
+        _ change: (inout RecordState) -> Void
+    ) throws(SpoolError) {
+        var state = found.record.state
+        change(&state)
+        state.sequence += 1
+        try onDisk { () throws(SystemError) in
+            try disk.write(state.slot, to: found.files.file, at: state.slotPosition)
+        }
+        found.record.state = state
     }
 
     private func finishDelivery(_ found: inout FoundUpload) throws(SpoolError) {

@@ -84,6 +84,10 @@ package struct UploadSummary: Sendable, Equatable {
     package var attempts: Int
     /// Why the last attempt did not deliver it; nil if none failed.
     package var reason: String?
+    /// When the queue tries it next; nil: it waits for its client, or is not in `deferred`.
+    package var nextAttempt: WallTime?
+    /// Why it is in `hold`; nil elsewhere.
+    package var holdCause: HoldCause?
     /// Whether a process holds it at this moment.
     package var isInUse: Bool
 }

@@ -47,6 +47,49 @@ extension Refusal {
         completeness: .complete
     )
 
+    /// 502: an append to an upload that was tried for as long as the queue keeps one.
+    package static let deliveryFailed = Refusal(
+        .badGateway,
+        title: "delivery failed",
+        detail: """
+            The upload is stored, but could not be delivered, and nothing tries again by itself. \
+            Ask the operator of this server.
+            """,
+        completeness: .complete
+    )
+
+    /// 410: the same for an offset retrieval, so that no client takes the offset for success.
+    package static let deliveryFailedGone = Refusal(
+        .gone,
+        title: deliveryFailed.title,
+        detail: deliveryFailed.detail,
+        completeness: .complete
+    )
+
+    /// 503: an append to an upload that an operator keeps from being delivered.
+    package static let uploadHeld = Refusal(
+        .serviceUnavailable,
+        title: "upload held",
+        detail: "The upload is stored, and an operator holds it back. Ask again later.",
+        retryAfter: 300
+    )
+
+    /// 503: the upstream answered that it cannot take the upload now.
+    ///
+    /// - Parameter retryAfter: seconds that it asked for; nil: it did not say.
+    /// - Returns: a refusal of an upload whose bytes are kept.
+    package static func upstreamBusy(retryAfter: Int?) -> Refusal {
+        Refusal(
+            .serviceUnavailable,
+            title: "upstream busy",
+            detail: """
+                The upload is stored, but the server it is for cannot take it now. Send an empty \
+                append with Upload-Complete: ?1 later.
+                """,
+            retryAfter: retryAfter ?? 30
+        )
+    }
+
     /// 410: an offset retrieval of an upload that the upstream answered with an error, so that no
     /// client takes the offset for success.
     package static let upstreamRefusedGone = Refusal(

@@ -25,6 +25,10 @@ package struct UploadState: Sendable, Equatable {
         case delivered
         /// The upstream was sent the upload and gave no answer; nothing will be repeated.
         case indeterminate
+        /// All content is here, and it could not be delivered; nobody tries again.
+        case failed
+        /// All content is here, and an operator keeps it from being delivered.
+        case held
     }
 
     /// Makes a state from its parts.
@@ -44,7 +48,8 @@ package struct UploadState: Sendable, Equatable {
         case receive(ceiling: Int64, ceilingIsLength: Bool, length: Int64?)
         /// All is here and complete: try the delivery (again).
         case deliver
-        /// Answer with the stored final response.
+        /// Answer with the stored final response; with `Refusal.deliveryFailed` where a failed upload
+        /// has none.
         case replay
         /// Refuse; the upload stays as it is.
         case refuse(Refusal)
@@ -77,6 +82,11 @@ package struct UploadState: Sendable, Equatable {
             return decideComplete(append, complete: decision, incomplete: decision)
         case .indeterminate:
             let decision = AppendDecision.refuse(.outcomeUnknown)
+            return decideComplete(append, complete: decision, incomplete: decision)
+        case .failed:
+            return decideComplete(append, complete: .replay, incomplete: .refuse(.deliveryFailed))
+        case .held:
+            let decision = AppendDecision.refuse(.uploadHeld)
             return decideComplete(append, complete: decision, incomplete: decision)
         }
     }
@@ -113,6 +123,12 @@ package struct UploadState: Sendable, Equatable {
             return .refuse(.deliveryUnderWay)
         case (.indeterminate, _):
             return .refuse(.outcomeUnknown)
+        case (.failed, .complete):
+            return .replay
+        case (.failed, .incomplete):
+            return .refuse(.deliveryFailed)
+        case (.held, _):
+            return .refuse(.uploadHeld)
         }
     }
 
