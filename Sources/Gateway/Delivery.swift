@@ -1,69 +1,54 @@
 // The delivery of one upload: one regular request to the upstream, the verdict stored, then relayed.
 //
-// The client may be gone by then; the verdict is stored for it all the same. Invariant: an upload is
-// in `active` exactly while its attempt runs.
+// A request that completed the upload drives it, or the queue; here they are the same. Invariant: an
+// upload is in `active` exactly while its attempt runs.
 
+import Crypto
 import HTTPTypes
 import Posix
 import Spool
 import UploadProtocol
 import Upstream
 
-extension Transaction {
-    /// Delivers a whole upload and answers with the upstream's response (draft-12 §4.1.2).
-    func deliver(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
-        // A web server that gave up on this request has told the client so; the client comes back.
-        guard !exchange.isAbandoned else {
-            log.interrupted(
-                upload.creation.id,
-                offset: upload.state.offset,
-                reason: .truncated
-            )
-            return exchange.abort()
-        }
-        let relay = VerdictRelay(
-            upload: upload,
-            exchange: exchange,
-            answers: answers,
-            cap: Int(route.responseCap),
-            location: isCreation ? location(upload.creation.resourcePath) : nil,
-            heartbeat: Heartbeat(progressReport, rate: interimRate),
-            log: log
-        )
-        if let refusal = try attemptDelivery(upload, relay) {
-            refuse(refusal, offset: upload.state.offset)
-        }
-    }
+/// Delivers whole uploads of one route.
+struct Delivery {
+    let gateway: Gateway
+    let routeName: String
+    let route: Route
+    let upstream: Upstream
+    /// How long to wait for a free place among the deliveries.
+    let patience: Duration
 
-    /// Delivers an upload that waits for its next attempt, its final response only stored; returns
-    /// whether it is delivered now.
-    func deliverUnseen(_ upload: Upload) throws(SpoolError) -> Bool {
-        let relay = VerdictRelay(
-            upload: upload,
-            exchange: nil,
-            answers: answers,
-            cap: Int(route.responseCap),
-            location: nil,
-            heartbeat: nil,
-            log: log
-        )
-        return try attemptDelivery(upload, relay) == nil
-    }
+    private var log: Log { gateway.log }
 
-    /// One attempt; nil when the verdict is in and went to the relay, else why there is none.
+    /// Delivers an upload that is whole and held.
     ///
-    /// The offset is durable then.
-    private func attemptDelivery(
-        _ upload: Upload,
-        _ relay: VerdictRelay
-    ) throws(SpoolError) -> Refusal? {
-        if let slot = try waitForSlot(upload, relay.heartbeat) {
-            defer { slot.giveBack() }
-            relay.slot = slot
-            return try attemptInSlot(upload, relay)
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - listener: who waits for the verdict.
+    /// - Returns: nil when the verdict is in and went to the listener, else why there is none; the
+    ///   offset is durable then.
+    /// - Throws: where the spool failed and the upstream has nothing.
+    func deliver(_ upload: Upload, to listener: VerdictListener) throws(SpoolError) -> Refusal? {
+        guard let slot = try waitForSlot(upload, listener.heartbeat) else {
+            return try postpone(
+                upload,
+                reason: "no free place among the deliveries",
+                listener,
+                telling: .deliveryUnderWay
+            )
         }
-        try postpone(upload, reason: "no free place among the deliveries")
-        return .deliveryUnderWay
+        defer { slot.giveBack() }
+        return try attempt(upload, listener, in: slot)
+    }
+
+    /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its verdict.
+    func deliverQueued(_ upload: Upload) throws(SpoolError) {
+        if upload.nextAttempt == nil {
+            // Its client was told that it is not delivered and did not come back.
+            return try fail(upload, reason: upload.reason ?? "its client did not come back")
+        }
+        _ = try deliver(upload, to: .nobody(UploadResponse(dialect: .newest, limits: route.limits)))
     }
 
     /// Waits for a slot; nil when none came free in time, or a newer request wants the upload.
@@ -71,23 +56,32 @@ extension Transaction {
         _ upload: Upload,
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> DeliverySlot? {
-        let deadline = Deadline.after(holdTimeout)
+        let deadline = Deadline.after(patience)
         while true {
             // Whoever asks for the upload must not wait for a slot as well.
             let look = Deadline.after(.milliseconds(100))
             let next = min(deadline, look, heartbeat?.next ?? deadline)
-            if let slot = gateway.slots.take(until: next) { return slot }
+            if let slot = gateway.slots.take(of: routeName, until: next) { return slot }
             if deadline.hasPassed || upload.isAsked { return nil }
             // One that fails may have cut the content back: then this is no whole upload any more.
             try heartbeat?.beat(upload)
         }
     }
 
-    private func attemptInSlot(
+    private func attempt(
         _ upload: Upload,
-        _ relay: VerdictRelay
+        _ listener: VerdictListener,
+        in slot: DeliverySlot
     ) throws(SpoolError) -> Refusal? {
         let id = upload.creation.id
+        let relay = VerdictRelay(
+            upload,
+            to: listener,
+            cap: Int(route.responseCap),
+            keepsRefused: isAccepted(upload),
+            log: log
+        )
+        relay.slot = slot
         try upload.beginAttempt()
         log.delivering(id, length: upload.state.offset)
         let outcome = upstream.attempt(request(for: upload), sink: relay)
@@ -98,26 +92,46 @@ extension Transaction {
             log.spoolFailed(error, upload: id)
         }
         switch outcome {
+        case .answered where relay.isPutOff:
+            return try postpone(
+                upload,
+                reason: "the upstream answered \(relay.status)",
+                listener,
+                asked: relay.retryAfter,
+                telling: .upstreamBusy(retryAfter: relay.retryAfter)
+            )
         case .answered:
-            log.delivered(id, status: relay.status)
+            noteVerdict(of: upload, relay)
             return nil
         case .notReached(let reason):
-            try postpone(upload, reason: reason)
-            return .notReached(isKept: true)
+            return try postpone(
+                upload,
+                reason: reason,
+                listener,
+                telling: .notReached(isKept: true)
+            )
         case .noRoom(let reason):
-            try postpone(upload, reason: reason)
-            return .destinationFull(isKept: true)
+            return try postpone(
+                upload,
+                reason: reason,
+                listener,
+                telling: .destinationFull(isKept: true)
+            )
         case .indeterminate(let reason), .abandoned(let reason):
             // Over the cap the verdict was stored before its content was relayed; what the client
             // has of that content is not the whole.
             if relay.isStored || relay.hasBegun {
-                log.delivered(id, status: relay.status)
+                noteVerdict(of: upload, relay)
                 relay.breakOff()
                 return nil
             }
             if upload.creation.isRepeatable {
-                try postpone(upload, reason: reason)
-                return .notReached(isKept: true)
+                return try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    telling: .notReached(isKept: true)
+                )
             }
             try upload.indeterminate(reason: reason)
             log.indeterminate(id, reason: reason)
@@ -125,12 +139,65 @@ extension Transaction {
         }
     }
 
-    /// The bytes stay; a completing append tries again.
-    private func postpone(_ upload: Upload, reason: String) throws(SpoolError) {
-        try upload.deferred(reason: reason)
-        try upload.settle()
-        log.deferred(upload.creation.id, reason: reason)
+    private func noteVerdict(of upload: Upload, _ relay: VerdictRelay) {
+        if let reason = upload.holdCause == .failed ? upload.reason : nil {
+            log.failed(upload.creation.id, reason: reason)
+        } else {
+            log.delivered(upload.creation.id, status: relay.status)
+        }
     }
+
+    /// Whether the client was told 202, and so hears nothing of what the upstream says.
+    private func isAccepted(_ upload: Upload) -> Bool {
+        route.reply == .accepted && upload.nextAttempt != nil
+    }
+
+    // MARK: Trying again
+
+    /// The bytes stay. The queue tries again, unless a client hears now that it may.
+    ///
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - reason: why there is no verdict.
+    ///   - listener: who is told.
+    ///   - asked: seconds the upstream asked to wait.
+    ///   - refusal: what the listener is told.
+    /// - Returns: the refusal, or another one where it is not tried again.
+    private func postpone(
+        _ upload: Upload,
+        reason: String,
+        _ listener: VerdictListener,
+        asked: Int? = nil,
+        telling refusal: Refusal
+    ) throws(SpoolError) -> Refusal {
+        let now = WallTime.now
+        let pause = route.queue.pause(
+            after: upload.attempts,
+            asked: asked,
+            random: RandomBits.next()
+        )
+        let next = WallTime(seconds: now.seconds + pause.components.seconds)
+        let since = upload.wholeSince ?? now
+        if next.seconds - since.seconds > route.queue.lifetime.components.seconds {
+            // It goes to `hold` from `deferred` or `active`, never from where it is received.
+            if upload.state.phase == .receiving { try upload.deferred(reason: reason) }
+            try fail(upload, reason: reason)
+            return .deliveryFailed
+        }
+        let isQueued = upload.nextAttempt != nil || !listener.isThere
+        try upload.deferred(reason: reason, next: isQueued ? next : nil)
+        try upload.settle()
+        log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
+        return refusal
+    }
+
+    private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
+        let whole = "its time in the queue is over; at last: \(reason)"
+        try upload.failed(reason: whole)
+        log.failed(upload.creation.id, reason: whole)
+    }
+
+    // MARK: The request
 
     /// The one regular request, built from the creation alone.
     private func request(for upload: Upload) -> UpstreamRequest {
@@ -150,137 +217,6 @@ extension Transaction {
             },
             isUpload: true,
             id: creation.id
-        )
-    }
-
-    /// Answers with the stored final response of an upload whose client lost it.
-    func replay(_ upload: Upload) throws(SpoolError) {
-        guard let response = try upload.response() else { return refuse(.uploadLost) }
-        var head = response.head
-        if response.content == nil { head.fields[.contentType] = nil }
-        exchange.answer(
-            Response(
-                answers.final(head, offset: upload.state.offset, location: nil),
-                content: response.content ?? []
-            )
-        )
-    }
-}
-
-/// Stores the upstream's final response, then relays it, also where storing failed.
-///
-/// Up to the cap the whole response is stored before its first byte leaves; beyond it the head is
-/// stored, and the content streams through. Without an exchange it is only stored. One that cannot
-/// be stored is relayed all the same.
-private final class VerdictRelay: ResponseSink {
-    private let upload: Upload
-    private let exchange: (any Exchange)?
-    private let answers: UploadResponse
-    private let cap: Int
-    private let location: String?
-    /// Tells the client that the wait goes on; nil where it cannot hear that.
-    let heartbeat: Heartbeat?
-    private let log: Log
-    /// Given back when the head is there.
-    var slot: DeliverySlot?
-    private var head: ResponseHead?
-    private var contentLength: Int64?
-    private var content: [UInt8] = []
-    private var isStreaming = false
-    private(set) var isStored = false
-    /// Why the verdict could not be stored.
-    private(set) var spoolError: SpoolError?
-    /// Whether the client was told the verdict.
-    private(set) var hasBegun = false
-
-    init(
-        upload: Upload,
-        exchange: (any Exchange)?,
-        answers: UploadResponse,
-        cap: Int,
-        location: String?,
-        heartbeat: Heartbeat?,
-        log: Log
-    ) {
-        self.upload = upload
-        self.exchange = exchange
-        self.answers = answers
-        self.cap = cap
-        self.location = location
-        self.heartbeat = heartbeat
-        self.log = log
-    }
-
-    /// The upstream's status; 0 before its head came.
-    var status: Int { head?.status.code ?? 0 }
-
-    func attemptGoesOn() {
-        guard let heartbeat, !hasBegun else { return }
-        do throws(SpoolError) { try heartbeat.beat(upload) } catch {
-            // The client hears nothing more of the wait; the verdict may still come.
-            log.spoolFailed(error, upload: upload.creation.id)
-        }
-    }
-
-    func receive(interim head: ResponseHead) { exchange?.send(interim: head) }
-
-    func receive(head: ResponseHead, contentLength: Int64?) {
-        slot?.giveBack()
-        self.head = ResponseHead(
-            status: head.status,
-            fields: UpstreamFields.relayed(head.fields)
-        )
-        self.contentLength = contentLength
-    }
-
-    func receive(content part: RawSpan) throws {
-        if !isStreaming {
-            if content.count + part.byteCount <= cap {
-                part.withUnsafeBytes { content.append(contentsOf: $0) }
-                return
-            }
-            isStreaming = true
-            store(content: nil)
-            try sendHead(contentLength: contentLength)
-            let held = content
-            content = []
-            try exchange?.send(content: held.span.bytes)
-        }
-        try exchange?.send(content: part)
-    }
-
-    /// Stores and relays a response that ended within the cap.
-    func finish() {
-        guard !isStreaming else { return }
-        store(content: content)
-        let held = content
-        do throws(ClientGone) {
-            try sendHead(contentLength: contentLength ?? Int64(held.count))
-            if !held.isEmpty { try exchange?.send(content: held.span.bytes) }
-        } catch {
-            // The verdict is stored; the client can come back for it.
-        }
-    }
-
-    /// Ends a response whose content did not come whole.
-    func breakOff() { exchange?.abort() }
-
-    private func store(content: [UInt8]?) {
-        guard let head else { return }
-        do throws(SpoolError) {
-            try upload.delivered(StoredResponse(head: head, content: content))
-            isStored = true
-        } catch {
-            spoolError = error
-        }
-    }
-
-    private func sendHead(contentLength: Int64?) throws(ClientGone) {
-        guard let head, let exchange else { return }
-        hasBegun = true
-        try exchange.send(
-            head: answers.final(head, offset: upload.state.offset, location: location),
-            contentLength: head.status.hasContent ? contentLength : nil
         )
     }
 }

@@ -1,4 +1,5 @@
-// How many delivery attempts may run at once: a counted bound that a reload can change.
+// How many delivery attempts may run at once, in all and of each route: counted bounds that a reload
+// can change.
 //
 // An attempt gives its slot back when the upstream's head is there: from then on a client that reads
 // slowly keeps only itself waiting. Invariant: a slot is given back exactly once.
@@ -9,21 +10,39 @@ import Posix
 final class DeliverySlots: Sendable {
     private struct Count {
         var maximum: Int
+        var byRoute: [String: Int]
         var taken = 0
+        var takenByRoute: [String: Int] = [:]
     }
 
     private let count: Monitor<Count>
 
-    init(_ maximum: Int) { count = Monitor(Count(maximum: maximum)) }
+    init(_ settings: Settings) {
+        count = Monitor(Count(maximum: settings.maximumDeliveries, byRoute: Self.bounds(settings)))
+    }
 
-    /// Changes the bound; attempts already running go on.
-    func setMaximum(_ maximum: Int) { count.update { $0.maximum = maximum } }
+    /// Takes the bounds of new settings; attempts already running go on.
+    func reload(_ settings: Settings) {
+        let bounds = Self.bounds(settings)
+        count.update { count in
+            count.maximum = settings.maximumDeliveries
+            count.byRoute = bounds
+        }
+    }
+
+    private static func bounds(_ settings: Settings) -> [String: Int] {
+        settings.routes.compactMapValues(\.queue.maximumConcurrent)
+    }
 
     /// Runs `body` in a slot, waiting for one; nil when `deadline` comes first.
     ///
     /// The slot is given back by `body`, once it needs it no more, or when it ends.
-    func withSlot<R>(until deadline: Deadline, _ body: (DeliverySlot) -> R) -> R? {
-        guard let slot = take(until: deadline) else { return nil }
+    func withSlot<R>(
+        of route: String,
+        until deadline: Deadline,
+        _ body: (DeliverySlot) -> R
+    ) -> R? {
+        guard let slot = take(of: route, until: deadline) else { return nil }
         defer { slot.giveBack() }
         return body(slot)
     }
@@ -31,11 +50,23 @@ final class DeliverySlots: Sendable {
     /// Takes a slot, waiting for one; nil when `deadline` comes first.
     ///
     /// Whoever takes it gives it back.
-    func take(until deadline: Deadline) -> DeliverySlot? {
+    func take(of route: String, until deadline: Deadline) -> DeliverySlot? {
         count.wait(until: deadline) { count in
-            guard count.taken < count.maximum else { return nil }
+            let ofRoute = count.takenByRoute[route, default: 0]
+            guard count.taken < count.maximum, ofRoute < count.byRoute[route] ?? .max else {
+                return nil
+            }
             count.taken += 1
-            return DeliverySlot { [self] in self.count.update { $0.taken -= 1 } }
+            count.takenByRoute[route] = ofRoute + 1
+            return DeliverySlot { [self] in giveBack(of: route) }
+        }
+    }
+
+    private func giveBack(of route: String) {
+        count.update { count in
+            count.taken -= 1
+            let left = count.takenByRoute[route, default: 1] - 1
+            count.takenByRoute[route] = left > 0 ? left : nil
         }
     }
 }

@@ -23,7 +23,8 @@ extension HTTPField.Name {
     static let xForwardedProto = known("x-forwarded-proto")
     static let idempotencyKey = known("idempotency-key")
 
-    private static func known(_ text: String) -> HTTPField.Name {
+    /// A name that is a token.
+    static func known(_ text: String) -> HTTPField.Name {
         guard let name = HTTPField.Name(text) else { preconditionFailure("\(text) is no token") }
         return name
     }

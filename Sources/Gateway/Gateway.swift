@@ -15,6 +15,7 @@ package final class Gateway: Sendable {
     let spool: Spool
     let log: Log
     let slots: DeliverySlots
+    let queue = DeliveryQueue()
     let buffers = BufferShelf()
     private let configuration: Mutex<Configuration>
 
@@ -41,19 +42,22 @@ package final class Gateway: Sendable {
     package init(settings: Settings, spool: Spool, log: Log) {
         self.spool = spool
         self.log = log
-        slots = DeliverySlots(settings.maximumDeliveries)
+        slots = DeliverySlots(settings)
         configuration = Mutex(Configuration(settings, keeping: nil))
     }
 
     /// Puts new settings in force for the requests that begin from now on.
     package func reload(_ settings: Settings) {
         configuration.withLock { $0 = Configuration(settings, keeping: $0) }
-        slots.setMaximum(settings.maximumDeliveries)
+        slots.reload(settings)
     }
+
+    /// The configuration in force.
+    var current: Configuration { configuration.withLock { $0 } }
 
     /// Answers one request, or ends it without an answer where that is the right thing to do.
     package func serve(_ exchange: any Exchange) {
-        let configuration = configuration.withLock { $0 }
+        let configuration = current
         let head: RequestHead
         switch exchange.head {
         case .success(let received): head = received

@@ -2,7 +2,7 @@
 
 import HTTPTypes
 package import Logging
-import Posix
+package import Posix
 package import Spool
 package import UploadProtocol
 
@@ -125,9 +125,36 @@ package struct Log: Sendable {
         logger.info("delivered", metadata: ["upload": "\(id)", "status": "\(status)"])
     }
 
-    /// The upstream was not reached; the bytes stay.
-    package func deferred(_ id: UploadID, reason: String) {
-        logger.warning("delivery deferred", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    /// The upstream did not take the upload; the bytes stay. `next` is when the queue tries again; nil:
+    /// it waits for its client.
+    package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
+        logger.warning(
+            "delivery deferred",
+            metadata: [
+                "upload": "\(id)", "reason": "\(reason)",
+                "next-attempt": "\(next?.description ?? "-")",
+            ]
+        )
+    }
+
+    /// The upload was accepted for the queue.
+    package func accepted(_ id: UploadID, length: Int64) {
+        logger.info("upload accepted", metadata: ["upload": "\(id)", "length": "\(length)"])
+    }
+
+    /// The upload cannot be delivered; it is held.
+    package func failed(_ id: UploadID, reason: String) {
+        logger.error("delivery failed", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// The stored response was kept for as long as its route keeps one.
+    package func responseExpired(_ id: UploadID) {
+        logger.debug("response expired", metadata: ["upload": "\(id)"])
+    }
+
+    /// The queue cannot do its work.
+    package func queueTrouble(_ reason: String) {
+        logger.error("queue in trouble", metadata: ["reason": "\(reason)"])
     }
 
     /// The upstream was sent the upload and gave no answer; it is held.

@@ -78,7 +78,7 @@ extension Transaction {
     private func deliverPlain(_ content: PlainContent) {
         guard !exchange.isAbandoned else { return exchange.abort() }
         let id = UploadID.random()
-        let outcome = gateway.slots.withSlot(until: .after(holdTimeout)) {
+        let outcome = gateway.slots.withSlot(of: routeName, until: .after(holdTimeout)) {
             slot -> (AttemptOutcome, StreamRelay) in
             let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, slot: slot)
             return (upstream.attempt(plainRequest(content, id: id), sink: relay), relay)

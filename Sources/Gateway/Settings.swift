@@ -37,6 +37,8 @@ package struct Settings: Sendable, Equatable {
     package var logLevel = Logger.Level.info
     /// Most delivery attempts at any time.
     package var maximumDeliveries = 32
+    /// Time between two looks at the whole spool for uploads that wait for an attempt.
+    package var queueRunInterval = Duration.seconds(30)
     /// How often clients hear of progress.
     package var interim = InterimRate()
     /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`.
@@ -74,6 +76,12 @@ package struct Route: Sendable, Equatable {
     package var limits = UploadLimits(maxSize: 16 << 30, minSize: 128 << 10, maxAge: 86_400)
     /// Most bytes of a final response's content that are stored for a client that lost it.
     package var responseCap: Int64 = 256 << 10
+    /// How long a final response is kept for a client that lost it.
+    package var responseRetention = Duration.seconds(86_400)
+    /// What the client of a whole upload gets.
+    package var reply = Reply.upstream
+    /// When the queue tries an upload again.
+    package var queue = QueuePolicy()
     /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
     package var honoursIdempotencyKey = false
 

@@ -67,6 +67,8 @@ extension Settings {
         var delivery = try root.section("delivery")
         maximumDeliveries =
             try delivery.integer("maximum-concurrent", in: 1...4096) ?? maximumDeliveries
+        queueRunInterval =
+            try delivery.duration("queue-run", seconds: 1...86_400) ?? queueRunInterval
         try delivery.finish()
         interim = try InterimRate(root.section("interim"))
         var named = try root.section("routes")
@@ -160,6 +162,12 @@ extension Route {
         ) { $0.hasPrefix("/") && $0.hasSuffix("/") && $0.count > 1 ? $0 : nil }
         try decodeLimits(&section)
         responseCap = try section.size("response-cap", in: 0...(64 << 20)) ?? responseCap
+        responseRetention =
+            try section.duration("response-retention", seconds: 60...31_536_000)
+            ?? responseRetention
+        let replies = Reply.allCases.map(\.rawValue).joined(separator: " or ")
+        reply = try section.value("reply", expecting: replies) { Reply(rawValue: $0) } ?? reply
+        queue = try QueuePolicy(section.section("queue"))
         honoursIdempotencyKey =
             try section.boolean("honours-idempotency-key") ?? honoursIdempotencyKey
         try section.finish()

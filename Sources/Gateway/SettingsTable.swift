@@ -22,6 +22,7 @@ extension Settings {
             ("timeouts.drain", DurationText.text(drainTimeout)),
             ("timeouts.hold", DurationText.text(holdTimeout)),
             ("delivery.maximum-concurrent", "\(maximumDeliveries)"),
+            ("delivery.queue-run", DurationText.text(queueRunInterval)),
             ("interim.progress-interval", DurationText.text(interim.progressInterval)),
             ("interim.progress-size", ByteSize.text(interim.progressSize)),
             ("interim.heartbeat", DurationText.text(interim.heartbeat)),
@@ -56,7 +57,13 @@ extension Route {
             ("tls.ca", upstream.certificateAuthority ?? ""),
             ("tls.certificate", upstream.clientCertificate ?? ""),
             ("tls.key", upstream.clientKey ?? ""),
+            ("reply", reply.rawValue),
+            ("queue.maximum-concurrent", queue.maximumConcurrent.map { "\($0)" } ?? ""),
+            ("queue.minimum-backoff", DurationText.text(queue.minimumBackoff)),
+            ("queue.maximum-backoff", DurationText.text(queue.maximumBackoff)),
+            ("queue.lifetime", DurationText.text(queue.lifetime)),
             ("response-cap", ByteSize.text(responseCap)),
+            ("response-retention", DurationText.text(responseRetention)),
             ("honours-idempotency-key", "\(honoursIdempotencyKey)"),
         ]
     }

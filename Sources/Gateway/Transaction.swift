@@ -34,8 +34,13 @@ struct Transaction {
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
         case .resourceOptions(let id): resourceOptions(id)
+        case .status(let id): tellStatus(of: id)
         case .options: passThrough { answers.options($0) }
-        case .plainUpload: receivePlainUpload()
+        case .plainUpload:
+            switch route.reply {
+            case .upstream: receivePlainUpload()
+            case .accepted: acceptPlainUpload()
+            }
         case .passThrough: passThrough { $0 }
         case .refused(let refusal): refuse(refusal)
         }
@@ -82,6 +87,11 @@ struct Transaction {
             )
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.detach() }
+            if upload.state.phase == .delivered, isResponseOld(upload) {
+                try upload.remove()
+                log.responseExpired(id)
+                return refuse(.unknownUpload)
+            }
             if remainingAge(of: upload) <= 0, upload.state.phase == .receiving {
                 try upload.remove(durably: true)
                 log.expired(id)
@@ -111,6 +121,12 @@ struct Transaction {
     /// Seconds the upload will still be kept without activity.
     func remainingAge(of upload: Upload) -> Int64 {
         upload.lastActivity.seconds + route.limits.maxAge - WallTime.now.seconds
+    }
+
+    /// Whether the stored response was kept for as long as the route keeps one.
+    private func isResponseOld(_ upload: Upload) -> Bool {
+        let age = WallTime.now.seconds - upload.lastActivity.seconds
+        return age > route.responseRetention.components.seconds
     }
 
     /// The upload resource's URI as the client must use it (draft-12 §4.2.2).

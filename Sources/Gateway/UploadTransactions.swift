@@ -56,7 +56,7 @@ extension Transaction {
         }
     }
 
-    private func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {
+    func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {
         UploadCreation(
             id: id,
             route: routeName,
@@ -74,6 +74,7 @@ extension Transaction {
 
     /// Appends the request's content to an upload (draft-12 §4.4).
     func append(_ append: UploadRequest.Append, to id: UploadID) {
+        if answersQueued(id, append) { return }
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
             switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
             case .receive(let ceiling, let ceilingIsLength, let length):
@@ -87,7 +88,7 @@ extension Transaction {
                     isCreation: false
                 )
             case .deliver:
-                try deliver(upload, isCreation: false)
+                try complete(upload, isCreation: false)
             case .replay:
                 try replay(upload)
             case .refuse(let refusal):
@@ -156,7 +157,7 @@ extension Transaction {
         switch upload.state.decideAtEnd(completeness, dialect: dialect) {
         case .complete(let length):
             if upload.state.length == nil { try upload.setLength(length) }
-            try deliver(upload, isCreation: isCreation)
+            try complete(upload, isCreation: isCreation)
         case .partial:
             try upload.settle()
             let offset = upload.state.offset
@@ -204,19 +205,22 @@ extension Transaction {
     /// A client that takes offset == length for success hears it only once the upstream has taken
     /// the upload: for one that is complete and waits for its next attempt, this is that attempt.
     func retrieveOffset(_ id: UploadID) {
+        if answersQueued(id, nil) { return }
         withUpload(id, patience: .short) { upload throws(SpoolError) in
             var told = upload.state
             if dialect.takesOffsetForSuccess {
-                if told.phase == .deferred, try !deliverUnseen(upload) {
-                    return refuse(
-                        upload.state.phase == .indeterminate ? .outcomeUnknownGone : .verdictPending
-                    )
+                // An accepted one is a success already.
+                if told.phase == .deferred, route.reply == .upstream || upload.nextAttempt == nil,
+                    try !deliverUnseen(upload)
+                {
+                    return refuse(upload.state.phase.goneRefusal ?? .verdictPending)
                 }
+                if told.phase == .held { return refuse(.verdictPending) }
                 if let status = try upload.response()?.head.status, status.code >= 400 {
                     return refuse(.upstreamRefusedGone)
                 }
             }
-            if told.phase == .indeterminate { return refuse(.outcomeUnknownGone) }
+            if let refusal = told.phase.goneRefusal { return refuse(refusal) }
             try upload.settle()
             // Also of an upload delivered just now "incomplete" is said: nobody has heard the final
             // response, and a client that wants it comes for it with an empty append.
@@ -224,6 +228,14 @@ extension Transaction {
             exchange.answer(
                 answers.offsetTold(told, remainingAge: max(0, remainingAge(of: upload)))
             )
+        }
+    }
+
+    /// Whether a request on an upload that the queue delivers just now was answered at once.
+    private func answersQueued(_ id: UploadID, _ append: UploadRequest.Append?) -> Bool {
+        do throws(SpoolError) { return try answerQueued(id, append) } catch {
+            refuse(error, upload: id)
+            return true
         }
     }
 
@@ -238,6 +250,17 @@ extension Transaction {
 
     /// Tells what an upload resource accepts, without touching the upload.
     func resourceOptions(_ id: UploadID) { exchange.answer(answers.resourceOptions()) }
+}
+
+extension UploadState.Phase {
+    /// The answer to an offset retrieval of an upload that will never be delivered by itself.
+    fileprivate var goneRefusal: Refusal? {
+        switch self {
+        case .indeterminate: .outcomeUnknownGone
+        case .failed: .deliveryFailedGone
+        case .receiving, .deferred, .delivering, .delivered, .held: nil
+        }
+    }
 }
 
 extension HTTPRequest.Method {

@@ -13,7 +13,7 @@ package enum Signal: Sendable, Equatable, CaseIterable {
     case interrupt
     /// SIGHUP: read the settings again.
     case hangUp
-    /// SIGUSR1: open the log again, or whatever the program makes of it.
+    /// SIGUSR1: look through the queue at once.
     case user1
     /// SIGUSR2.
     case user2

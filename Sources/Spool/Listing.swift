@@ -36,6 +36,24 @@ extension Spool {
         }
     }
 
+    /// Calls `body` with every upload in one queue, as `forEachUpload` does.
+    package func forEachUpload(
+        in queue: Queue,
+        _ body: (UploadSummary) -> Void
+    ) throws(SpoolError) {
+        for shard in layout[queue].all {
+            let ids = try onDisk { () throws(SystemError) in
+                try SpoolLayout.identities(in: shard)
+            }
+            for id in ids {
+                let found = try onDisk { () throws(SystemError) in
+                    try summary(of: id, in: queue)
+                }
+                if let found { body(found) }
+            }
+        }
+    }
+
     /// Removes one upload unless it is in use.
     ///
     /// - Parameters:

@@ -36,6 +36,15 @@ extension Refusal {
         fields: [.allow: UploadResources.allowedMethods]
     )
 
+    /// 405: a status resource only tells.
+    package static let statusMethodNotAllowed = Refusal(
+        .methodNotAllowed,
+        title: "method not allowed on a status resource",
+        detail: "This is the status of an upload. Use GET to read it.",
+        fields: [.allow: "HEAD, GET"],
+        isOrdinary: true
+    )
+
     /// 415: an append must say that its content is part of an upload (draft-12 §4.4).
     package static let wrongMediaType = Refusal(
         .unsupportedMediaType,

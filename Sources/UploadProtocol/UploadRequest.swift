@@ -29,6 +29,8 @@ package enum UploadRequest: Sendable, Equatable {
     case options
     /// OPTIONS on an upload resource: answered here.
     case resourceOptions(UploadID)
+    /// HEAD or GET on an upload's status resource.
+    case status(UploadID)
     /// An ordinary upload (POST, PUT or PATCH): received whole, then delivered. No resumption.
     case plainUpload
     /// Everything else: streamed through both ways.
@@ -92,6 +94,10 @@ package enum UploadRequest: Sendable, Equatable {
         switch resources.match(head.path) {
         case .resource(let id):
             self.init(on: id, head, dialect: dialect)
+            return
+        case .status(let id):
+            let isLook = head.method == .get || head.method == .head
+            self = isLook ? .status(id) : .refused(.statusMethodNotAllowed)
             return
         case .malformed:
             self = .refused(.unknownUpload)

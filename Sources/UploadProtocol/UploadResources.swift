@@ -23,6 +23,8 @@ package struct UploadResources: Sendable, Equatable {
         case none
         /// An upload resource.
         case resource(UploadID)
+        /// An upload's status resource.
+        case status(UploadID)
         /// A path of the upload resources' shape whose last segment is no identity: 404.
         case malformed
     }
@@ -44,12 +46,23 @@ package struct UploadResources: Sendable, Equatable {
             + UploadResources.marker + id.description
     }
 
+    /// What follows an upload resource's path in its status resource's.
+    package static let statusSuffix = "/status"
+
     private static let marker = "/upload-resource/"
     private static let markerBytes = Array(marker.utf8)
 
     private func match(bytes: some RandomAccessCollection<UInt8>) -> Match {
         guard let start = nameStart(bytes) else { return .none }
-        return UploadID(bytes: bytes[start...]).map { .resource($0) } ?? .malformed
+        let name = bytes[start...]
+        if let id = UploadID(bytes: name) { return .resource(id) }
+        let count = name.count - UploadResources.statusSuffix.utf8.count
+        if count > 0, name.dropFirst(count).elementsEqual(UploadResources.statusSuffix.utf8),
+            let id = UploadID(bytes: name.prefix(count))
+        {
+            return .status(id)
+        }
+        return .malformed
     }
 
     /// Where the name of an upload starts in a path of the upload resources' shape.

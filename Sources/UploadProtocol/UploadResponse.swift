@@ -81,6 +81,45 @@ package struct UploadResponse: Sendable {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
+    /// 202: the upload is durable and will be delivered (RFC 9110 §15.3.3).
+    ///
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - status: the URI of its status resource; linked by the relation of RFC 8631 §4.
+    ///   - length: the length of the whole representation; nil for an ordinary upload, whose client
+    ///     asked for no field of the protocol.
+    /// - Returns: complete; the content describes the status, as JSON.
+    package func accepted(id: UploadID, status: String, length: Int64?) -> Response {
+        var fields: HTTPFields = [:]
+        if let length {
+            fields = start(capacity: 6)
+            append(.complete, offset: length, to: &fields)
+        }
+        fields.append(.link, "<\(status)>; rel=\"status\"")
+        let description = JSON.object([
+            ("upload", .string(id.description)), ("state", .string("accepted")),
+            ("status-resource", .string(status)),
+        ])
+        return json(.accepted, fields, description)
+    }
+
+    /// 200 with what a status resource tells.
+    package func status(_ description: JSON) -> Response { json(.ok, [:], description) }
+
+    private func json(
+        _ status: HTTPResponse.Status,
+        _ fields: HTTPFields,
+        _ content: JSON
+    ) -> Response {
+        var fields = fields
+        fields.append(.contentType, "application/json")
+        fields.append(.cacheControl, "no-store")
+        return Response(
+            ResponseHead(status: status, fields: fields),
+            content: Array((content.text + "\n").utf8)
+        )
+    }
+
     /// Answer to a cancellation.
     package func cancelled() -> Response {
         var fields = start(capacity: 2)

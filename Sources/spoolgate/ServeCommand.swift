@@ -65,6 +65,7 @@ struct Serve: ParsableCommand {
             let gateway = Gateway(settings: settings, spool: spool, log: log)
             let server = try Self.startServer(settings, gateway, log)
             try Self.startWatch(of: spool)
+            try Self.startQueue(of: gateway)
             log.serving(
                 listen: settings.listen.text,
                 spool: settings.spoolDirectory,
@@ -75,8 +76,11 @@ struct Serve: ParsableCommand {
             let signal = obey(signals, gateway, manager, settings, log)
             Self.tell(manager, .stopping, log)
             log.draining(signal: signal)
-            let isDrained = server.drain(until: .after(settings.drainTimeout))
-            log.stopped(left: isDrained ? 0 : server.load.active)
+            let deadline = Deadline.after(settings.drainTimeout)
+            _ = gateway.stopQueue(until: .after(.zero))
+            let isDrained = server.drain(until: deadline)
+            let left = gateway.stopQueue(until: deadline)
+            log.stopped(left: left + (isDrained ? 0 : server.load.active))
         }
     }
 
@@ -93,6 +97,15 @@ struct Serve: ParsableCommand {
                 }
             }
         } catch {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
+            )
+        }
+    }
+
+    private static func startQueue(of gateway: Gateway) throws(CommandFailure) {
+        do throws(SystemError) { try gateway.startQueue() } catch {
             throw CommandFailure(
                 code: .unavailable,
                 sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
@@ -119,7 +132,8 @@ struct Serve: ParsableCommand {
             switch signals.next() {
             case .terminate: return "TERM"
             case .interrupt: return "INT"
-            case .user1, .user2: continue
+            case .user1: gateway.runQueue()
+            case .user2: continue
             case .hangUp:
                 Self.tell(manager, .reloading, log)
                 do throws(CommandFailure) {

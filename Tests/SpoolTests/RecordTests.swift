@@ -150,7 +150,7 @@ struct RecordTests {
         full.sequence = .max - 1
         full.durable = .max
         full.attempts = .max
-        full.reason = String(repeating: "x", count: 240)
+        full.reason = String(repeating: "x", count: 200)
         full.response = 1024..<(1 << 40)
         var text = RecordState()
         text.sequence = 3

@@ -344,7 +344,7 @@ struct StateTableTests {
         case (_, let left):
             let upload = try #require(try spool.attach(maker.id))
             let queue = try #require(Queue(rawValue: left == "\\-" ? row.record : left))
-            #expect(upload.state.phase == queue.phase)
+            #expect(upload.state.phase == queue.phase(nil))
             #expect(directory.queues(of: maker.id) == [queue])
             if ["done-torn", "done-damaged"].contains(row.state) {
                 #expect(throws: SpoolError.self) { try upload.response() }

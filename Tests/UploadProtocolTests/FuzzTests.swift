@@ -72,7 +72,9 @@ struct FuzzTests {
             switch request {
             case .append(_, let append):
                 #expect(append.offset >= 0 && append.length ?? 0 >= 0)
-                let phases: [UploadState.Phase] = [.receiving, .deferred, .delivered]
+                let phases: [UploadState.Phase] = [
+                    .receiving, .deferred, .delivered, .failed, .held,
+                ]
                 for phase in phases {
                     for offset in [0, append.offset] {
                         let state = UploadState(offset: offset, length: offset, phase: phase)
@@ -86,7 +88,7 @@ struct FuzzTests {
             case .refused(let refusal):
                 let answer = builder.refused(refusal, offset: nil)
                 #expect((400..<600).contains(answer.head.status.code))
-            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .plainUpload,
+            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status, .plainUpload,
                 .passThrough:
                 break
             }

@@ -97,6 +97,7 @@ private struct Model {
             return Outcome(responses: [seen(Response(response.options(upstream)))])
         case .resourceOptions:
             return Outcome(responses: [seen(response.resourceOptions())])
+        case .status: return Outcome(decision: "status")
         case .plainUpload:
             return Outcome(decision: "plain upload")
         case .passThrough:
@@ -113,7 +114,8 @@ private struct Model {
         switch state.phase {
         case .delivering: return response.refused(.verdictPending, offset: nil)
         case .indeterminate: return response.refused(.outcomeUnknownGone, offset: nil)
-        case .receiving, .deferred, .delivered:
+        case .failed: return response.refused(.deliveryFailedGone, offset: nil)
+        case .receiving, .deferred, .delivered, .held:
             return response.offsetTold(state, remainingAge: limits.maxAge - 100)
         }
     }

@@ -1,0 +1,162 @@
+// The reply `accepted`: 202 as soon as an upload is durable, and the status resource that tells what
+// became of it.
+//
+// Invariant: after a 202 the upload is in the queue, whatever dies.
+
+import HTTPTypes
+import Posix
+package import Spool
+import UploadProtocol
+
+extension Transaction {
+    /// Leaves a whole upload to the queue and answers 202 (RFC 9110 §15.3.3).
+    ///
+    /// The upload is let go.
+    func accept(_ upload: Upload, isOrdinary: Bool = false) throws(SpoolError) {
+        if upload.state.phase == .receiving || upload.nextAttempt == nil {
+            try upload.deferred(reason: upload.reason, next: .now)
+            try upload.settle()
+            log.accepted(upload.creation.id, length: upload.state.offset)
+        }
+        let due = upload.nextAttempt ?? .now
+        answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
+        upload.detach()
+        gateway.queue.add(upload.creation.id, route: routeName, due: due)
+    }
+
+    private func answerAccepted(_ creation: UploadCreation, length: Int64?) {
+        exchange.answer(
+            answers.accepted(
+                id: creation.id,
+                status: location(creation.resourcePath) + UploadResources.statusSuffix,
+                length: length
+            )
+        )
+    }
+
+    /// Answers a request for an upload that the queue is delivering just now, without waiting for it;
+    /// false where that is not so.
+    func answerQueued(_ id: UploadID, _ append: UploadRequest.Append?) throws(SpoolError) -> Bool {
+        guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
+            summary.queue == .active, summary.nextAttempt != nil,
+            let creation = summary.creation, isOurs(creation)
+        else { return false }
+        guard let append else {
+            let state = UploadState(
+                offset: summary.offset,
+                length: summary.length,
+                phase: .deferred
+            )
+            exchange.answer(answers.offsetTold(state, remainingAge: route.limits.maxAge))
+            return true
+        }
+        guard append.offset == summary.offset, append.completeness == .complete,
+            append.contentLength == .known(0)
+        else { return false }
+        answerAccepted(creation, length: summary.offset)
+        return true
+    }
+
+    /// Whether the client may use an upload.
+    func isOurs(_ creation: UploadCreation) -> Bool {
+        creation.route == routeName && creation.owner == exchange.context.owner
+    }
+
+    // MARK: The status resource
+
+    /// Tells as JSON how far an upload has come; touches nothing and waits for nobody.
+    func tellStatus(of id: UploadID) {
+        do throws(SpoolError) {
+            guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,
+                isOurs(creation)
+            else { return refuse(.unknownUpload) }
+            let response = try gateway.spool.storedResponse(of: summary)
+            exchange.answer(
+                answers.status(
+                    .object([
+                        ("upload", .string(id.description)),
+                        ("state", .string(summary.stateWord)),
+                        ("offset", .integer(summary.offset)),
+                        ("length", summary.length.map { .integer($0) } ?? .null),
+                        ("created", .string(creation.created.description)),
+                        ("attempts", .integer(Int64(summary.attempts))),
+                        (
+                            "next-attempt",
+                            summary.nextAttempt.map { .string($0.description) } ?? .null
+                        ),
+                        ("status", response.map { .integer(Int64($0.head.status.code)) } ?? .null),
+                    ])
+                )
+            )
+        } catch {
+            refuse(error, upload: id)
+        }
+    }
+
+    // MARK: Ordinary uploads
+
+    /// Receives an ordinary upload into the spool and accepts it.
+    ///
+    /// It gets no upload resource to append to: what does not arrive whole is gone with the request.
+    func acceptPlainUpload() {
+        let id = UploadID.random()
+        do throws(SpoolError) {
+            let upload = try gateway.spool.create(
+                uploadCreation(
+                    id: id,
+                    resourcePath: route.resources.path(of: id, creationPath: head.path)
+                ),
+                length: head.contentLength.count,
+                expecting: head.contentLength.count ?? 0,
+                release: exchange.release
+            )
+            defer { upload.detach() }
+            do throws(SpoolError) {
+                try receivePlain(into: upload)
+            } catch {
+                if upload.state.phase == .receiving { try? upload.remove() }
+                throw error
+            }
+        } catch {
+            log.spoolFailed(error, upload: id)
+            refusePlain(error.refusal)
+        }
+    }
+
+    private func receivePlain(into upload: Upload) throws(SpoolError) {
+        let end = try gateway.buffers.withBuffer { buffer in
+            Result { () throws(SpoolError) in
+                try Reception(exchange: exchange, buffer: buffer).receive(
+                    room: route.limits.maxSize,
+                    store: { bytes throws(SpoolError) in try upload.append(bytes) }
+                )
+            }
+        }.get()
+        switch end {
+        case .ended where !exchange.isAbandoned:
+            log.received(upload.creation.id, offset: upload.state.offset)
+            try accept(upload, isOrdinary: true)
+        case .ended, .interrupted:
+            try upload.remove()
+            exchange.abort()
+        case .exceeded:
+            try upload.remove()
+            refusePlain(.plainTooLarge(maxSize: route.limits.maxSize))
+        }
+    }
+}
+
+extension UploadSummary {
+    /// The upload's state in one word, as clients and operators read it.
+    package var stateWord: String {
+        switch (queue, holdCause) {
+        case (.incoming, _): "receiving"
+        case (.active, _): "delivering"
+        case (.deferred, _): "deferred"
+        case (.hold, .some(let cause)): cause.rawValue
+        case (.hold, nil): HoldCause.indeterminate.rawValue
+        case (.delivered, _): "delivered"
+        case (.corrupt, _): "corrupt"
+        }
+    }
+}

@@ -1,0 +1,86 @@
+// What happens to an upload that a request found whole: it is delivered while the client waits, or
+// accepted for the queue, or its stored response is told again.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Transaction {
+    private var delivery: Delivery {
+        Delivery(
+            gateway: gateway,
+            routeName: routeName,
+            route: route,
+            upstream: upstream,
+            patience: holdTimeout
+        )
+    }
+
+    /// Answers the request that completed an upload, or came for its verdict (draft-12 §4.1.2).
+    func complete(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
+        // A web server that gave up on this request has told the client so; the client comes back.
+        guard !exchange.isAbandoned else {
+            log.interrupted(
+                upload.creation.id,
+                offset: upload.state.offset,
+                reason: .truncated
+            )
+            return exchange.abort()
+        }
+        switch route.reply {
+        case .accepted: try accept(upload)
+        case .upstream: try deliver(upload, isCreation: isCreation)
+        }
+    }
+
+    private func deliver(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
+        let listener = VerdictListener(
+            exchange: exchange,
+            answers: answers,
+            location: isCreation ? location(upload.creation.resourcePath) : nil,
+            heartbeat: Heartbeat(progressReport, rate: interimRate)
+        )
+        if let refusal = try delivery.deliver(upload, to: listener) {
+            enqueue(upload)
+            refuse(refusal, offset: upload.state.offset)
+        }
+    }
+
+    /// Delivers an upload that waits for its next attempt, its final response only stored; returns
+    /// whether it is delivered now.
+    func deliverUnseen(_ upload: Upload) throws(SpoolError) -> Bool {
+        // This request's client stands for the one who hears that it is not delivered.
+        var listener = VerdictListener.nobody(answers)
+        listener.isWitnessed = !exchange.isAbandoned
+        let refusal = try delivery.deliver(upload, to: listener)
+        enqueue(upload)
+        return refusal == nil
+    }
+
+    /// Leaves an upload to the queue if its record says so.
+    private func enqueue(_ upload: Upload) {
+        guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
+        gateway.queue.add(upload.creation.id, route: routeName, due: next)
+    }
+
+    /// Answers with the stored final response of an upload whose client lost it.
+    func replay(_ upload: Upload) throws(SpoolError) {
+        guard let response = try upload.response() else {
+            let isFailed = upload.state.phase == .failed
+            return refuse(
+                isFailed ? .deliveryFailed : .uploadLost,
+                offset: isFailed ? upload.state.offset : nil
+            )
+        }
+        var head = response.head
+        if response.content == nil { head.fields[.contentType] = nil }
+        exchange.answer(
+            Response(
+                answers.final(head, offset: upload.state.offset, location: nil),
+                content: response.content ?? []
+            )
+        )
+    }
+}

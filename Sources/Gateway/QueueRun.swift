@@ -1,0 +1,130 @@
+// The queue at work: threads that make the attempts that are due, and runs through the spool for what
+// the table does not know, at start and from time to time.
+//
+// A run finds what another process has put there, as `requeue` does, and ends what is over: uploads
+// whose time in the queue is over, and responses that were kept long enough. Invariant: a run never
+// takes an upload from a request.
+
+package import Posix
+import Spool
+import UploadProtocol
+
+extension Gateway {
+    /// Starts the queue: one run through the spool at once, then attempts as they are due.
+    ///
+    /// Call it once, after recovery.
+    ///
+    /// - Throws: `SystemError` when no thread can be started.
+    package func startQueue() throws(SystemError) {
+        try Thread.start(name: "queue", stackSize: Self.queueStack) { [self] in scheduleQueue() }
+    }
+
+    /// Makes no more attempts and waits for those under way.
+    ///
+    /// - Returns: how many are still under way at `deadline`.
+    package func stopQueue(until deadline: Deadline) -> Int { queue.stop(until: deadline) }
+
+    /// Looks through the spool at once for uploads that wait for an attempt.
+    package func runQueue() { queue.askForRun() }
+
+    private static let queueStack = 512 * 1024
+
+    private func scheduleQueue() {
+        var nextRun = Deadline.after(.zero)
+        while true {
+            let settings = current.settings
+            switch queue.nextStep(nextRun: nextRun, bounds: .init(settings)) {
+            case .end: return
+            case .run:
+                nextRun = .after(settings.queueRunInterval)
+                run(settings)
+            case .startThread:
+                do throws(SystemError) {
+                    try Thread.start(name: "delivery", stackSize: Self.queueStack) { [self] in
+                        work()
+                    }
+                } catch {
+                    queue.noteUnstarted()
+                    log.queueTrouble("cannot start a thread: \(error)")
+                    let pause = Monitor(())
+                    let _: Void? = pause.wait(until: .after(.seconds(1))) { _ in nil }
+                }
+            }
+        }
+    }
+
+    // MARK: A run
+
+    private func run(_ settings: Settings) {
+        let now = WallTime.now
+        do throws(SpoolError) {
+            try spool.forEachQueued { queued in
+                let lifetime = settings.routes[queued.route]?.queue.lifetime ?? .zero
+                let since = queued.wholeSince ?? now
+                let isOver = now.seconds - since.seconds > lifetime.components.seconds
+                guard let next = queued.next ?? (isOver ? now : nil) else { return }
+                queue.add(queued.id, route: queued.route, due: next)
+            }
+            try removeOldResponses(settings, now)
+        } catch {
+            log.spoolFailed(error, upload: nil)
+        }
+    }
+
+    /// Removes the records of delivered uploads whose response was kept long enough.
+    private func removeOldResponses(_ settings: Settings, _ now: WallTime) throws(SpoolError) {
+        var old: [UploadSummary] = []
+        try spool.forEachUpload(in: .delivered) { summary in
+            guard let route = summary.creation.flatMap({ settings.routes[$0.route] }) else {
+                return
+            }
+            let age = now.seconds - summary.lastActivity.seconds
+            if age > route.responseRetention.components.seconds { old.append(summary) }
+        }
+        for summary in old where try spool.remove(summary.id, ifUnchangedSince: summary) {
+            log.responseExpired(summary.id)
+        }
+    }
+
+    // MARK: An attempt
+
+    private func work() {
+        while let (id, route) = queue.take(.init(current.settings)) {
+            let again = attempt(id)
+            queue.finish(id, route: route)
+            if let again { queue.add(id, route: route, due: again) }
+        }
+    }
+
+    /// Tries one upload that is due; returns when to look at it again, where that is not written.
+    private func attempt(_ id: UploadID) -> WallTime? {
+        do throws(SpoolError) {
+            // One that a request uses is delivered by that request, or found by the next run.
+            guard let upload = try spool.attachIfFree(id) else { return nil }
+            defer { upload.detach() }
+            guard upload.state.phase == .deferred else { return nil }
+            let name = upload.creation.route
+            let configuration = current
+            guard let route = configuration.settings.routes[name],
+                let upstream = configuration.upstreams[name]
+            else {
+                log.queueTrouble("upload \(id) is of the route '\(name)', which is no more")
+                return nil
+            }
+            if let next = upload.nextAttempt, next > .now { return next }
+            let delivery = Delivery(
+                gateway: self,
+                routeName: name,
+                route: route,
+                upstream: upstream,
+                patience: configuration.settings.holdTimeout
+            )
+            try delivery.deliverQueued(upload)
+            return upload.state.phase == .deferred ? upload.nextAttempt : nil
+        } catch {
+            log.spoolFailed(error, upload: id)
+            // A spool in trouble is left in peace for a while.
+            return WallTime(seconds: WallTime.now.seconds + 30)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// The settings of a route's delivery queue: what the client of a whole upload is told, and when an
+// upload that was not delivered is tried again.
+
+import Posix
+
+/// What the client of a whole upload gets.
+package enum Reply: String, Sendable, CaseIterable {
+    /// The upstream's response; the completing request waits for it.
+    case upstream
+    /// 202 (Accepted) as soon as the upload is durable; the queue delivers it (RFC 9110 §15.3.3).
+    case accepted
+}
+
+/// When the queue tries an upload again.
+package struct QueuePolicy: Sendable, Equatable {
+    /// Most delivery attempts of the route at any time; nil: as many as of all routes.
+    package var maximumConcurrent: Int?
+    /// Pause after the first attempt; doubled after each further one.
+    package var minimumBackoff = Duration.seconds(10)
+    /// Longest pause between two attempts.
+    package var maximumBackoff = Duration.seconds(3_600)
+    /// How long a whole upload may wait; after that it has failed.
+    package var lifetime = Duration.seconds(5 * 86_400)
+
+    /// The product's defaults.
+    package init() {}
+
+    init(_ section: SettingsSection) throws(SettingsError) {
+        self.init()
+        var section = section
+        maximumConcurrent = try section.integer("maximum-concurrent", in: 1...4096)
+        maximumBackoff =
+            try section.duration("maximum-backoff", seconds: 1...604_800) ?? maximumBackoff
+        minimumBackoff =
+            try section.duration("minimum-backoff", seconds: 1...maximumBackoff.components.seconds)
+            ?? min(minimumBackoff, maximumBackoff)
+        lifetime = try section.duration("lifetime", seconds: 60...31_536_000) ?? lifetime
+        try section.finish()
+    }
+
+    /// The pause before the next attempt.
+    ///
+    /// - Parameters:
+    ///   - attempts: attempts made.
+    ///   - asked: seconds the upstream asked for (`Retry-After`); nil: it did not.
+    ///   - random: any bits; a pause is drawn from the upper half of what is due, so that uploads that
+    ///     failed together do not come back together.
+    /// - Returns: whole seconds, at most `maximumBackoff`.
+    func pause(after attempts: Int, asked: Int?, random: UInt64) -> Duration {
+        let most = maximumBackoff.components.seconds
+        let doublings = min(max(0, attempts - 1), 40)
+        let (due, overflow) = minimumBackoff.components.seconds
+            .multipliedReportingOverflow(by: 1 << Int64(doublings))
+        let whole = overflow ? most : min(most, due)
+        let half = whole / 2
+        let drawn = whole - half + Int64(random % UInt64(half + 1))
+        return .seconds(max(drawn, min(most, Int64(asked ?? 0))))
+    }
+}
