@@ -56,7 +56,10 @@ final class GatewayUnderTest: Sendable {
         gateway = Gateway(settings: settings, spool: spool, log: Log(log.logger))
     }
 
-    deinit { try? FileManager.default.removeItem(atPath: root) }
+    deinit {
+        _ = gateway.stopQueue(until: .after(.seconds(10)))
+        try? FileManager.default.removeItem(atPath: root)
+    }
 
     // MARK: Serving
 

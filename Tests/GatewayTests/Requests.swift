@@ -72,6 +72,14 @@ extension ScriptedExchange {
         )
     }
 
+    /// A look at the status resource of an upload resource.
+    static func status(
+        _ location: String,
+        context: ExchangeContext = ExchangeContext()
+    ) -> ScriptedExchange {
+        ScriptedExchange(.get, "\(location)/status", [:], length: .unknown, context: context)
+    }
+
     /// A cancellation.
     static func cancellation(
         _ location: String,
