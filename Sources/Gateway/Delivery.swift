@@ -154,7 +154,7 @@ struct Delivery {
 
     // MARK: Trying again
 
-    /// The bytes stay. The queue tries again, unless a client hears now that it may.
+    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try.
     ///
     /// - Parameters:
     ///   - upload: the upload.
@@ -163,6 +163,7 @@ struct Delivery {
     ///   - asked: seconds the upstream asked to wait.
     ///   - refusal: what the listener is told.
     /// - Returns: the refusal, or another one where it is not tried again.
+    /// - Throws: `SpoolError` where that could not be written.
     private func postpone(
         _ upload: Upload,
         reason: String,

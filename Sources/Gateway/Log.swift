@@ -125,8 +125,12 @@ package struct Log: Sendable {
         logger.info("delivered", metadata: ["upload": "\(id)", "status": "\(status)"])
     }
 
-    /// The upstream did not take the upload; the bytes stay. `next` is when the queue tries again; nil:
-    /// it waits for its client.
+    /// The upstream did not take the upload, and the bytes stay.
+    ///
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - reason: why.
+    ///   - next: when the queue tries again; nil: it waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         logger.warning(
             "delivery deferred",

@@ -1,8 +1,9 @@
 // A backend that writes down exactly what it was sent, request by request, and is as slow as a target
 // tells it to be.
 //
-// The query of a target has its orders: `answer`, the bytes of its response's content, and `pace`,
-// microseconds of rest after each part of content it reads. It remembers contents whole.
+// The query of a target has its orders: `answer`, the bytes of its response's content, `status`, its
+// status if not 201, and `pace`, microseconds of rest after each part of content it reads. It remembers
+// contents whole.
 
 import Foundation
 import TestSupport
@@ -109,8 +110,10 @@ final class RecordingBackend: Sendable {
         book.change(number) { $0.isWhole = true }
         moments.pass(.delivered)
         let content = answer(to: words[1])
+        let ordered = order("status", of: words[1])
+        let status = ordered == 0 ? 201 : ordered
         try connection.send(
-            "HTTP/1.1 201 Created\r\nX-Backend: recording\r\nContent-Length: \(content.count)\r\n\r\n"
+            "HTTP/1.1 \(status) Said\r\nX-Backend: recording\r\nContent-Length: \(content.count)\r\n\r\n"
         )
         try connection.send([UInt8](content.prefix(content.count / 2)))
         moments.pass(.answering)

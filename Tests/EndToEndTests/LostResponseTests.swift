@@ -1,0 +1,124 @@
+// A client that loses the final response and knows nothing but its protocol gets it back, in every
+// dialect, and the backend has the upload once.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("A lost final response")
+struct LostResponseTests {
+    /// One dialect as its clients speak it.
+    struct Speaker: CustomTestStringConvertible, Sendable {
+        let version: Int?
+
+        var testDescription: String { version.map { "version \($0)" } ?? "no version" }
+        var versionField: [String] {
+            version.map { ["Upload-Draft-Interop-Version: \($0)"] } ?? []
+        }
+
+        func completeness(_ isComplete: Bool) -> String {
+            version == 3
+                ? "Upload-Incomplete: ?\(isComplete ? 0 : 1)"
+                : "Upload-Complete: ?\(isComplete ? 1 : 0)"
+        }
+
+        static let all =
+            ([3, 4, 5, 6, 7, 8, 9, 10] as [Int?]).map { Speaker(version: $0) }
+            + [Speaker(version: nil)]
+    }
+
+    private static let content = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) })
+
+    @Test(
+        "cut while the backend works, it comes back for the backend's own answer",
+        arguments: Speaker.all,
+        [201, 422]
+    )
+    func cutInDelivery(speaker: Speaker, status: Int) throws {
+        let moments = Moments()
+        let backend = try RecordingBackend(moments)
+        let sandbox = try Sandbox(upstream: backend.url)
+        let target = "/files/lost?status=\(status)"
+        let resource = try create(sandbox, target, speaker)
+        moments.begin(clients: 1)
+        moments.lookOut(for: .delivered, holds: true)
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead("PATCH", resource, append(speaker, at: 0, Self.content.count))
+        sender.send(Self.content)
+        #expect(moments.waitForIt())
+        sender.cut(reset: true)
+        moments.goOn()
+        try recover(sandbox, resource, speaker, status)
+        #expect(backend.entries(to: target).map(\.content) == [Self.content])
+    }
+
+    @Test(
+        "cut before the answer came, with the daemon killed and started again",
+        arguments: Speaker.all
+    )
+    func cutAndKilled(speaker: Speaker) throws {
+        let backend = try RecordingBackend(Moments())
+        let sandbox = try Sandbox(upstream: backend.url)
+        let resource = try create(sandbox, "/files/lost", speaker)
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead("PATCH", resource, append(speaker, at: 0, Self.content.count))
+        sender.send(Self.content)
+        // Nobody reads the answer; that it was stored, the log tells.
+        try eventually("delivered") { sandbox.log.contains(" delivered ") }
+        sender.cut(reset: true)
+        try sandbox.crash()
+        try recover(sandbox, resource, speaker, 201)
+        #expect(backend.entries(to: "/files/lost").count == 1)
+    }
+
+    // MARK: A client's steps
+
+    private func create(_ sandbox: Sandbox, _ target: String, _ speaker: Speaker) throws -> String {
+        let answer = try WireClient(port: sandbox.port).ask(
+            "POST",
+            target,
+            [speaker.completeness(false)] + speaker.versionField,
+            content: Data()
+        )
+        #expect(answer.status == 201)
+        return String(try #require(answer["location"]).drop(upTo: "/files/"))
+    }
+
+    private func append(_ speaker: Speaker, at offset: Int, _ length: Int) -> [String] {
+        speaker.versionField + [
+            speaker.completeness(true), "Upload-Offset: \(offset)",
+            "Content-Type: application/partial-upload", "Content-Length: \(length)",
+        ]
+    }
+
+    /// What its specification has a client do: ask for the offset until it is told, append the rest,
+    /// here nothing, and take the answer.
+    private func recover(
+        _ sandbox: Sandbox,
+        _ resource: String,
+        _ speaker: Speaker,
+        _ status: Int
+    ) throws {
+        var head = try WireClient(port: sandbox.port).ask("HEAD", resource, speaker.versionField)
+        try eventually("an answer to HEAD") {
+            if head.status != 423, head.status != 503 { return true }
+            head = try WireClient(port: sandbox.port).ask("HEAD", resource, speaker.versionField)
+            return false
+        }
+        if status >= 400, [5, 6].contains(speaker.version) {
+            // Such a client takes offset == length for success, so it must not hear that.
+            #expect(head.status == 410)
+        } else {
+            #expect(head.status == 204)
+            #expect(head["upload-offset"] == "\(Self.content.count)")
+        }
+        let answer = try WireClient(port: sandbox.port).ask(
+            "PATCH",
+            resource,
+            append(speaker, at: Self.content.count, 0)
+        )
+        #expect(answer.status == status)
+        #expect(answer["x-backend"] == "recording")
+        #expect(answer.content.starts(with: Data("stored /files/lost".utf8)))
+    }
+}

@@ -1,0 +1,145 @@
+// What becomes of an upload when its backend misbehaves, and how often the backend was sent it: read
+// from the backend's own log.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Backends that misbehave")
+struct OutcomeTests {
+    private static let content = Data(repeating: 7, count: 400_000)
+    private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
+
+    @Test(
+        "the client that waits hears the truth, and a POST is never sent twice",
+        arguments: Trouble.allCases,
+        ["POST", "PUT"]
+    )
+    func waiting(trouble: Trouble, method: String) throws {
+        let backend = try TroublesomeBackend(trouble)
+        let sandbox = try Sandbox(
+            upstream: backend.url,
+            routeSettings: [trouble.timeouts, Self.quick]
+        )
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead(
+            method,
+            "/files/a",
+            ["Upload-Complete: ?0", "Content-Length: 0"]
+        )
+        let resource = String(try #require(try client.read()["location"]).drop(upTo: "/files/"))
+        let answer = try sandbox.append(resource, offset: 0, Self.content, complete: true)
+        let isSafe = method == "PUT"
+        switch trouble.end {
+        case .answered(let status):
+            #expect(answer.status == status)
+            #expect(answer["upload-complete"] == "?1")
+            if trouble == .huge { #expect(answer.content.count == TroublesomeBackend.hugeSize) }
+            try checkReplay(sandbox, resource, status, isWhole: trouble != .huge)
+            #expect(backend.count(of: "/files/a") == 1)
+        case .putOff(let status):
+            #expect(answer.status == status)
+            #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
+            try comeBack(sandbox, resource, isSafe ? 201 : status)
+            #expect(backend.count(of: "/files/a") == (isSafe ? 2 : 1))
+        case .unknown:
+            #expect([502, 504].contains(answer.status))
+            #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
+            #expect(try sandbox.spoolgate("list").output.contains(isSafe ? "deferred" : "hold"))
+            try comeBack(sandbox, resource, isSafe ? 201 : 502)
+            #expect(backend.count(of: "/files/a") == (isSafe ? 2 : 1))
+        }
+    }
+
+    /// A client that lost the answer asks again.
+    private func checkReplay(
+        _ sandbox: Sandbox,
+        _ resource: String,
+        _ status: Int,
+        isWhole: Bool
+    ) throws {
+        let again = try sandbox.append(resource, offset: Self.content.count, Data(), complete: true)
+        #expect(again.status == status)
+        #expect(again.content.isEmpty == !isWhole)
+    }
+
+    /// A client tries again, and then the queue is told to look once more: nothing more is sent.
+    private func comeBack(_ sandbox: Sandbox, _ resource: String, _ status: Int) throws {
+        let again = try sandbox.append(resource, offset: Self.content.count, Data(), complete: true)
+        #expect(again.status == status)
+        sandbox.daemon.signal(SIGUSR1)
+        let other = try WireClient(port: sandbox.port)
+            .ask("PUT", "/files/other", content: Data("x".utf8))
+        #expect(other.status == 201)
+    }
+
+    @Test(
+        "an accepted upload ends delivered, or held with its cause; a POST is never sent twice",
+        arguments: Trouble.allCases,
+        ["POST", "PUT"]
+    )
+    func accepted(trouble: Trouble, method: String) throws {
+        let backend = try TroublesomeBackend(trouble)
+        let sandbox = try Sandbox(
+            upstream: backend.url,
+            routeSettings: [trouble.timeouts, Self.quick, "reply: accepted"]
+        )
+        let client = try WireClient(port: sandbox.port)
+        let answer = try client.ask(
+            method,
+            "/files/a",
+            ["Upload-Complete: ?1"],
+            content: Self.content
+        )
+        #expect(answer.status == 202)
+        let link = try #require(answer["link"])
+        let status = String(link.drop(upTo: "/files/").prefix { $0 != ">" })
+        let isSafe = method == "PUT"
+        let (state, count) =
+            switch trouble.end {
+            case .answered(let code): (code < 400 ? "delivered" : "failed", 1)
+            case .putOff: isSafe ? ("delivered", 2) : ("failed", 1)
+            case .unknown: isSafe ? ("delivered", 2) : ("indeterminate", 1)
+            }
+        try eventually("\(trouble) \(method) is \(state); log: \(sandbox.log.suffix(1_000))") {
+            let told = try WireClient(port: sandbox.port).ask("GET", status)
+            return told.text.contains("\"state\":\"\(state)\"")
+        }
+        #expect(backend.count(of: "/files/a") == count)
+        // The next daemon finds nothing more to do.
+        try sandbox.crash()
+        let other = try WireClient(port: sandbox.port)
+            .ask("PUT", "/files/other", content: Data("x".utf8))
+        #expect(other.status == 202)
+        try eventually("the other is delivered") { backend.count(of: "/files/other") == 1 }
+        #expect(backend.count(of: "/files/a") == count)
+    }
+
+    @Test(
+        "a backend that is not reached is tried again until it is there",
+        arguments: ["POST", "PUT"]
+    )
+    func unreached(method: String) throws {
+        let port = try FreePort.take(1)[0]
+        let sandbox = try Sandbox(
+            upstream: "http://127.0.0.1:\(port)",
+            routeSettings: [Self.quick, "reply: accepted"]
+        )
+        let answer = try WireClient(port: sandbox.port).ask(
+            method,
+            "/files/index.php",
+            ["Upload-Complete: ?1"],
+            content: Self.content
+        )
+        #expect(answer.status == 202)
+        try eventually("deferred") { sandbox.log.contains("delivery deferred") }
+        // Not even the death of the daemon makes it forget.
+        try sandbox.crash()
+        let backend = try Backend(port: port)
+        try eventually("delivered; log: \(sandbox.log.suffix(1_000))") {
+            try backend.phpCalls() == 1
+        }
+        try eventually("noted") { try sandbox.spoolgate("list").output.contains("delivered") }
+        #expect(try backend.phpCalls() == 1)
+    }
+}

@@ -1,0 +1,127 @@
+// kill -9 of the daemon in every phase of a delivery that the queue makes: what was accepted is
+// delivered or held, and a POST is sent once.
+//
+// `make crash-test ROUNDS=500` runs more rounds; SEED=n begins with round n.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("kill -9 while the queue delivers")
+struct QueueKillTests {
+    /// Phases of a delivery as the backend sees them; between them the daemon is hit by the delay.
+    private static let phases: [Moments.Moment] = [
+        .delivering, .deliveringContent, .delivered, .answering, .answered,
+    ]
+
+    private struct Accepted {
+        var method: String
+        var target: String
+        var content: Data
+        var status: String
+    }
+
+    @Test("no accepted upload is lost, and no POST is sent twice, whenever the daemon dies")
+    func rounds() throws {
+        let environment = ProcessInfo.processInfo.environment
+        let count = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { Int($0) } ?? 15
+        let first =
+            environment["SPOOLGATE_CRASH_SEED"].flatMap { UInt64($0) }
+            ?? UInt64.random(in: 0...999_999)
+        let moments = Moments()
+        let backend = try RecordingBackend(moments)
+        let sandbox = try Sandbox(
+            upstream: backend.url,
+            routeSettings: [
+                "reply: accepted", "queue: {minimum-backoff: 1s, maximum-backoff: 1s}",
+            ]
+        )
+        var (delivered, held) = (0, 0)
+        for seed in first..<first + UInt64(count) {
+            let phase = Self.phases[Int(seed % UInt64(Self.phases.count))]
+            let uploads = try run(seed, phase, sandbox, moments)
+            for upload in uploads {
+                let state = try settledState(of: upload, sandbox)
+                let entries = backend.entries(to: upload.target)
+                let whole = entries.count(where: \.isWhole)
+                let note: Comment = "round \(seed), killed at \(phase.rawValue): \(upload.target)"
+                #expect(entries.allSatisfy { upload.content.starts(with: $0.content) }, note)
+                switch (upload.method, state) {
+                case (_, "delivered"):
+                    #expect(whole >= 1, note)
+                    delivered += 1
+                case ("POST", "indeterminate"): held += 1
+                default: Issue.record("\(state) is no end: \(note)")
+                }
+                if upload.method == "POST" { #expect(entries.count <= 1, note) }
+                // One attempt for each daemon that died, and the one that lasted.
+                #expect(entries.count <= 3, note)
+                backend.forget(upload.target)
+            }
+        }
+        #expect(try SpoolInspection(sandbox).faults() == [])
+        print("kill -9 of the queue: from seed \(first) on, \(delivered) delivered, \(held) held")
+    }
+
+    /// Has uploads accepted, and kills the daemon at the phase, twice.
+    private func run(
+        _ seed: UInt64,
+        _ phase: Moments.Moment,
+        _ sandbox: Sandbox,
+        _ moments: Moments
+    ) throws -> [Accepted] {
+        var generator = SeededGenerator(seed: seed)
+        var uploads: [Accepted] = []
+        // It stands for the backend, which passes moments as long as there is a client.
+        moments.begin(clients: 1)
+        for number in 0..<4 {
+            let isFirst = number == 0
+            if isFirst { lookOut(&generator, phase, moments) }
+            let method = generator.oneIn(2) ? "PUT" : "POST"
+            let target = "/files/\(seed)-\(number)?pace=\(generator.oneIn(2) ? 0 : 500)"
+            let content = generator.content(Int.random(in: 131_072...600_000, using: &generator))
+            let answer = try WireClient(port: sandbox.port)
+                .ask(method, target, ["Upload-Complete: ?1"], content: content)
+            #expect(answer.status == 202)
+            let link = try #require(answer["link"])
+            uploads.append(
+                Accepted(
+                    method: method,
+                    target: target,
+                    content: content,
+                    status: String(link.drop(upTo: "/files/").prefix { $0 != ">" })
+                )
+            )
+        }
+        for kill in 0..<2 {
+            if kill == 1 { lookOut(&generator, phase, moments) }
+            // The second moment may not come: all may be delivered by then.
+            if kill == 0 { #expect(moments.waitForIt()) } else { usleep(20_000) }
+            usleep(UInt32.random(in: 0...3_000, using: &generator))
+            sandbox.kill()
+            moments.goOn()
+            try sandbox.startAgain()
+        }
+        moments.clientEnded()
+        return uploads
+    }
+
+    private func lookOut(
+        _ generator: inout SeededGenerator,
+        _ phase: Moments.Moment,
+        _ moments: Moments
+    ) {
+        let ordinal = phase == .deliveringContent ? Int.random(in: 1...4, using: &generator) : 1
+        moments.lookOut(for: phase, ordinal: ordinal, holds: generator.oneIn(2))
+    }
+
+    /// The word for its state once nothing happens to it any more.
+    private func settledState(of upload: Accepted, _ sandbox: Sandbox) throws -> String {
+        try eventually("\(upload.target) has an end; log: \(sandbox.log.suffix(2_000))") {
+            let told = try WireClient(port: sandbox.port).ask("GET", upload.status)
+            let object = try JSONSerialization.jsonObject(with: told.content) as? [String: Any]
+            guard let state = object?["state"] as? String else { return nil }
+            return ["deferred", "delivering"].contains(state) ? nil : state
+        }
+    }
+}
