@@ -99,6 +99,10 @@ extension Transaction {
     ///
     /// It gets no upload resource to append to: what does not arrive whole is gone with the request.
     func acceptPlainUpload() {
+        let duty: DigestDuty
+        do throws(Refusal) { duty = try DigestDuty(plain: head.fields, route: route) } catch {
+            return refusePlain(error)
+        }
         let id = UploadID.random()
         do throws(SpoolError) {
             let upload = try gateway.spool.create(
@@ -112,7 +116,7 @@ extension Transaction {
             )
             defer { upload.detach() }
             do throws(SpoolError) {
-                try receivePlain(into: upload)
+                try receivePlain(into: upload, duty)
             } catch {
                 if upload.state.phase == .receiving { try? upload.remove() }
                 throw error
@@ -123,18 +127,26 @@ extension Transaction {
         }
     }
 
-    private func receivePlain(into upload: Upload) throws(SpoolError) {
+    private func receivePlain(into upload: Upload, _ duty: DigestDuty) throws(SpoolError) {
+        let reading = DigestReading(duty.algorithms)
         let end = try gateway.buffers.withBuffer { buffer in
             Result { () throws(SpoolError) in
                 try Reception(exchange: exchange, buffer: buffer).receive(
                     room: route.limits.maxSize,
-                    store: { bytes throws(SpoolError) in try upload.append(bytes) }
+                    store: { bytes throws(SpoolError) in
+                        reading.update(bytes)
+                        try upload.append(bytes)
+                    }
                 )
             }
         }.get()
         switch end {
         case .ended where !exchange.isAbandoned:
             log.received(upload.creation.id, offset: upload.state.offset)
+            if let refusal = duty.refusal(reading.finish()) {
+                try upload.remove()
+                return refusePlain(refusal.ofOrdinaryRequest)
+            }
             try accept(upload, isOrdinary: true)
         case .ended, .interrupted:
             try upload.remove()

@@ -30,7 +30,12 @@ extension Transaction {
             return exchange.abort()
         }
         switch route.reply {
-        case .accepted: try accept(upload)
+        case .accepted:
+            // Whoever is told 202 is not there for what would come out later.
+            if let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
+                return refuse(refusal, offset: upload.state.offset)
+            }
+            try accept(upload)
         case .upstream: try deliver(upload, isCreation: isCreation)
         }
     }
@@ -40,7 +45,8 @@ extension Transaction {
             exchange: exchange,
             answers: answers,
             location: isCreation ? location(upload.creation.resourcePath) : nil,
-            heartbeat: Heartbeat(progressReport, rate: interimRate)
+            heartbeat: Heartbeat(progressReport, rate: interimRate),
+            completing: head.fields
         )
         if let refusal = try delivery.deliver(upload, to: listener) {
             enqueue(upload)

@@ -14,12 +14,12 @@ import Upstream
 struct Delivery {
     let gateway: Gateway
     let routeName: String
-    let route: Route
+    var route: Route
     let upstream: Upstream
     /// How long to wait for a free place among the deliveries.
     let patience: Duration
 
-    private var log: Log { gateway.log }
+    var log: Log { gateway.log }
 
     /// Delivers an upload that is whole and held.
     ///
@@ -82,10 +82,26 @@ struct Delivery {
             log: log
         )
         relay.slot = slot
+        switch try checkDigests(of: upload, completing: listener.completing, relay.attemptGoesOn) {
+        case .success(let digests): relay.digests = digests
+        case .failure(let refusal): return refusal
+        }
+        let form: UploadForm
+        do throws(FormFailure) {
+            form = try self.form(of: upload, completing: listener.completing, relay)
+        } catch {
+            return try postpone(
+                upload,
+                reason: error.reason,
+                listener,
+                telling: error.refusal(isKept: true)
+            )
+        }
         try upload.beginAttempt()
         log.delivering(id, length: upload.state.offset)
-        let outcome = upstream.attempt(request(for: upload), sink: relay)
+        let outcome = upstream.attempt(form.request, sink: relay)
         if outcome == .answered { relay.finish() }
+        form.end(status: relay.isStored ? relay.status : nil)
         if let error = relay.spoolError {
             // The upstream has taken the upload: its client must hear that, stored or not.
             guard relay.hasBegun else { throw error }
@@ -196,29 +212,6 @@ struct Delivery {
         let whole = "its time in the queue is over; at last: \(reason)"
         try upload.failed(reason: whole)
         log.failed(upload.creation.id, reason: whole)
-    }
-
-    // MARK: The request
-
-    /// The one regular request, built from the creation alone.
-    private func request(for upload: Upload) -> UpstreamRequest {
-        let creation = upload.creation
-        var fields = UpstreamFields.delivered(creation.head.fields)
-        fields.addForwarding(address: creation.remoteAddress, scheme: creation.scheme)
-        if route.honoursIdempotencyKey, fields[.idempotencyKey] == nil {
-            fields[.idempotencyKey] = "\"\(creation.id)\""
-        }
-        return UpstreamRequest(
-            method: creation.head.method,
-            target: creation.head.target,
-            fields: fields,
-            content: .file(descriptor: upload.dataFile, length: upload.state.offset) {
-                buffer,
-                position in try upload.read(into: buffer, at: position)
-            },
-            isUpload: true,
-            id: creation.id
-        )
     }
 }
 

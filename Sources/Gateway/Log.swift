@@ -156,6 +156,11 @@ package struct Log: Sendable {
         logger.debug("response expired", metadata: ["upload": "\(id)"])
     }
 
+    /// A file was handed over, its backend did not say 2xx, and its time was over.
+    package func handoverExpired(_ path: String, route: String) {
+        logger.info("handed-over file removed", metadata: ["path": "\(path)", "route": "\(route)"])
+    }
+
     /// The queue cannot do its work.
     package func queueTrouble(_ reason: String) {
         logger.error("queue in trouble", metadata: ["reason": "\(reason)"])

@@ -15,11 +15,14 @@ extension Transaction {
             } catch {
                 return exchange.abort()
             }
-            var fields = UpstreamFields.passedThrough(head.fields)
+            var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
             fields.addForwarding(
+                route.fields.forwarding,
                 address: exchange.context.remoteAddress,
-                scheme: exchange.context.scheme
+                scheme: exchange.context.scheme,
+                host: head.fields[.host]
             )
+            UpstreamFields.finish(&fields, policy: route.fields)
             let relay = StreamRelay(
                 exchange,
                 fields: UpstreamFields.passedBack,

@@ -15,12 +15,19 @@ extension Transaction {
 
     /// Receives an ordinary upload and relays the upstream's response.
     func receivePlainUpload() {
+        let duty: DigestDuty
+        do throws(Refusal) { duty = try DigestDuty(plain: head.fields, route: route) } catch {
+            return refusePlain(error)
+        }
+        let reading = DigestReading(duty.algorithms)
         do throws(SpoolError) {
             let content = try gateway.buffers.withBuffer { buffer in
-                Result { () throws(SpoolError) in try receivePlainContent(buffer) }
+                Result { () throws(SpoolError) in try receivePlainContent(buffer, reading) }
             }.get()
             guard let content else { return }
-            deliverPlain(content)
+            let digests = reading.finish()
+            if let refusal = duty.refusal(digests) { return refusePlain(refusal.ofOrdinaryRequest) }
+            deliverPlain(content, UploadDigests(duty: duty, values: digests))
         } catch {
             log.spoolFailed(error, upload: nil)
             refusePlain(error.refusal)
@@ -30,10 +37,30 @@ extension Transaction {
     private enum PlainContent {
         case memory([UInt8])
         case file(ScratchFile)
+
+        var length: Int64 {
+            switch self {
+            case .memory(let bytes): Int64(bytes.count)
+            case .file(let scratch): scratch.length
+            }
+        }
+
+        var ofUpstream: UpstreamContent {
+            switch self {
+            case .memory(let bytes): .bytes(bytes)
+            case .file(let scratch):
+                .file(descriptor: scratch.dataFile, length: scratch.length) { buffer, position in
+                    try scratch.read(into: buffer, at: position)
+                }
+            }
+        }
     }
 
     /// The whole content, or nil when the request was ended here.
-    private func receivePlainContent(_ buffer: ContentBuffer) throws(SpoolError) -> PlainContent? {
+    private func receivePlainContent(
+        _ buffer: ContentBuffer,
+        _ reading: DigestReading
+    ) throws(SpoolError) -> PlainContent? {
         if head.contentLength == .known(0) { return .memory([]) }
         var memory: [UInt8] = []
         var file: ScratchFile?
@@ -48,6 +75,7 @@ extension Transaction {
         let end = try Reception(exchange: exchange, buffer: buffer).receive(
             room: route.limits.maxSize,
             store: { bytes throws(SpoolError) in
+                reading.update(bytes)
                 if file == nil, memory.count + bytes.byteCount <= Self.memoryLimit {
                     return bytes.withUnsafeBytes { memory.append(contentsOf: $0) }
                 }
@@ -75,23 +103,29 @@ extension Transaction {
         }
     }
 
-    private func deliverPlain(_ content: PlainContent) {
+    private func deliverPlain(_ content: PlainContent, _ digests: UploadDigests) {
         guard !exchange.isAbandoned else { return exchange.abort() }
         let id = UploadID.random()
+        let form: UploadForm
+        do throws(FormFailure) { form = try plainForm(content, digests, id: id) } catch {
+            log.plainFailed(id, route: routeName, reason: error.reason)
+            return refusePlain(error.refusal(isKept: false))
+        }
         let outcome = gateway.slots.withSlot(of: routeName, until: .after(holdTimeout)) {
             slot -> (AttemptOutcome, StreamRelay) in
             let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, slot: slot)
-            return (upstream.attempt(plainRequest(content, id: id), sink: relay), relay)
+            return (upstream.attempt(form.request, sink: relay), relay)
         }
         guard let (outcome, relay) = outcome else { return refusePlain(.busy) }
-        let length: Int64 =
-            switch content {
-            case .memory(let bytes): Int64(bytes.count)
-            case .file(let scratch): scratch.length
-            }
+        form.end(status: relay.status)
         switch outcome {
         case .answered:
-            log.plainDelivered(id, route: routeName, length: length, status: relay.status)
+            log.plainDelivered(
+                id,
+                route: routeName,
+                length: content.length,
+                status: relay.status
+            )
         case .notReached(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
             fail(.notReached(isKept: false), relay)
@@ -104,27 +138,27 @@ extension Transaction {
         }
     }
 
-    private func plainRequest(_ content: PlainContent, id: UploadID) -> UpstreamRequest {
-        var fields = UpstreamFields.delivered(head.fields, isWhole: true)
-        fields.addForwarding(
-            address: exchange.context.remoteAddress,
-            scheme: exchange.context.scheme
-        )
-        let upstreamContent: UpstreamContent =
-            switch content {
-            case .memory(let bytes): .bytes(bytes)
-            case .file(let scratch):
-                .file(descriptor: scratch.dataFile, length: scratch.length) { buffer, position in
-                    try scratch.read(into: buffer, at: position)
-                }
-            }
-        return UpstreamRequest(
-            method: head.method,
-            target: head.target,
-            fields: fields,
-            content: upstreamContent,
-            isUpload: true,
-            id: id
+    private func plainForm(
+        _ content: PlainContent,
+        _ digests: UploadDigests,
+        id: UploadID
+    ) throws(FormFailure) -> UploadForm {
+        try UploadForm(
+            WholeUpload(
+                id: id,
+                creation: head,
+                completing: head.fields,
+                isWhole: true,
+                owner: exchange.context.owner,
+                address: exchange.context.remoteAddress,
+                scheme: exchange.context.scheme,
+                length: content.length,
+                digests: digests.values
+            ),
+            content.ofUpstream,
+            route: route,
+            told: digests.duty.told,
+            time: .now
         )
     }
 

@@ -2,8 +2,8 @@
 // the table does not know, at start and from time to time.
 //
 // A run finds what another process has put there, as `requeue` does, and ends what is over: uploads
-// whose time in the queue is over, and responses that were kept long enough. Invariant: a run never
-// takes an upload from a request.
+// whose time in the queue is over, responses and handed-over files that were kept long enough.
+// Invariant: a run never takes an upload from a request.
 
 package import Posix
 import Spool
@@ -57,6 +57,7 @@ extension Gateway {
 
     private func run(_ settings: Settings) {
         let now = WallTime.now
+        removeOldHandovers(settings, now)
         do throws(SpoolError) {
             try spool.forEachQueued { queued in
                 let lifetime = settings.routes[queued.route]?.queue.lifetime ?? .zero

@@ -84,6 +84,16 @@ package struct Route: Sendable, Equatable {
     package var queue = QueuePolicy()
     /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
     package var honoursIdempotencyKey = false
+    /// In which form uploads go to the upstream.
+    package var form = Form.body
+    /// What a `multipart` form has beside the file.
+    package var multipart = MultipartSettings()
+    /// How a `path` form hands a file over.
+    package var path = PathSettings()
+    /// The digest that the upstream is told of each upload; nil: none.
+    package var digest: DigestAlgorithm?
+    /// Which fields go to the upstream.
+    package var fields = FieldPolicy()
 
     /// How this route names its upload resources.
     var resources: UploadResources { UploadResources(prefix: uploadResources) }

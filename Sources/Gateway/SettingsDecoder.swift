@@ -170,6 +170,8 @@ extension Route {
         queue = try QueuePolicy(section.section("queue"))
         honoursIdempotencyKey =
             try section.boolean("honours-idempotency-key") ?? honoursIdempotencyKey
+        try decodeForm(&section)
+        try decodeFields(&section)
         try section.finish()
     }
 

@@ -65,7 +65,7 @@ extension Route {
             ("response-cap", ByteSize.text(responseCap)),
             ("response-retention", DurationText.text(responseRetention)),
             ("honours-idempotency-key", "\(honoursIdempotencyKey)"),
-        ]
+        ] + formTable + fieldTable
     }
 }
 

@@ -29,6 +29,11 @@ struct Transaction {
     /// Does what the request asks for.
     func run(_ request: UploadRequest) {
         switch request {
+        case .creation, .append:
+            if let refusal = DigestDuty.refusal(of: head.fields) { return refuse(refusal) }
+        default: break
+        }
+        switch request {
         case .creation(let creation): create(creation)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)

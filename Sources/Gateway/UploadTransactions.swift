@@ -28,8 +28,6 @@ extension Transaction {
                 method: head.method.rawValue,
                 target: head.target
             )
-            let isLocationTold =
-                dialect.allowsInterim && exchange.context.interimStatuses.contains(104)
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
                 exchange.send(interim: answers.interimCreated(location: location(path)))
@@ -56,18 +54,30 @@ extension Transaction {
         }
     }
 
+    /// Whether this request's client hears 104 and in it where its upload is.
+    var isLocationTold: Bool {
+        dialect.allowsInterim && exchange.context.interimStatuses.contains(104)
+    }
+
     func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {
         UploadCreation(
             id: id,
             route: routeName,
             owner: exchange.context.owner,
-            head: head,
+            head: recordedHead,
             resourcePath: resourcePath,
             remoteAddress: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
             created: .now,
-            isRepeatable: head.method.isIdempotent || route.honoursIdempotencyKey
+            isRepeatable: route.method(for: head).isIdempotent || route.honoursIdempotencyKey
         )
+    }
+
+    /// The head without what the record must not keep.
+    private var recordedHead: RequestHead {
+        var head = head
+        head.fields = UpstreamFields.recorded(head.fields, policy: route.fields)
+        return head
     }
 
     // MARK: Append
@@ -119,6 +129,7 @@ extension Transaction {
         completeness: Completeness,
         isCreation: Bool
     ) throws(SpoolError) {
+        let check = try beginCheck(of: upload)
         let end = try gateway.buffers.withBuffer { buffer in
             Result { () throws(SpoolError) in
                 var progress = ReceptionProgress(
@@ -131,11 +142,18 @@ extension Transaction {
                     // A client that takes offset == length for success must not hear that of content
                     // that never ended.
                     keepsLast: ceilingIsLength && dialect.takesOffsetForSuccess,
-                    store: { bytes throws(SpoolError) in try upload.append(bytes) },
-                    afterEach: { () throws(SpoolError) in try progress.note(upload) }
+                    store: { bytes throws(SpoolError) in
+                        check?.update(bytes)
+                        try upload.append(bytes)
+                    },
+                    afterEach: { () throws(SpoolError) in
+                        // What may be taken back is not told.
+                        if check == nil { try progress.note(upload) }
+                    }
                 )
             }
         }.get()
+        if let check, try !endCheck(check, of: upload, end, isCreation: isCreation) { return }
         switch end {
         case .ended:
             log.received(upload.creation.id, offset: upload.state.offset)

@@ -20,7 +20,8 @@ struct VerdictListener {
     var location: String?
     /// Tells the client that the wait goes on; nil where it cannot hear that.
     var heartbeat: Heartbeat?
-
+    /// The fields of the request that completes the upload; nil if none does.
+    var completing: HTTPFields?
     /// Whether some client hears, of a verdict that is only stored, that there is none yet.
     var isWitnessed = false
 
@@ -47,6 +48,8 @@ final class VerdictRelay: ResponseSink {
     private let log: Log
     /// Given back when the head is there.
     var slot: DeliverySlot?
+    /// The upload's digests, of which the client may want one.
+    var digests = UploadDigests()
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
@@ -99,10 +102,12 @@ final class VerdictRelay: ResponseSink {
 
     func receive(head: ResponseHead, contentLength: Int64?) {
         slot?.giveBack()
-        self.head = ResponseHead(
+        var told = ResponseHead(
             status: head.status,
             fields: UpstreamFields.relayed(head.fields)
         )
+        digests.duty.tell(digests.values, in: &told)
+        self.head = told
         self.contentLength = contentLength
         isPutOff =
             upload.creation.isRepeatable && Self.putOffStatuses.contains(head.status.code)

@@ -14,6 +14,8 @@ package struct FileStatus: Sendable, Equatable {
     package var diskUsage: Int64
     /// When its content last changed.
     package var modified: WallTime
+    /// When its content, its permissions or its names last changed.
+    package var changed: WallTime
     /// How many names it has; 0: it was removed.
     package var names: Int
     /// Which file it is on its file system: two names with the same are one file.
@@ -31,6 +33,7 @@ package struct FileStatus: Sendable, Equatable {
         size = Int64(raw.st_size)
         diskUsage = Int64(raw.st_blocks) * 512
         modified = WallTime(seconds: Int64(raw.st_mtim.tv_sec))
+        changed = WallTime(seconds: Int64(raw.st_ctim.tv_sec))
         names = Int(raw.st_nlink)
         file = UInt64(raw.st_ino)
         isRegular = raw.st_mode & S_IFMT == S_IFREG

@@ -25,7 +25,10 @@ extension HTTPField.Name {
     /// `X-HTTP-Method-Override`, for clients that cannot send PATCH.
     package static let methodOverride = made("X-HTTP-Method-Override")
 
-    private static func made(_ text: String) -> HTTPField.Name {
+    /// `Host`, which a head carries as a field (RFC 9110 §7.2).
+    package static let host = made("Host")
+
+    static func made(_ text: String) -> HTTPField.Name {
         guard let name = HTTPField.Name(text) else {
             preconditionFailure("\(text) is no field name")
         }

@@ -3,14 +3,14 @@
 // Bytes, not characters: no second spelling passes. Parameters are not read.
 
 /// The comparison of media types.
-enum MediaType {
+package enum MediaType {
     /// Whether a `Content-Type` is `expected`, with or without parameters.
     ///
     /// - Parameters:
     ///   - value: the field's value.
     ///   - expected: type and subtype in lower case.
     /// - Returns: whether they are the same but for case.
-    static func of(_ value: String, is expected: String) -> Bool {
+    package static func of(_ value: String, is expected: String) -> Bool {
         var essence = value.utf8.prefix { $0 != UInt8(ascii: ";") }
         while let last = essence.last, last == UInt8(ascii: " ") || last == UInt8(ascii: "\t") {
             essence.removeLast()

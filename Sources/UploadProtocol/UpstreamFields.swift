@@ -7,16 +7,25 @@ package import HTTPTypes
 
 /// The field rules between client and upstream.
 package enum UpstreamFields {
-    /// The fields of the one regular request built from an upload's creation.
+    /// The client's fields of the one regular request built from an upload's creation.
     ///
-    /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1).
+    /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), and what
+    /// `policy` does not let through. Nothing is set here: see `finish`.
     ///
     /// - Parameters:
-    ///   - creation: the creation's fields.
+    ///   - creation: the creation's fields, as received or as `recorded` left them.
+    ///   - completing: the fields of the request that completes the upload, of which only credentials
+    ///     are taken; nil if no request does.
     ///   - isWhole: whether the creation's message brought the whole representation, so that a
     ///     `Content-Digest` of it still holds (RFC 9530 §2).
+    ///   - policy: the operator's rules.
     /// - Returns: the fields to send, in the order received.
-    package static func delivered(_ creation: HTTPFields, isWhole: Bool = false) -> HTTPFields {
+    package static func delivered(
+        _ creation: HTTPFields,
+        completing: HTTPFields? = nil,
+        isWhole: Bool = false,
+        policy: FieldPolicy = FieldPolicy()
+    ) -> HTTPFields {
         var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered)
         for index in fields.indices where fields[index].name == .contentType {
             let value = fields[index].value
@@ -24,15 +33,61 @@ package enum UpstreamFields {
                 fields[index].value = "application/octet-stream"
             }
         }
+        if let forward = policy.forward {
+            let through = Set(forward + policy.credentialFields).union(alwaysForwarded)
+            fields.removeAll { !through.contains($0.name) }
+        }
+        switch policy.credentials {
+        case .creation:
+            break
+        case .completing:
+            fields.removeAll { policy.credentialFields.contains($0.name) }
+            for field in completing ?? [:] where policy.credentialFields.contains(field.name) {
+                fields.append(field)
+            }
+        case .none:
+            fields.removeAll { policy.credentialFields.contains($0.name) }
+        }
+        fields.removeAll { policy.strip.contains($0.name) }
+        return fields
+    }
+
+    /// What a creation's record may keep of its fields: no credentials that its delivery does not take
+    /// from there.
+    package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
+        guard !policy.keepsCredentials else { return creation }
+        var fields = creation
+        fields.removeAll { policy.credentialFields.contains($0.name) }
         return fields
     }
 
     /// The fields of an ordinary request that passes through.
     ///
     /// Connection fields are left out; of the Upload-* fields only the markers that would make the
-    /// upstream speak the protocol.
-    package static func passedThrough(_ fields: HTTPFields) -> HTTPFields {
-        kept(of: fields, without: leftOutOfPassed)
+    /// upstream speak the protocol. `policy.forward` is for uploads alone.
+    package static func passedThrough(
+        _ fields: HTTPFields,
+        policy: FieldPolicy = FieldPolicy()
+    ) -> HTTPFields {
+        var kept = kept(of: fields, without: leftOutOfPassed)
+        if policy.credentials == .none {
+            kept.removeAll { policy.credentialFields.contains($0.name) }
+        }
+        if !policy.strip.isEmpty { kept.removeAll { policy.strip.contains($0.name) } }
+        return kept
+    }
+
+    /// Puts the operator's own fields in place of all others of their names.
+    package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
+        for field in policy.set { fields[fields: field.name] = [] }
+        for field in policy.set { fields.append(field) }
+    }
+
+    /// Whether a name is not the operator's to decide on: of a connection, of message framing or of an
+    /// upload protocol.
+    package static func isReserved(_ name: HTTPField.Name) -> Bool {
+        let text = name.canonicalName
+        return leftOutOfWhole.contains(text) || text.hasPrefix("upload-") || text.hasPrefix("tus-")
     }
 
     /// The fields of an upstream's response to an upload that a client may see.
@@ -86,6 +141,13 @@ package enum UpstreamFields {
     private static let endToEndNames: Set<String> = [
         "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
         "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
+    ]
+
+    /// What goes with an upload however short the list of forwarded fields is: whom it is for, and what
+    /// its content is.
+    private static let alwaysForwarded: Set<HTTPField.Name> = [
+        .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentDigest,
+        .reprDigest, .host,
     ]
 
     private static let partialMediaTypes = [

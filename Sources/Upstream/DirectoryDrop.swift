@@ -3,7 +3,7 @@
 //   <id>-<name>        the upload's content, mode 0640
 //   <id>-<name>.json   its record, one JSON object on one line; appears last
 //
-// <id> is the upload's 26 characters, <name> the client's file name made harmless (DropName.swift);
+// <id> is the upload's 26 characters, <name> the client's file name made harmless (ClientFileName.harmless);
 // a content's name never ends in `.json`. Wait for `*.json` (inotify: IN_MOVED_TO), then read the
 // file its "file" names; move or remove the content first and the record last. Names that begin
 // with a dot are drops under way, or, when older than any upload can take, what a crash left.
@@ -62,7 +62,7 @@ struct DirectoryDrop {
 
     private func store(_ request: UpstreamRequest, _ sink: any ResponseSink) throws -> Response {
         let files = try DropFiles(path: path)
-        let name = DropName.name(target: request.target, fields: request.fields)
+        let name = ClientFileName(target: request.target, fields: request.fields).harmless
         let file = "\(request.id)-\(name)"
         let length = try storeContent(request.content, as: file, in: files, sink)
         let record = JSON.object([

@@ -60,6 +60,7 @@ extension Settings {
                     )
                 }
             }
+            faults += route.formFaults.map { "routes.\(name).\($0.key): \($0.sentence)" }
             if case .directory(let path) = route.upstream.target, access(path, W_OK | X_OK) != 0 {
                 faults.append(
                     "routes.\(name).upstream: cannot write to \(path): "

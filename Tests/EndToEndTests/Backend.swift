@@ -82,7 +82,17 @@ final class Backend {
         $markers = array_values(array_filter(array_keys($_SERVER), function ($name) {
             return strpos($name, 'HTTP_UPLOAD_') === 0;
         }));
+        $files = array_map(function ($file) {
+            $kept = __DIR__ . '/' . bin2hex(random_bytes(8));
+            return [
+                'name' => $file['name'], 'type' => $file['type'], 'size' => $file['size'],
+                'error' => $file['error'], 'moved' => move_uploaded_file($file['tmp_name'], $kept),
+                'sha1' => sha1_file($kept),
+            ];
+        }, $_FILES);
         echo json_encode([
+            'files' => $files,
+            'post' => $_POST,
             'method' => $_SERVER['REQUEST_METHOD'],
             'uri' => $_SERVER['REQUEST_URI'],
             'length' => $_SERVER['CONTENT_LENGTH'],
@@ -90,7 +100,7 @@ final class Backend {
             'custom' => $_SERVER['HTTP_X_CUSTOM'] ?? null,
             'sha1' => sha1_file('php://input'),
             'markers' => $markers,
-        ]);
+        ], JSON_INVALID_UTF8_SUBSTITUTE);
         """
 
     private func startPHP() throws {
@@ -110,6 +120,8 @@ final class Backend {
         listen.mode = 0666
         pm = static
         pm.max_children = 2
+        php_admin_value[upload_max_filesize] = 1G
+        php_admin_value[post_max_size] = 1G
         """.write(
             to: directory.appending(path: "php.conf"),
             atomically: true,

@@ -1,12 +1,14 @@
 // Settings as an operator writes them: what is taken, and where and in which words the rest is refused.
 
 import Foundation
-import Gateway
+import HTTPTypes
 import Logging
 import Posix
 import Testing
 import UploadProtocol
 import Upstream
+
+@testable import Gateway
 
 @Suite struct SettingsTests {
     @Test(
@@ -43,6 +45,15 @@ import Upstream
                 tls: {ca: /ca, certificate: /c, key: /k}
                 response-cap: 0
                 honours-idempotency-key: true
+                form: path
+                multipart:
+                  {file-field: f, fields: {a: b, c: ""}, from-fields: {d: X-D}, metadata: false}
+                path: {encoding: json, directory: /d, key-file: /k, key-id: i, keep: 2h}
+                digest: sha-512
+                fields: {forward: Accept, strip: [X-S, X-T], set: {X-U: "v w"}}
+                forwarding: both
+                credentials: completing
+                credential-fields: [X-Key]
             """
         var expected = Settings()
         expected.listen = .unix(path: "/tmp/s.sock", mode: 0o600, group: "web")
@@ -80,6 +91,27 @@ import Upstream
         )
         route.responseCap = 0
         route.honoursIdempotencyKey = true
+        route.form = .path
+        route.multipart = MultipartSettings(
+            fileField: "f",
+            fields: [ConstantField(name: "a", value: "b"), ConstantField(name: "c", value: "")],
+            fromFields: [CopiedField(name: "d", source: try #require(.init("X-D")))],
+            metadata: false
+        )
+        route.path = PathSettings(
+            encoding: .json,
+            directory: "/d",
+            keyFile: "/k",
+            keyID: "i",
+            keep: .seconds(7200)
+        )
+        route.digest = .sha512
+        route.fields.forward = [.accept]
+        route.fields.strip = [try #require(.init("X-S")), try #require(.init("X-T"))]
+        route.fields.set = [HTTPField(name: try #require(.init("X-U")), value: "v w")]
+        route.fields.forwarding = .both
+        route.fields.credentials = .completing
+        route.fields.credentialFields += [try #require(.init("X-Key"))]
         expected.routes["a"] = route
         #expect(try Settings(text, file: "f") == expected)
     }

@@ -3,7 +3,7 @@
 import Gateway
 
 extension SettingsTests {
-    static let wrongTexts = wrongKeys + wrongValues + wrongYAML
+    static let wrongTexts = wrongKeys + wrongValues + wrongForms + wrongFields + wrongYAML
 
     private static let wrongKeys = [
         Wrong(
@@ -125,6 +125,93 @@ extension SettingsTests {
             "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
             "1:63: routes.a.limits.min-append-size: '2KiB' is not a size from 0 to 1KiB, such as "
                 + "64KiB or 16GiB"
+        ),
+    ]
+
+    private static let wrongForms = [
+        Wrong(
+            "routes: {a: {form: file}}\n",
+            "1:20: routes.a.form: 'file': it is none of body, multipart, path"
+        ),
+        Wrong(
+            "routes: {a: {form: multipart}}\n",
+            "1:20: routes.a.form: 'multipart': a directory: upstream takes uploads as they are; "
+                + "use form: body"
+        ),
+        Wrong(
+            "routes: {a: {upstream: \"http://b\", form: path, path: {directory: /d}}}\n",
+            "1:42: routes.a.form: 'path': it needs path.directory and path.key-file"
+        ),
+        Wrong(
+            "routes: {a: {upstream: \"http://b\", form: path, path: {key-file: /k}}}\n",
+            "1:42: routes.a.form: 'path': it needs path.directory and path.key-file"
+        ),
+        Wrong(
+            "routes: {a: {path: {encoding: xml}}}\n",
+            "1:31: routes.a.path.encoding: 'xml' is not form or json"
+        ),
+        Wrong(
+            "routes: {a: {path: {key-file: k}}}\n",
+            "1:31: routes.a.path.key-file: 'k' is not an absolute path"
+        ),
+        Wrong(
+            "routes: {a: {path: {keep: 59m}}}\n",
+            "1:27: routes.a.path.keep: '59m' is not a duration from 3600s to 31536000s, such as "
+                + "30s or 24h"
+        ),
+        Wrong(
+            "routes: {a: {multipart: {file-field: ''}}}\n",
+            "1:38: routes.a.multipart.file-field: '' is not a text"
+        ),
+        Wrong(
+            "routes: {a: {multipart: {fields: [b]}}}\n",
+            "1:34: routes.a.multipart.fields: must be names with values"
+        ),
+        Wrong(
+            "routes: {a: {multipart: {from-fields: {album: a b}}}}\n",
+            "1:47: routes.a.multipart.from-fields.album: expected the name of a field"
+        ),
+        Wrong(
+            "routes: {a: {digest: md5}}\n",
+            "1:22: routes.a.digest: 'md5' is not none, sha-256, sha-512"
+        ),
+    ]
+
+    private static let nameForms =
+        "the name of a field that may be decided on: none of connections, framing or Upload-*"
+
+    private static let wrongFields = [
+        Wrong(
+            "routes: {a: {fields: {forward: [Accept, Connection]}}}\n",
+            "1:41: routes.a.fields.forward: 'Connection' is not \(nameForms)"
+        ),
+        Wrong(
+            "routes: {a: {fields: {strip: Upload-Complete}}}\n",
+            "1:30: routes.a.fields.strip: 'Upload-Complete' is not \(nameForms)"
+        ),
+        Wrong(
+            "routes: {a: {fields: {set: {Content-Length: 1}}}}\n",
+            "1:45: routes.a.fields.set.Content-Length: expected \(nameForms), and a value for it"
+        ),
+        Wrong(
+            "routes: {a: {fields: {set: {X-A: \"a\\nb\"}}}}\n",
+            "1:34: routes.a.fields.set.X-A: expected \(nameForms), and a value for it"
+        ),
+        Wrong(
+            "routes: {a: {fields: {add: {}}}}\n",
+            "1:23: routes.a.fields.add: no such setting; known here: forward, strip, set"
+        ),
+        Wrong(
+            "routes: {a: {forwarding: via}}\n",
+            "1:26: routes.a.forwarding: 'via' is not one of x-forwarded, forwarded, both, none"
+        ),
+        Wrong(
+            "routes: {a: {credentials: all}}\n",
+            "1:27: routes.a.credentials: 'all' is not one of creation, completing, none"
+        ),
+        Wrong(
+            "routes: {a: {credential-fields: [TE]}}\n",
+            "1:34: routes.a.credential-fields: 'TE' is not \(nameForms)"
         ),
     ]
 

@@ -252,40 +252,6 @@ struct DirectoryDropTests {
         #expect(try !(drop(request(content: pattern(1 << 20)), in: directory).0 == .answered))
         #expect(directory.names.count == 2)
     }
-
-    @Test(
-        "a client's name becomes harmless",
-        arguments: [
-            ("/a/report.pdf", nil, "report.pdf"), ("/a/b%2Fc.txt", nil, "b_c.txt"),
-            ("/a/..", nil, "_."), ("/a/%2e%2e%2fetc", nil, "_._etc"), ("/", nil, "upload"),
-            ("/a/?x=/y", nil, "upload"), ("/a/x%00y", nil, "x_y"), ("/a/%", nil, "_"),
-            ("/a/%4", nil, "_4"), ("/a/%zz", nil, "_zz"), ("/.hidden", nil, "_hidden"),
-            ("/r.json", nil, "r.json_"), ("/r.JSON", nil, "r.JSON_"), ("*", nil, "_"),
-            ("/caf\u{e9}", nil, "caf__"), ("/a\\b", nil, "b"),
-            ("/x", "attachment; filename=\"the file.tar.gz\"", "the_file.tar.gz"),
-            ("/x", "form-data; name=f; FileName=plain.txt", "plain.txt"),
-            ("/x", "attachment; filename=\"../../etc/passwd\"", "passwd"),
-            ("/x", "attachment; filename=\"C:\\\\temp\\\\a.doc\"", "a.doc"),
-            ("/x", "attachment; filename=\"a\\\"b.txt\"", "a_b.txt"),
-            ("/x", "attachment; filename=\"unclosed", "x"),
-            ("/x", "attachment; filename=\"\"", "x"), ("/x", "attachment", "x"),
-            ("/x", "attachment; filename*=UTF-8''a.txt", "x"),
-            ("/x", "attachment; filename*=UTF-8''a.txt; filename=b.txt", "b.txt"),
-        ] as [(String, String?, String)]
-    )
-    func names(target: String, disposition: String?, name: String) {
-        var fields = HTTPFields()
-        fields[.contentDisposition] = disposition
-        #expect(DropName.name(target: target, fields: fields) == name)
-    }
-
-    @Test("a long name is cut to 100 bytes and still is no record's")
-    func longName() {
-        let long = "/" + String(repeating: "a", count: 95) + ".json.and.more"
-        let name = DropName.name(target: long, fields: [:])
-        #expect(name.utf8.count == 100)
-        #expect(!name.hasSuffix(".json"))
-    }
 }
 
 /// An open file, closed with the value.

@@ -1,24 +1,26 @@
-// The few calls by which a drop reaches a directory: link or copy, rename, sync.
+// The few calls by which a file is put into a directory that others read: link or copy, rename, sync.
 //
-// Every path is relative to the open directory, so that a drop cannot land half in another one. It
+// Every path is relative to the open directory, so that a file cannot land half in another one. It
 // knows nothing of uploads or records. The invariant: a name that does not begin with a dot appears
 // in the directory only by a rename of a whole file that is on disk.
 
 import Glibc
-import Posix
 
-/// The content of an upload could not be read; not the directory's fault.
-struct DropContentError: Error {
-    var underlying: any Error
+/// The content of a file could not be read; not the directory's fault.
+package struct DropContentError: Error {
+    /// Why not.
+    package var underlying: any Error
 }
 
-/// One open drop directory.
-struct DropFiles: ~Copyable {
+/// One open directory that files are dropped into.
+///
+/// Used by one thread.
+package struct DropFiles: ~Copyable {
     private let path: String
     private let directory: Descriptor
 
     /// Opens the directory.
-    init(path: String) throws(SystemError) {
+    package init(path: String) throws(SystemError) {
         self.path = path
         let number = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard number >= 0 else { throw SystemError(call: "open", subject: path, errno: errno) }
@@ -29,7 +31,9 @@ struct DropFiles: ~Copyable {
     ///
     /// False when that file cannot be linked here (another file system, not ours, no name allowed)
     /// or is not `length` bytes long, and nothing was done.
-    func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError) -> Bool {
+    package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
+        -> Bool
+    {
         var status = stat()
         guard fstat(descriptor, &status) == 0, status.st_size == length,
             status.st_mode & S_IFMT == S_IFREG, fchmod(descriptor, 0o640) == 0
@@ -58,7 +62,7 @@ struct DropFiles: ~Copyable {
     /// Returns the bytes written.
     ///
     /// - Throws: `SystemError`, or `DropContentError` with what `next` threw. Nothing is left.
-    func write(
+    package func write(
         as name: String,
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
@@ -84,15 +88,25 @@ struct DropFiles: ~Copyable {
         }
     }
 
+    /// Throws where this user cannot make files there; changes nothing.
+    package func checkWritable() throws(SystemError) {
+        guard faccessat(directory.number, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
+            throw failure("faccessat", ".")
+        }
+    }
+
+    /// Removes the file `name`; one that is gone already is fine.
+    package func remove(_ name: String) { _ = unlinkat(directory.number, name, 0) }
+
     /// Makes every name so far survive a power cut.
-    func sync() throws(SystemError) {
+    package func sync() throws(SystemError) {
         guard fsync(directory.number) == 0 else {
             throw SystemError(call: "fsync", subject: path, errno: errno)
         }
     }
 
     /// Removes the content `name`, unless the record of an earlier drop names it.
-    func removeContent(_ name: String, unlessNamedBy record: String) {
+    package func removeContent(_ name: String, unlessNamedBy record: String) {
         guard faccessat(directory.number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
         else { return }
         remove(name)
@@ -147,8 +161,6 @@ struct DropFiles: ~Copyable {
         let file = Descriptor(owning: number)
         guard fsync(file.number) == 0 else { throw failure("fsync", name) }
     }
-
-    private func remove(_ name: String) { _ = unlinkat(directory.number, name, 0) }
 
     private func failure(_ call: String, _ name: String) -> SystemError {
         SystemError(call: call, subject: "\(path)/\(name)", errno: errno)

@@ -1,0 +1,236 @@
+// One upload as the regular request its route's form makes of it.
+//
+// The fields come from UpstreamFields, the forms' bytes from MultipartForm and HandoverNotice; here they
+// are put together. Invariant: the upload's own bytes are neither changed nor held in memory.
+
+import Crypto
+import HTTPTypes
+import Posix
+import UploadProtocol
+import Upstream
+
+/// A whole upload, and what is known of it.
+struct WholeUpload {
+    /// Its identity.
+    var id: UploadID
+    /// Its creation, fields as recorded.
+    var creation: RequestHead
+    /// The fields of the request that completes it; nil if there is none.
+    var completing: HTTPFields?
+    /// Whether the creation's message brought the whole of it.
+    var isWhole = false
+    /// Who created it.
+    var owner: String?
+    /// The client's address at the creation.
+    var address: String?
+    /// The client's scheme at the creation.
+    var scheme: String?
+    /// Sent as `Idempotency-Key` where the client has none; nil: none is made up.
+    var idempotencyKey: String?
+    /// Bytes of content.
+    var length: Int64
+    /// The digests that were computed, those the upstream is told among them.
+    var digests = DigestValues()
+}
+
+/// Why a form could not be made; nothing was sent.
+struct FormFailure: Error, Equatable {
+    /// What was attempted on what, for the log.
+    var reason: String
+    /// Whether it is for want of room where the file was to go.
+    var isFull = false
+}
+
+/// One upload in its form.
+struct UploadForm {
+    /// The request to send.
+    let request: UpstreamRequest
+    /// The file that was handed over; nil in other forms than `path`.
+    private let handover: Handover?
+
+    /// Makes the request of an upload.
+    ///
+    /// In a `path` form the file is in its directory, and on disk, on return.
+    ///
+    /// - Parameters:
+    ///   - upload: the upload; its digests are all that `told` of its `DigestDuty` asks for.
+    ///   - content: its bytes, readable from any position.
+    ///   - route: its route.
+    ///   - told: the digests that the upstream is told.
+    ///   - time: the present moment, which a notice is signed with.
+    ///   - goesOn: called between two parts of a copy.
+    /// - Throws: `FormFailure` where a file cannot be handed over or the key cannot be read.
+    init(
+        _ upload: WholeUpload,
+        _ content: UpstreamContent,
+        route: Route,
+        told: Set<DigestAlgorithm>,
+        time: WallTime,
+        goesOn: () -> Void = {}
+    ) throws(FormFailure) {
+        var fields = Self.fields(of: upload, policy: route.fields)
+        let description = FileDescription(upload, told: told)
+        let form = route.form(for: upload.creation)
+        var sent = content
+        var handover: Handover?
+        switch form {
+        case .body:
+            if let algorithm = route.digest { fields.tell(upload.digests, algorithm) }
+        case .multipart:
+            let multipart = description.multipart(route.multipart, creation: upload.creation.fields)
+            fields.describe(multipart.contentType)
+            sent = content.framed(multipart.before, multipart.after)
+        case .path:
+            let key = try SigningKey(route.path)
+            let placed = try Handover(content, description, route.path, goesOn)
+            handover = placed
+            var notice = description.notice(path: placed.path, target: upload.creation.target)
+            notice.sign(with: key, at: time)
+            fields.describe(route.path.encoding.contentType)
+            sent = .bytes(notice.content(route.path.encoding))
+        }
+        self.handover = handover
+        request = UpstreamRequest(
+            method: route.method(for: upload.creation),
+            target: upload.creation.target,
+            fields: fields,
+            content: sent,
+            isUpload: true,
+            id: upload.id
+        )
+    }
+
+    /// Takes back what was handed over, where the backend's answer says that it has it.
+    ///
+    /// - Parameter status: the final response's; nil where there was none.
+    func end(status: Int?) {
+        guard let status, (200..<300).contains(status) else { return }
+        handover?.withdraw()
+    }
+
+    private static func fields(of upload: WholeUpload, policy: FieldPolicy) -> HTTPFields {
+        var fields = UpstreamFields.delivered(
+            upload.creation.fields,
+            completing: upload.completing,
+            isWhole: upload.isWhole,
+            policy: policy
+        )
+        fields.addForwarding(
+            policy.forwarding,
+            address: upload.address,
+            scheme: upload.scheme,
+            host: upload.creation.fields[.host]
+        )
+        if let key = upload.idempotencyKey, fields[.idempotencyKey] == nil {
+            fields[.idempotencyKey] = key
+        }
+        UpstreamFields.finish(&fields, policy: policy)
+        return fields
+    }
+}
+
+extension Route {
+    /// The form of one upload: a content that is a form of fields already goes as it is, where forms are
+    /// what the backend takes.
+    func form(for creation: RequestHead) -> Form {
+        guard form == .multipart, let type = creation.fields[.contentType] else { return form }
+        let isForm = ["multipart/form-data", "application/x-www-form-urlencoded"].contains {
+            MediaType.of(type, is: $0)
+        }
+        return isForm ? .body : .multipart
+    }
+
+    /// The method the upstream sees: forms are posted.
+    func method(for creation: RequestHead) -> HTTPRequest.Method {
+        switch form(for: creation) {
+        case .body: creation.method
+        case .multipart, .path: .post
+        }
+    }
+}
+
+extension HTTPFields {
+    /// Adds a digest to `Repr-Digest`, unless the client has told one by that algorithm.
+    fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
+        guard let bytes = digests[algorithm] else { return }
+        // `try?`: what cannot be read was refused before.
+        let told = try? DigestValues(.reprDigest, in: self)
+        guard told?[algorithm] == nil else { return }
+        var values = DigestValues()
+        values[algorithm] = bytes
+        let before = self[.reprDigest].map { "\($0), " } ?? ""
+        self[.reprDigest] = before + values.fieldValue
+    }
+
+    /// Puts the description of a form in place of the description of the upload.
+    fileprivate mutating func describe(_ contentType: String) {
+        removeAll {
+            $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest
+        }
+        self[.contentType] = contentType
+    }
+}
+
+extension UpstreamContent {
+    /// The same content with bytes before and after it.
+    func framed(_ before: [UInt8], _ after: [UInt8]) -> UpstreamContent {
+        switch self {
+        case .none:
+            return .bytes(before + after)
+        case .bytes(let bytes):
+            return .bytes(before + bytes + after)
+        case .file(_, let length, let read):
+            let frame = Int64(before.count + after.count)
+            return .file(descriptor: nil, length: frame + length) { buffer, position in
+                try Frame(before: before, length: length, after: after)
+                    .read(into: buffer, at: position, read)
+            }
+        case .stream:
+            preconditionFailure("an upload is whole before it gets a form")
+        }
+    }
+}
+
+/// Content between two runs of bytes.
+private struct Frame {
+    let before: [UInt8]
+    let length: Int64
+    let after: [UInt8]
+
+    /// Fills a buffer from a position on; fewer bytes only at the end.
+    func read(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at position: Int64,
+        _ read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
+    ) throws -> Int {
+        var filled = 0
+        while filled < buffer.count {
+            let free = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
+            let at = position + Int64(filled) - Int64(before.count)
+            let count: Int
+            if at < 0 {
+                count = Self.copy(before, from: before.count + Int(at), to: free)
+            } else if at < length {
+                let part = Int(min(Int64(free.count), length - at))
+                count = try read(UnsafeMutableRawBufferPointer(rebasing: free[..<part]), at)
+                // The file is shorter than it was: what follows it must not move up.
+                guard count > 0 else { return filled }
+            } else {
+                count = Self.copy(after, from: Int(at - length), to: free)
+            }
+            guard count > 0 else { break }
+            filled += count
+        }
+        return filled
+    }
+
+    private static func copy(
+        _ bytes: [UInt8],
+        from start: Int,
+        to buffer: UnsafeMutableRawBufferPointer
+    ) -> Int {
+        let part = bytes[min(start, bytes.count)...].prefix(buffer.count)
+        buffer.copyBytes(from: part)
+        return part.count
+    }
+}

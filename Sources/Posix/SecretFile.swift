@@ -1,0 +1,31 @@
+// Reading a small file of bytes that nobody else may know.
+//
+// Invariant: bytes are given only of a regular file that other users can neither read nor change.
+
+import Glibc
+
+/// Small files of secret bytes.
+package enum SecretFile {
+    /// Reads a whole file.
+    ///
+    /// - Parameters:
+    ///   - path: the file; a symbolic link is followed.
+    ///   - limit: most bytes taken; a longer file is an error (`EFBIG`).
+    /// - Returns: its bytes.
+    /// - Throws: `SystemError`: that it cannot be read; EACCES on the call `stat` where its permissions
+    ///   let others read or its group change it.
+    package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
+        let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+        guard number >= 0 else { throw SystemError("open", on: path) }
+        let file = Descriptor(owning: number)
+        let status = try file.status(subject: path)
+        guard status.isRegular, status.permissions & 0o027 == 0 else {
+            throw SystemError(call: "stat", subject: path, errno: EACCES)
+        }
+        let bytes = try file.bytes(at: 0, count: limit + 1, subject: path)
+        guard bytes.count <= limit else {
+            throw SystemError(call: "read", subject: path, errno: EFBIG)
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,79 @@
+// The bytes of a multipart/form-data content around one file (RFC 7578), as browsers write them.
+//
+// Pure: the boundary is passed in, the file's bytes never come here. Invariant: whatever names and values
+// hold, no part's head has more lines than are written here, and the file is the last part.
+
+/// A form that ends with a file.
+package struct MultipartForm: Sendable, Equatable {
+    /// The `Content-Type` of the request.
+    package var contentType: String
+    /// What comes before the file's bytes.
+    package var before: [UInt8]
+    /// What comes behind them.
+    package var after: [UInt8]
+
+    /// Writes a form.
+    ///
+    /// - Parameters:
+    ///   - boundary: 1 to 60 letters and digits that nobody who can choose the content can foresee.
+    ///   - fields: names and values before the file, in this order.
+    ///   - file: the file's field, its name and its media type.
+    package init(
+        boundary: String,
+        fields: [(name: String, value: String)],
+        file: (field: String, name: String, type: String)
+    ) {
+        contentType = "multipart/form-data; boundary=\(boundary)"
+        var before = ""
+        for field in fields {
+            before += "--\(boundary)\r\nContent-Disposition: form-data; "
+            before += "name=\"\(Self.quotable(field.name))\"\r\n\r\n\(field.value)\r\n"
+        }
+        before += "--\(boundary)\r\nContent-Disposition: form-data; "
+        before += "name=\"\(Self.quotable(file.field))\"; filename=\"\(Self.quotable(file.name))\""
+        before += "\r\nContent-Type: \(Self.oneLine(file.type))\r\n\r\n"
+        self.before = Array(before.utf8)
+        after = Array("\r\n--\(boundary)--\r\n".utf8)
+    }
+
+    /// A name without what would end its quotes or its line (HTML, "multipart form data").
+    private static func quotable(_ name: String) -> String {
+        var text = String.UnicodeScalarView()
+        for scalar in name.unicodeScalars {
+            switch scalar {
+            case "\"": text.append(contentsOf: "%22".unicodeScalars)
+            case "\r": text.append(contentsOf: "%0D".unicodeScalars)
+            case "\n": text.append(contentsOf: "%0A".unicodeScalars)
+            default: text.append(scalar)
+            }
+        }
+        return String(text)
+    }
+
+    private static func oneLine(_ value: String) -> String {
+        var text = String.UnicodeScalarView()
+        for scalar in value.unicodeScalars where scalar.value >= 0x20 && scalar.value != 0x7f {
+            text.append(scalar)
+        }
+        return String(text)
+    }
+}
+
+/// Names of form fields, compared as the readers of forms confuse them.
+package enum FormFieldName {
+    /// What a name is for a reader that makes variables of names: up to its first bracket, in lower case,
+    /// with `_` for everything but letters and digits.
+    ///
+    /// Two names with different keys are two fields for every reader.
+    package static func key(_ name: String) -> String {
+        let head = name.utf8.drop { $0 == UInt8(ascii: " ") }.prefix { $0 != UInt8(ascii: "[") }
+        let key = head.map { byte -> UInt8 in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"): byte
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"): byte | 32
+            default: byte < 0x80 ? UInt8(ascii: "_") : byte
+            }
+        }
+        return String(decoding: key, as: UTF8.self)
+    }
+}

@@ -1,0 +1,146 @@
+// Uploads as forms, before the reader that most backends have: PHP's, behind nginx and PHP-FPM.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Forms", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct FormTests {
+    private static let settings = [
+        "form: multipart", "digest: sha-256",
+        "multipart: {fields: {source: gateway}, from-fields: {album: X-Album}}",
+    ]
+
+    private func heard(_ answer: WireClient.Answer) throws -> [String: Any] {
+        try #require(JSONSerialization.jsonObject(with: answer.content) as? [String: Any])
+    }
+
+    @Test(
+        "an upload in parts reaches PHP as one uploaded file, which it can move",
+        arguments: [false, true]
+    )
+    func file(isPut: Bool) throws {
+        let backend = try Backend()
+        let sandbox = try Sandbox(upstream: backend.url, routeSettings: Self.settings)
+        let (_, bytes) = try sandbox.randomFile(5 << 20)
+        let fields = [
+            "Content-Type: video/mp4", "X-Album: été", "Upload-Metadata: k w6kiCg==,source eA==",
+        ]
+        let answer: WireClient.Answer
+        if isPut {
+            answer = try WireClient(port: sandbox.port).ask(
+                "PUT",
+                "/files/index.php?album=7",
+                fields,
+                content: bytes
+            )
+        } else {
+            let resource = try sandbox.create("/files/index.php?album=7", fields)
+            _ = try sandbox.append(resource, offset: 0, bytes.prefix(2 << 20), complete: false)
+            let rest = bytes.suffix(from: 2 << 20)
+            answer = try sandbox.append(resource, offset: 2 << 20, rest, complete: true)
+        }
+        #expect(answer.status == 202)
+        let heard = try heard(answer)
+        #expect(heard["method"] as? String == "POST")
+        #expect(heard["uri"] as? String == "/files/index.php?album=7")
+        let files = try #require(heard["files"] as? [String: [String: Any]])
+        let file = try #require(files["file"])
+        #expect(files.count == 1)
+        #expect(file["name"] as? String == "index.php")
+        #expect(file["type"] as? String == "video/mp4")
+        #expect(file["size"] as? Int == bytes.count)
+        #expect(file["error"] as? Int == 0)
+        #expect(file["moved"] as? Bool == true)
+        #expect(file["sha1"] as? String == (try Backend.sha1(of: bytes)))
+        let post = try #require(heard["post"] as? [String: String])
+        #expect(Set(post.keys) == ["k", "source", "album", "sha-256"])
+        #expect(post["k"] == "é\"\n" && post["source"] == "gateway" && post["album"] == "été")
+        #expect(try backend.phpCalls() == 1)
+    }
+
+    @Test("PHP finds every name as it was meant, and no field that a name tried to add")
+    func names() throws {
+        let backend = try Backend()
+        let sandbox = try Sandbox(upstream: backend.url, routeSettings: Self.settings)
+        let long = String(repeating: "a", count: 296)
+        let names: [(disposition: String, name: String)] = [
+            ("attachment; filename=\"the file.txt\"", "the file.txt"),
+            ("attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt", "naïve €.txt"),
+            ("attachment; filename=\"a\\\"; name=\\\"source\"", "a%22; name=%22source"),
+            (
+                "attachment; filename*=UTF-8''a%22%0d%0a%0d%0ax%0d%0a--b.txt", "a%22x--b.txt"
+            ),
+            ("attachment; filename=\"../../etc/passwd\"", "passwd"),
+            ("attachment; filename*=UTF-8''..%5c..%5cboot.ini", "boot.ini"),
+            ("attachment; filename=\(long).txt", "\(long.prefix(251)).txt"),
+            ("attachment; filename=\"a;b=c,d'e.txt\"", "a;b=c,d'e.txt"),
+        ]
+        for (disposition, name) in names {
+            let answer = try WireClient(port: sandbox.port).ask(
+                "POST",
+                "/files/index.php",
+                ["Content-Disposition: \(disposition)"],
+                content: Data()
+            )
+            let heard = try heard(answer)
+            let files = try #require(heard["files"] as? [String: [String: Any]])
+            #expect(files["file"]?["name"] as? String == name)
+            #expect(files["file"]?["size"] as? Int == 0)
+            #expect(files.count == 1)
+            #expect((heard["post"] as? [String: String])?.keys.sorted() == ["sha-256", "source"])
+        }
+    }
+
+    @Test("a form of a browser's reaches PHP as it is")
+    func browser() throws {
+        let backend = try Backend()
+        let sandbox = try Sandbox(upstream: backend.url, routeSettings: Self.settings)
+        let (file, bytes) = try sandbox.randomFile(300_000)
+        let said = try sandbox.curl(
+            "-F",
+            "title=été",
+            "-F",
+            "photo=@\(file.path());filename=p.png",
+            "http://127.0.0.1:\(sandbox.port)/files/index.php"
+        ).output
+        let heard = try #require(
+            JSONSerialization.jsonObject(with: Data(said.utf8)) as? [String: Any]
+        )
+        let files = try #require(heard["files"] as? [String: [String: Any]])
+        #expect(files["photo"]?["sha1"] as? String == (try Backend.sha1(of: bytes)))
+        #expect(heard["post"] as? [String: String] == ["title": "été"])
+    }
+
+    @Test(
+        "PHP takes a file that it is told the path of; a key that others can read is found by check"
+    )
+    func path() throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let key = folder.path() + "/key"
+        try Data("0123456789abcdef".utf8).write(to: URL(filePath: key))
+        #expect(chmod(key, 0o640) == 0)
+        let backend = try Backend()
+        let sandbox = try Sandbox(
+            upstream: backend.url,
+            routeSettings: ["form: path", "path: {directory: \(folder.path()), key-file: \(key)}"]
+        )
+        let (_, bytes) = try sandbox.randomFile(5 << 20)
+        let resource = try sandbox.create("/files/index.php", ["Content-Type: video/mp4"])
+        let answer = try sandbox.append(resource, offset: 0, bytes, complete: true)
+        #expect(answer.status == 202)
+        let post = try #require(try heard(answer)["post"] as? [String: String])
+        let path = try #require(post["path"])
+        #expect(path.hasPrefix(folder.path()) && path.hasSuffix("-index.php"))
+        #expect(post["size"] == "\(bytes.count)")
+        // This backend said 2xx and did not take it.
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path()) == ["key"])
+        #expect(try sandbox.spoolgate("check").status == 0)
+        #expect(chmod(key, 0o644) == 0)
+        let check = try sandbox.spoolgate("check")
+        #expect(check.status == 78)
+        #expect(check.errors.contains("routes.default.path.key-file: \(key) may be read by others"))
+    }
+}

@@ -1,0 +1,186 @@
+// The operator's rules for fields, as the upstream sees them, the record keeps them and the log does not.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+
+@Suite struct FieldRuleTests {
+    private func name(_ text: String) throws -> HTTPField.Name {
+        try #require(HTTPField.Name(text))
+    }
+
+    /// What was forwarded of a client at an address that asked for a host.
+    private func forwarded(
+        _ style: FieldPolicy.Forwarding,
+        address: String?,
+        host: String = "example.org",
+        before: HTTPFields = [:]
+    ) -> [String] {
+        var fields = before
+        fields.addForwarding(style, address: address, scheme: "https", host: host)
+        return fields.map { "\($0.name.canonicalName): \($0.value)" }
+    }
+
+    @Test("the client stands in the fields of the style")
+    func styles() throws {
+        let via = "via: 1.1 spoolgate"
+        let ours = [
+            "x-forwarded-for: 192.0.2.7", "x-forwarded-proto: https",
+            "x-forwarded-host: example.org",
+        ]
+        let standard = "forwarded: for=192.0.2.7;proto=https;host=example.org"
+        #expect(forwarded(.xForwarded, address: "192.0.2.7") == ours + [via])
+        #expect(forwarded(.forwarded, address: "192.0.2.7") == [standard, via])
+        #expect(forwarded(.both, address: "192.0.2.7") == ours + [standard, via])
+        #expect(forwarded(.none, address: "192.0.2.7") == [via])
+        let before: HTTPFields = [
+            .xForwardedFor: "198.51.100.1", .xForwardedHost: "spoofed", .forwarded: "for=_a",
+        ]
+        #expect(
+            forwarded(.both, address: "192.0.2.7", before: before) == [
+                "x-forwarded-for: 198.51.100.1, 192.0.2.7", "x-forwarded-host: example.org",
+                "forwarded: for=_a, for=192.0.2.7;proto=https;host=example.org",
+                "x-forwarded-proto: https", via,
+            ]
+        )
+        #expect(forwarded(.none, address: nil, before: before).count == 4)
+    }
+
+    @Test(
+        "addresses and hosts are quoted as RFC 7239 asks",
+        arguments: [
+            ("2001:db8::1", "example.org", "for=\"[2001:db8::1]\";proto=https;host=example.org"),
+            ("unix:", "example.org", "for=unknown;proto=https;host=example.org"),
+            ("192.0.2.7", "a:8443", "for=192.0.2.7;proto=https;host=\"a:8443\""),
+            ("192.0.2.7", "a\"\\b", "for=192.0.2.7;proto=https;host=\"a\\\"\\\\b\""),
+            ("192.0.2.7", "", "for=192.0.2.7;proto=https"),
+            (nil, "a", "proto=https;host=a"),
+        ] as [(String?, String, String)]
+    )
+    func quoting(address: String?, host: String, value: String) {
+        let lines = forwarded(.forwarded, address: address, host: host)
+        #expect(lines.first == "forwarded: \(value)")
+    }
+
+    @Test("the creation's client and host are forwarded, and the operator's own fields win")
+    func creation() throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.fields.forwarding = .both
+            route.fields.forward = [.accept]
+            route.fields.strip = [.userAgent]
+            route.fields.set = [HTTPField(name: .accept, value: "text/plain")]
+        }
+        func context(_ address: String) -> ExchangeContext {
+            ExchangeContext(interimStatuses: [104], remoteAddress: address, scheme: "https")
+        }
+        let location = try #require(
+            test.serve(
+                .creation(
+                    [.text("hel")],
+                    complete: false,
+                    fields: [.host: "first.example", .accept: "a/b", .userAgent: "x", .range: "y"],
+                    context: context("2001:db8::1")
+                )
+            ).location
+        )
+        let record = test.serve(
+            .append(
+                location,
+                at: 3,
+                [.text("lo")],
+                complete: true,
+                fields: [.host: "second.example"],
+                context: context("192.0.2.7")
+            )
+        )
+        #expect(record.status == 200)
+        let request = try #require(origin.requests.first)
+        #expect(request.values("X-Forwarded-For") == ["2001:db8::1"])
+        #expect(request.values("X-Forwarded-Host") == ["first.example"])
+        #expect(
+            request.values("Forwarded")
+                == ["for=\"[2001:db8::1]\";proto=https;host=first.example"]
+        )
+        #expect(request.values("Accept") == ["text/plain"])
+        #expect(request.values("User-Agent") == [] && request.values("Range") == [])
+        // A request that is no upload: nothing is held back but what is stripped.
+        test.serve(
+            ScriptedExchange(.get, "/x", [.userAgent: "x", .range: "bytes=0-1", .accept: "a/b"])
+        )
+        let passed = try #require(origin.requests.last)
+        #expect(passed.values("Range") == ["bytes=0-1"])
+        #expect(passed.values("Accept") == ["text/plain"])
+        #expect(passed.values("User-Agent") == [])
+    }
+
+    @Test(
+        "credentials go as the route says, and stay on disk only where they come from there",
+        arguments: FieldPolicy.Credentials.allCases,
+        [false, true]
+    )
+    func credentials(_ whose: FieldPolicy.Credentials, isInOne: Bool) throws {
+        let origin = try LoopbackOrigin()
+        let key = try name("X-Api-Key")
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.fields.credentials = whose
+            route.fields.credentialFields.append(key)
+        }
+        let first: HTTPFields = [.authorization: "Bearer first", .cookie: "c=first", key: "kfirst"]
+        let second: HTTPFields = [.authorization: "Bearer second"]
+        var onDisk = false
+        if isInOne {
+            let looked = Monitor(false)
+            let root = test.root
+            let record = test.serve(
+                .creation(
+                    [
+                        .text("hel"),
+                        .happens { looked.update { $0 = Self.isInFiles("first", below: root) } },
+                        .text("lo"),
+                    ],
+                    complete: true,
+                    fields: first
+                )
+            )
+            #expect(record.status == 200)
+            onDisk = looked.update { $0 }
+        } else {
+            let location = try #require(
+                test.serve(.creation([.text("hel")], complete: false, fields: first)).location
+            )
+            onDisk = Self.isInFiles("first", below: test.root)
+            let record = test.serve(
+                .append(location, at: 3, [.text("lo")], complete: true, fields: second)
+            )
+            #expect(record.status == 200)
+            #expect(!Self.isInFiles("second", below: test.root))
+        }
+        #expect(onDisk == (whose == .creation))
+        let request = try #require(origin.requests.first)
+        let sent = ["Authorization", "Cookie", "X-Api-Key"].flatMap { request.values($0) }
+        switch (whose, isInOne) {
+        case (.creation, _), (.completing, true):
+            #expect(sent == ["Bearer first", "c=first", "kfirst"])
+        case (.completing, false): #expect(sent == ["Bearer second"])
+        case (.none, _): #expect(sent == [])
+        }
+        #expect(!test.log.messages.contains { $0.contains("first") || $0.contains("second") })
+    }
+
+    /// Whether a text stands in any file.
+    private static func isInFiles(_ text: String, below root: String) -> Bool {
+        let files = FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []
+        return files.contains { file in
+            let content = FileManager.default.contents(atPath: "\(root)/\(file)") ?? Data()
+            return content.range(of: Data(text.utf8)) != nil
+        }
+    }
+}

@@ -1,0 +1,174 @@
+// The forms in which uploads go to an upstream: what is sent, by which method, with which fields; and
+// files that are handed over by their paths.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+
+@Suite struct FormTests {
+    private let creationFields: HTTPFields = [
+        .contentType: "image/png", .contentEncoding: "gzip", .contentLanguage: "en",
+        .contentDisposition: "attachment; filename=\"a b.png\"", .accept: "text/html",
+        .uploadMetadata: "album c3VtbWVy,SOURCE ZXZpbA==,sha-256 eA==,filename eC5naWY=",
+    ]
+
+    /// What a form's parts say, in order: head lines and content; the parts end as forms end.
+    private func parts(_ request: LoopbackOrigin.Request) throws -> [(
+        head: String, content: String
+    )] {
+        let type = try #require(request.values("Content-Type").first)
+        let mark = "multipart/form-data; boundary="
+        try #require(type.hasPrefix(mark) && request.values("Content-Type").count == 1)
+        let boundary = "--\(type.dropFirst(mark.count))"
+        let text = "\r\n" + String(decoding: request.content, as: UTF8.self)
+        let pieces = text.components(separatedBy: "\r\n\(boundary)")
+        #expect(pieces.first == "" && pieces.last == "--\r\n")
+        return try pieces.dropFirst().dropLast().map { piece in
+            let end = try #require(piece.range(of: "\r\n\r\n"))
+            // A line end is one character.
+            return (String(piece[..<end.lowerBound].dropFirst()), String(piece[end.upperBound...]))
+        }
+    }
+
+    private func multipartGateway(_ origin: LoopbackOrigin) throws -> GatewayUnderTest {
+        try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.form = .multipart
+            route.digest = .sha256
+            route.multipart.fileField = "photo"
+            route.multipart.fields = [ConstantField(name: "source", value: "gateway")]
+            route.multipart.fromFields = [
+                CopiedField(name: "language", source: .contentLanguage),
+                CopiedField(name: "absent", source: .range),
+            ]
+        }
+    }
+
+    @Test("a form is posted with the file last, and with nothing that described the file alone")
+    func multipart() throws {
+        let origin = try LoopbackOrigin()
+        let test = try multipartGateway(origin)
+        let location = try #require(
+            test.serve(
+                .creation([.text("hel")], complete: false, method: .put, fields: creationFields)
+            ).location
+        )
+        let record = test.serve(.append(location, at: 3, [.text("lo")], complete: true))
+        #expect(record.status == 200)
+        let request = try #require(origin.requests.first)
+        #expect(request.line == "POST /files HTTP/1.1")
+        #expect(request.values("Content-Length") == ["\(request.content.count)"])
+        #expect(request.values("Accept") == ["text/html"])
+        for name in ["Content-Encoding", "Content-Disposition", "Content-Language", "Repr-Digest"] {
+            #expect(request.values(name) == [], "\(name)")
+        }
+        let parts = try parts(request)
+        let simple = "Content-Disposition: form-data; name="
+        let digest = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+        #expect(
+            parts.map { "\($0.head)=\($0.content)" } == [
+                "\(simple)\"album\"=summer", "\(simple)\"source\"=gateway",
+                "\(simple)\"language\"=en", "\(simple)\"sha-256\"=\(digest)",
+                "\(simple)\"content-encoding\"=gzip",
+                "\(simple)\"photo\"; filename=\"a b.png\"\r\nContent-Type: image/png=hello",
+            ]
+        )
+    }
+
+    @Test(
+        "ordinary uploads of every size get the form too, an empty one a file without bytes",
+        arguments: [0, 1, 131_072, 131_073, 5_000_000]
+    )
+    func plain(size: Int) throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base)) { $1.form = .multipart }
+        let content = (0..<size).map { UInt8(ascii: "a") + UInt8($0 * 7 % 26) }
+        let steps = stride(from: 0, to: size, by: 1 << 20).map {
+            ScriptedExchange.Step.bytes(Array(content[$0...].prefix(1 << 20)))
+        }
+        let record = test.serve(ScriptedExchange(.put, "/in/n%C3%A4me.bin?x", [:], steps))
+        #expect(record.status == 200)
+        let request = try #require(origin.requests.first)
+        #expect(request.line == "POST /in/n%C3%A4me.bin?x HTTP/1.1")
+        let parts = try parts(request)
+        #expect(parts.count == 1)
+        #expect(
+            parts[0].head == "Content-Disposition: form-data; name=\"file\"; "
+                + "filename=\"näme.bin\"\r\nContent-Type: application/octet-stream"
+        )
+        #expect(parts[0].content == String(decoding: content, as: UTF8.self))
+    }
+
+    @Test("two uploads never have one boundary, and metadata can be kept out")
+    func boundary() throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            route.form = .multipart
+            route.multipart.metadata = false
+        }
+        for _ in 0..<2 {
+            test.serve(ScriptedExchange(.put, "/x", creationFields, [.text("hello")]))
+        }
+        let requests = origin.requests
+        #expect(Set(requests.flatMap { $0.values("Content-Type") }).count == 2)
+        #expect(try parts(requests[0]).count == 2)
+    }
+
+    @Test(
+        "what is a form already goes as it is, where forms are what the backend takes",
+        arguments: ["Multipart/Form-Data; boundary=x", "application/x-www-form-urlencoded"]
+    )
+    func already(type: String) throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base)) { $1.form = .multipart }
+        test.serve(ScriptedExchange(.put, "/x", [.contentType: type], [.text("a=b")]))
+        let request = try #require(origin.requests.first)
+        #expect(request.line == "PUT /x HTTP/1.1")
+        #expect(request.values("Content-Type") == [type])
+        #expect(request.content == Array("a=b".utf8))
+    }
+
+    @Test("a PUT that is sent as a form is not repeated after an unknown outcome")
+    func repeatable() throws {
+        let origin = try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
+        for form in [Form.body, .multipart] {
+            let test = try GatewayUnderTest(.http(base: origin.base)) { $1.form = form }
+            let record = test.serve(.creation([.text("hello")], complete: true, method: .put))
+            let location = try #require(record.location)
+            #expect(try test.queue(of: location) == (form == .body ? .deferred : .hold))
+        }
+    }
+
+    @Test("a composed content can be read from any position in parts of any size")
+    func frame() throws {
+        let whole = Array("<<hello>>".utf8)
+        let file = UpstreamContent.file(descriptor: nil, length: 5) { buffer, position in
+            let part = Array("hello".utf8)[Int(position)...].prefix(min(buffer.count, 2))
+            buffer.copyBytes(from: part)
+            return part.count
+        }
+        guard
+            case .file(nil, let length, let read) = file.framed(
+                Array("<<".utf8),
+                Array(">>".utf8)
+            )
+        else {
+            Issue.record("no file")
+            return
+        }
+        #expect(length == 9)
+        for start in 0...9 {
+            for size in 1...10 {
+                var buffer = [UInt8](repeating: 0, count: size)
+                let count = try buffer.withUnsafeMutableBytes { try read($0, Int64(start)) }
+                #expect(Array(buffer[..<count]) == Array(whole[start...].prefix(size)))
+            }
+        }
+    }
+}

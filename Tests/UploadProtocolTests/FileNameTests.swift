@@ -1,0 +1,149 @@
+// The names, types and words that clients give their files, and the forms written of them.
+
+import Foundation
+import HTTPTypes
+import Testing
+import UploadProtocol
+
+@Suite("file names and forms")
+struct FileNameTests {
+    private func name(_ target: String, _ disposition: String?) -> ClientFileName {
+        var fields = HTTPFields()
+        fields[.contentDisposition] = disposition
+        return ClientFileName(target: target, fields: fields)
+    }
+
+    @Test(
+        "a client's name becomes harmless in a directory",
+        arguments: [
+            ("/a/report.pdf", nil, "report.pdf"), ("/a/b%2Fc.txt", nil, "c.txt"),
+            ("/a/..", nil, "_."), ("/a/%2e%2e%2fetc", nil, "etc"), ("/", nil, "upload"),
+            ("/a/?x=/y", nil, "upload"), ("/a/x%00y", nil, "x_y"), ("/a/%", nil, "_"),
+            ("/a/%4", nil, "_4"), ("/a/%zz", nil, "_zz"), ("/.hidden", nil, "_hidden"),
+            ("/r.json", nil, "r.json_"), ("/r.JSON", nil, "r.JSON_"), ("*", nil, "_"),
+            ("/caf\u{e9}", nil, "caf__"), ("/a\\b", nil, "b"),
+            ("/x", "attachment; filename=\"the file.tar.gz\"", "the_file.tar.gz"),
+            ("/x", "form-data; name=f; FileName=plain.txt", "plain.txt"),
+            ("/x", "attachment; filename=\"../../etc/passwd\"", "passwd"),
+            ("/x", "attachment; filename=\"C:\\\\temp\\\\a.doc\"", "a.doc"),
+            ("/x", "attachment; filename=\"a\\\"b.txt\"", "a_b.txt"),
+            ("/x", "attachment; filename=\"unclosed", "x"),
+            ("/x", "attachment; filename=\"\"", "x"), ("/x", "attachment", "x"),
+            ("/x", "attachment; filename*=UTF-8''a.txt", "a.txt"),
+            ("/x", "attachment; filename*=UTF-8''%e2%82%ac.txt; filename=b.txt", "___.txt"),
+        ] as [(String, String?, String)]
+    )
+    func harmless(target: String, disposition: String?, expected: String) {
+        #expect(name(target, disposition).harmless == expected)
+    }
+
+    @Test("a long name is cut to 100 bytes and still is no record's")
+    func longHarmlessName() {
+        let cut = name("/" + String(repeating: "a", count: 95) + ".json.and.more", nil).harmless
+        #expect(cut.utf8.count == 100)
+        #expect(!cut.hasSuffix(".json"))
+    }
+
+    @Test(
+        "a form has the client's own name, but no path and no control character",
+        arguments: [
+            ("attachment; filename=\"the file.txt\"", "the file.txt"),
+            ("attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt; filename=b", "naïve €.txt"),
+            ("attachment; filename=b; filename*=iso-8859-1'en'%A3%20rates", "£ rates"),
+            ("attachment; filename*=koi8-r''%c1; filename=plain.txt", "plain.txt"),
+            ("attachment; filename*=UTF-8''..%2f..%2fetc%2fpasswd", "passwd"),
+            ("attachment; filename*=UTF-8''a%0D%0Ab%00.txt", "ab.txt"),
+            ("attachment; filename*=UTF-8''gpj%E2%80%AE.exe", "gpj.exe"),
+            ("attachment; filename=\"a\\\"b.txt\"", "a\"b.txt"),
+            ("attachment; filename=\"..\"", "upload"), ("attachment; filename=\".\"", "upload"),
+            ("attachment; filename*=UTF-8''%01%02", "upload"),
+            ("attachment; filename=\"a/\"", "segment"), ("inline", "segment"),
+            ("attachment; filename=caf\u{e9}.txt", "café.txt"),
+            ("attachment; filename=.htaccess", ".htaccess"),
+        ]
+    )
+    func text(disposition: String, expected: String) {
+        #expect(name("/a/segment?b", disposition).text == expected)
+    }
+
+    @Test("a name of 300 bytes is cut to 255, its ending and its characters whole")
+    func longName() {
+        let ascii = name("/" + String(repeating: "a", count: 296) + ".txt", nil).text
+        #expect(ascii == String(repeating: "a", count: 251) + ".txt")
+        let wide = name("/" + String(repeating: "é", count: 150) + ".jpeg", nil).text
+        #expect(wide == String(repeating: "é", count: 125) + ".jpeg")
+        let ending = name("/" + "a." + String(repeating: "b", count: 300), nil).text
+        #expect(ending.utf8.count == 255)
+    }
+
+    @Test("metadata names the file where Content-Disposition does not")
+    func metadataName() {
+        var fields: HTTPFields = [.uploadMetadata: "filename d29ybGQucG5n,filetype aW1hZ2UvcG5n"]
+        #expect(ClientFileName(target: "/a/b", fields: fields).text == "world.png")
+        fields[.contentDisposition] = "attachment; filename=mine.png"
+        #expect(ClientFileName(target: "/a/b", fields: fields).text == "mine.png")
+    }
+
+    @Test("pairs of metadata are read, malformed ones left out")
+    func metadata() {
+        let fields: HTTPFields = [
+            .uploadMetadata:
+                "filename d29ybGQ=, is_private,a w6k, a Yg==,b !!!,c d e, ü YQ==,d /w=="
+        ]
+        let metadata = UploadMetadata(fields)
+        #expect(metadata.pairs.map(\.key) == ["filename", "is_private", "a", "d"])
+        #expect(metadata.pairs.map(\.value) == ["world", "", "é", "\u{FFFD}"])
+        #expect(metadata["is_private"] == nil)
+        #expect(metadata.others.map(\.key) == ["is_private", "a", "d"])
+        #expect(UploadMetadata([:]).pairs.isEmpty)
+    }
+
+    @Test("a form is written as a browser writes one")
+    func multipart() {
+        let form = MultipartForm(
+            boundary: "B",
+            fields: [("a\"b\r\nX: y", "line\r\n--B--"), ("é", "")],
+            file: ("f", "q\"\r\n.txt", "text/plain\r\nX: y")
+        )
+        #expect(form.contentType == "multipart/form-data; boundary=B")
+        let before = [
+            "--B", "Content-Disposition: form-data; name=\"a%22b%0D%0AX: y\"", "", "line", "--B--",
+            "--B", "Content-Disposition: form-data; name=\"é\"", "", "",
+            "--B", "Content-Disposition: form-data; name=\"f\"; filename=\"q%22%0D%0A.txt\"",
+            "Content-Type: text/plainX: y", "", "",
+        ]
+        #expect(String(decoding: form.before, as: UTF8.self) == before.joined(separator: "\r\n"))
+        #expect(String(decoding: form.after, as: UTF8.self) == "\r\n--B--\r\n")
+    }
+
+    @Test("names that a reader of forms may confuse have one key")
+    func fieldKeys() {
+        for name in ["user_id", "User.ID", "user id", " user_id", "user_id[a]", "user-id"] {
+            #expect(FormFieldName.key(name) == "user_id")
+        }
+        #expect(FormFieldName.key("user_ids") != FormFieldName.key("user_id"))
+        #expect(FormFieldName.key("é") != FormFieldName.key("è"))
+    }
+
+    @Test("what is signed depends on the members alone")
+    func notice() {
+        var one = HandoverNotice()
+        one.add("size", .number(12))
+        one.add("name", .text("é&=\n"))
+        var other = HandoverNotice()
+        other.add("name", .text("é&=\n"))
+        other.add("size", .number(12))
+        #expect(one.signedText == other.signedText)
+        #expect(String(decoding: one.signedText, as: UTF8.self) == "4:name,5:é&=\n,4:size,2:12,")
+        #expect(
+            String(decoding: one.content(.form), as: UTF8.self) == "size=12&name=%C3%A9%26%3D%0A"
+        )
+        #expect(
+            String(decoding: one.content(.json), as: UTF8.self)
+                == "{\"size\":12,\"name\":\"é&=\\n\"}"
+        )
+        var confusable = HandoverNotice()
+        confusable.add("size", .text("12,4:name,5:é&=\n"))
+        #expect(confusable.signedText != one.signedText)
+    }
+}
