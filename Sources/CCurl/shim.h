@@ -109,6 +109,11 @@ static inline int spoolgate_curl_unsent(curl_socket_t socket) {
     return ioctl(socket, SIOCOUTQ, &count) == 0 ? count : -1;
 }
 
+/* What can be read at once, at most `size` bytes of it; 0 or less for nothing. */
+static inline ssize_t spoolgate_curl_read(curl_socket_t socket, void *bytes, size_t size) {
+    return recv(socket, bytes, size, MSG_DONTWAIT);
+}
+
 /* Whether something, the end included, can be read at once. */
 static inline int spoolgate_curl_readable(curl_socket_t socket) {
     struct pollfd one = {.fd = socket, .events = POLLIN};

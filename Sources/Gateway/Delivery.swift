@@ -119,12 +119,12 @@ struct Delivery {
         case .answered:
             noteVerdict(of: upload, relay)
             return nil
-        case .notReached(let reason):
+        case .notReached(let reason, let timedOut):
             return try postpone(
                 upload,
                 reason: reason,
                 listener,
-                telling: .notReached(isKept: true)
+                telling: .notReached(timedOut: timedOut, isKept: true)
             )
         case .noRoom(let reason):
             return try postpone(
@@ -133,7 +133,7 @@ struct Delivery {
                 listener,
                 telling: .destinationFull(isKept: true)
             )
-        case .indeterminate(let reason), .abandoned(let reason):
+        case .indeterminate(let reason, _), .abandoned(let reason):
             // Over the cap the verdict was stored before its content was relayed; what the client
             // has of that content is not the whole.
             if relay.isStored || relay.hasBegun {
@@ -146,12 +146,12 @@ struct Delivery {
                     upload,
                     reason: reason,
                     listener,
-                    telling: .notReached(isKept: true)
+                    telling: .notReached(timedOut: outcome.timedOut, isKept: true)
                 )
             }
             try upload.indeterminate(reason: reason)
             log.indeterminate(id, reason: reason)
-            return .silent
+            return .silent(timedOut: outcome.timedOut)
         }
     }
 
@@ -216,13 +216,33 @@ struct Delivery {
 }
 
 extension Refusal {
-    /// The upstream was not reached.
+    /// The upstream was not reached, or broke off what may be repeated; `timedOut`: a deadline ended
+    /// it.
     ///
     /// Why stands in the log: it names hosts and files of the inside.
-    static func notReached(isKept: Bool) -> Refusal {
-        .upstreamNotReached(reason: "no connection could be made", isKept: isKept)
+    static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
+        .upstreamNotReached(
+            reason: timedOut ? "its time ran out" : "no connection could be made",
+            timedOut: timedOut,
+            isKept: isKept
+        )
     }
 
     /// The upstream was sent the request and did not answer; the log says why.
-    static let silent = Refusal.upstreamSilent(reason: "the connection ended or its time ran out")
+    static func silent(timedOut: Bool) -> Refusal {
+        .upstreamSilent(
+            reason: timedOut ? "its time ran out" : "the connection ended",
+            timedOut: timedOut
+        )
+    }
+}
+
+extension AttemptOutcome {
+    /// Whether a deadline of the upstream ended the attempt.
+    var timedOut: Bool {
+        switch self {
+        case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
+        case .answered, .noRoom, .abandoned: false
+        }
+    }
 }

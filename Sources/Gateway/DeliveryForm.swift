@@ -123,6 +123,6 @@ extension Delivery {
 extension FormFailure {
     /// What the client of an upload hears; `isKept` whether its bytes are.
     func refusal(isKept: Bool) -> Refusal {
-        isFull ? .destinationFull(isKept: isKept) : .notReached(isKept: isKept)
+        isFull ? .destinationFull(isKept: isKept) : .notReached(timedOut: false, isKept: isKept)
     }
 }

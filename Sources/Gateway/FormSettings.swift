@@ -85,7 +85,7 @@ extension Route {
         guard let form = Form(rawValue: text) else {
             throw FormFault(reason: "it is none of body, multipart, path")
         }
-        if form != .body, case .directory = upstream.target {
+        if form != .body, case .directory? = upstream.targets.first {
             throw FormFault(
                 reason: "a directory: upstream takes uploads as they are; use form: body"
             )

@@ -26,14 +26,17 @@ package final class Gateway: Sendable {
         let settings: Settings
         let upstreams: [String: Upstream]
 
-        init(_ settings: Settings, keeping old: Configuration?) {
+        init(_ settings: Settings, keeping old: Configuration?, log: Log) {
             self.settings = settings
             // An upstream whose settings did not change keeps its open connections.
             upstreams = settings.routes.reduce(into: [:]) { upstreams, route in
                 let kept = old?.upstreams[route.key]
                 upstreams[route.key] =
                     kept?.settings == route.value.upstream
-                    ? kept : Upstream(route.value.upstream)
+                    ? kept
+                    : Upstream(route.value.upstream) {
+                        log.upstreamSkipped(route: route.key, reason: $0)
+                    }
             }
         }
     }
@@ -43,12 +46,12 @@ package final class Gateway: Sendable {
         self.spool = spool
         self.log = log
         slots = DeliverySlots(settings)
-        configuration = Mutex(Configuration(settings, keeping: nil))
+        configuration = Mutex(Configuration(settings, keeping: nil, log: log))
     }
 
     /// Puts new settings in force for the requests that begin from now on.
     package func reload(_ settings: Settings) {
-        configuration.withLock { $0 = Configuration(settings, keeping: $0) }
+        configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
         slots.reload(settings)
     }
 

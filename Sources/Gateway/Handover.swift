@@ -79,8 +79,8 @@ struct Handover {
                 position += Int64(count)
                 return count
             }
-        case .stream:
-            preconditionFailure("an upload is whole before it is handed over")
+        case .framed, .stream:
+            preconditionFailure("an upload is whole before it is handed over, and as it is")
         }
     }
 

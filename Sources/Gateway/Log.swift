@@ -166,6 +166,11 @@ package struct Log: Sendable {
         logger.error("queue in trouble", metadata: ["reason": "\(reason)"])
     }
 
+    /// Targets of an upstream were not reached; another one took the request.
+    package func upstreamSkipped(route: String, reason: String) {
+        logger.warning("target skipped", metadata: ["route": "\(route)", "reason": "\(reason)"])
+    }
+
     /// The upstream was sent the upload and gave no answer; it is held.
     package func indeterminate(_ id: UploadID, reason: String) {
         logger.error("outcome unknown", metadata: ["upload": "\(id)", "reason": "\(reason)"])

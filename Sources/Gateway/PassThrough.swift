@@ -41,15 +41,15 @@ extension Transaction {
             )
             switch outcome {
             case .answered: break
-            case .notReached(let reason):
+            case .notReached(let reason, let timedOut):
                 log.passThroughFailed(route: routeName, target: head.target, reason: reason)
-                fail(.notReached(isKept: false), relay)
+                fail(.notReached(timedOut: timedOut, isKept: false), relay)
             case .noRoom(let reason):
                 log.passThroughFailed(route: routeName, target: head.target, reason: reason)
                 fail(.destinationFull(isKept: false), relay)
-            case .indeterminate(let reason):
+            case .indeterminate(let reason, let timedOut):
                 log.passThroughFailed(route: routeName, target: head.target, reason: reason)
-                fail(.silent, relay)
+                fail(.silent(timedOut: timedOut), relay)
             case .abandoned(let reason):
                 // The client's content broke off, or the client is gone: it hears nothing of the
                 // upstream, which is not at fault.

@@ -126,15 +126,15 @@ extension Transaction {
                 length: content.length,
                 status: relay.status
             )
-        case .notReached(let reason):
+        case .notReached(let reason, let timedOut):
             log.plainFailed(id, route: routeName, reason: reason)
-            fail(.notReached(isKept: false), relay)
+            fail(.notReached(timedOut: timedOut, isKept: false), relay)
         case .noRoom(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
             fail(.destinationFull(isKept: false), relay)
-        case .indeterminate(let reason), .abandoned(let reason):
+        case .indeterminate(let reason, _), .abandoned(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
-            fail(.silent, relay)
+            fail(.silent(timedOut: outcome.timedOut), relay)
         }
     }
 

@@ -68,7 +68,7 @@ package struct Route: Sendable, Equatable {
 
     /// The upstream.
     package var upstream = UpstreamSettings(
-        target: .directory(path: "/var/spool/spoolgate-delivered")
+        targets: [.directory(path: "/var/spool/spoolgate-delivered")]
     )
     /// Path prefix of the upload resources, ends in `/`; nil: below the creation's own path.
     package var uploadResources: String?

@@ -176,10 +176,11 @@ extension Route {
     }
 
     private mutating func decodeUpstream(_ section: inout SettingsSection) throws(SettingsError) {
-        let target = try section.value("upstream", reason: \.reason) {
-            text throws(UpstreamTargetError) in try UpstreamTarget(text)
+        let targets = try section.values("upstream", reason: \.reason) {
+            text,
+            before throws(UpstreamTargetError) in try UpstreamTarget(text, after: before)
         }
-        upstream.target = target ?? upstream.target
+        upstream.targets = targets ?? upstream.targets
         var timeouts = try section.section("timeouts")
         upstream.connectTimeout =
             try timeouts.duration("connect", seconds: 1...3_600) ?? upstream.connectTimeout

@@ -118,6 +118,33 @@ struct SettingsSection {
         return values
     }
 
+    /// A list of values, at least one, whose reader says itself what is wrong with a text; one value
+    /// alone is a list of one.
+    ///
+    /// The reader is given those that stand before.
+    mutating func values<T, Reason: Error>(
+        _ key: String,
+        reason: (Reason) -> String,
+        _ read: (_ text: String, _ before: [T]) throws(Reason) -> T
+    ) throws(SettingsError) -> [T]? {
+        guard let node = take(key) else { return nil }
+        var nodes = [node]
+        if case .sequence(let listed) = node.content { nodes = listed }
+        var values: [T] = []
+        for node in nodes {
+            guard case .scalar(let text, _) = node.content else {
+                throw fault(node, key, "expected one text, or a list of such")
+            }
+            do {
+                values.append(try read(text, values))
+            } catch {
+                throw fault(node, key, "'\(text)': \(reason(error))")
+            }
+        }
+        guard !values.isEmpty else { throw fault(node, key, "expected at least one") }
+        return values
+    }
+
     /// A mapping of the operator's own names to values, in the file's order.
     mutating func pairs<T>(
         _ key: String,

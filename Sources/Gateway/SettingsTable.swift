@@ -44,7 +44,7 @@ extension Settings {
 extension Route {
     fileprivate var table: [(key: String, value: String)] {
         [
-            ("upstream", upstream.target.text),
+            ("upstream", upstream.targetsText),
             ("upload-resources", uploadResources ?? ""),
             ("limits.max-size", ByteSize.text(limits.maxSize)),
             ("limits.min-size", ByteSize.text(limits.minSize)),
@@ -88,6 +88,14 @@ extension ListenAddress {
     package var group: String? {
         guard case .unix(_, _, let group) = self else { return nil }
         return group
+    }
+}
+
+extension UpstreamSettings {
+    /// One target plain, several as a list of quoted ones: paths and addresses may have brackets.
+    fileprivate var targetsText: String {
+        guard targets.count > 1 else { return targets.first?.text ?? "" }
+        return "[\(targets.map { JSON.string($0.text).text }.joined(separator: ", "))]"
     }
 }
 

@@ -180,57 +180,9 @@ extension UpstreamContent {
         case .bytes(let bytes):
             return .bytes(before + bytes + after)
         case .file(_, let length, let read):
-            let frame = Int64(before.count + after.count)
-            return .file(descriptor: nil, length: frame + length) { buffer, position in
-                try Frame(before: before, length: length, after: after)
-                    .read(into: buffer, at: position, read)
-            }
-        case .stream:
-            preconditionFailure("an upload is whole before it gets a form")
+            return .framed(before: before, length: length, read: read, after: after)
+        case .framed, .stream:
+            preconditionFailure("an upload is whole before it gets a form, and gets one")
         }
-    }
-}
-
-/// Content between two runs of bytes.
-private struct Frame {
-    let before: [UInt8]
-    let length: Int64
-    let after: [UInt8]
-
-    /// Fills a buffer from a position on; fewer bytes only at the end.
-    func read(
-        into buffer: UnsafeMutableRawBufferPointer,
-        at position: Int64,
-        _ read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
-    ) throws -> Int {
-        var filled = 0
-        while filled < buffer.count {
-            let free = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
-            let at = position + Int64(filled) - Int64(before.count)
-            let count: Int
-            if at < 0 {
-                count = Self.copy(before, from: before.count + Int(at), to: free)
-            } else if at < length {
-                let part = Int(min(Int64(free.count), length - at))
-                count = try read(UnsafeMutableRawBufferPointer(rebasing: free[..<part]), at)
-                // The file is shorter than it was: what follows it must not move up.
-                guard count > 0 else { return filled }
-            } else {
-                count = Self.copy(after, from: Int(at - length), to: free)
-            }
-            guard count > 0 else { break }
-            filled += count
-        }
-        return filled
-    }
-
-    private static func copy(
-        _ bytes: [UInt8],
-        from start: Int,
-        to buffer: UnsafeMutableRawBufferPointer
-    ) -> Int {
-        let part = bytes[min(start, bytes.count)...].prefix(buffer.count)
-        buffer.copyBytes(from: part)
-        return part.count
     }
 }

@@ -59,6 +59,14 @@ struct AttemptReasons {
         }
     }
 
+    /// Why a request that was sent, or begun, got no answer, in libcurl's words `text`.
+    func unanswered(_ text: String) -> String {
+        // Over TLS 1.3 the upstream judges a client's certificate when the client has gone on to its
+        // request already (RFC 8446 §4.4.2.4, figure 1).
+        let hint = location.isSecure ? "; look also at the client certificate it may want" : ""
+        return "\(purpose) was sent at least in part, no answer: \(text)\(hint)"
+    }
+
     /// Which deadline passed: while sending, after `sent` bytes of content, or (nil) while waiting.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {

@@ -48,6 +48,12 @@ final class ContentSource {
             self.length = length
             isRepeatable = true
             fill = read
+        case .framed(let before, let middle, let read, let after):
+            let frame = Frame(before: before, middle: middle, after: after)
+            guard frame.length > 0 else { return nil }
+            length = frame.length
+            isRepeatable = true
+            fill = { buffer, position in try frame.fill(buffer, from: position, read) }
         case .stream(let length, let read):
             guard length != 0 else { return nil }
             self.length = length
@@ -107,5 +113,49 @@ final class ContentSource {
         held.removeFirst(count)
         position += Int64(count)
         return count
+    }
+}
+
+/// Bytes before and after content that is read elsewhere, by their positions in the whole.
+private struct Frame {
+    let before: [UInt8]
+    /// The length of what stands between them.
+    let middle: Int64
+    let after: [UInt8]
+
+    var length: Int64 { Int64(before.count) + middle + Int64(after.count) }
+
+    /// Fills `buffer`, which does not reach beyond the whole, from `position` on; less where `read`
+    /// has no more to give.
+    func fill(
+        _ buffer: UnsafeMutableRawBufferPointer,
+        from position: Int64,
+        _ read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
+    ) throws -> Int {
+        var filled = 0
+        while filled < buffer.count {
+            let room = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
+            let inMiddle = position + Int64(filled) - Int64(before.count)
+            if inMiddle < 0 {
+                filled += Self.copy(before.suffix(Int(-inMiddle)), to: room)
+            } else if inMiddle < middle {
+                let limit = Int(min(Int64(room.count), middle - inMiddle))
+                let count = try read(.init(rebasing: room[..<limit]), inMiddle)
+                guard count > 0 else { break }
+                filled += count
+            } else {
+                filled += Self.copy(after.suffix(from: Int(inMiddle - middle)), to: room)
+            }
+        }
+        return filled
+    }
+
+    private static func copy(
+        _ bytes: ArraySlice<UInt8>,
+        to buffer: UnsafeMutableRawBufferPointer
+    ) -> Int {
+        let part = bytes.prefix(buffer.count)
+        buffer.copyBytes(from: part)
+        return part.count
     }
 }

@@ -67,6 +67,10 @@ final class CurlContext {
     /// One socket, or for a moment several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
     private var isCorked = false
+    /// What the upstream had said, and nobody read, when libcurl closed the connection under way.
+    private(set) var lastWords: [UInt8] = []
+    /// Most bytes of it.
+    private static let lastWordsLimit = 64 * 1024
 
     /// Opens a socket for an address and remembers it.
     func openSocket(_ address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
@@ -80,7 +84,22 @@ final class CurlContext {
     /// Closes a socket and forgets it.
     func closeSocket(_ socket: curl_socket_t) -> Int32 {
         sockets.removeAll { $0.number == socket }
+        if let attempt { lastWords = attempt.awaitsAnswer ? Self.unread(socket) : [] }
         return spoolgate_curl_close(socket)
+    }
+
+    /// Forgets the last words of earlier connections.
+    func forgetLastWords() { lastWords = [] }
+
+    private static func unread(_ socket: curl_socket_t) -> [UInt8] {
+        .init(unsafeUninitializedCapacity: lastWordsLimit) { buffer, count in
+            while count < buffer.count {
+                let part = UnsafeMutableBufferPointer(rebasing: buffer[count...])
+                let read = spoolgate_curl_read(socket, part.baseAddress, part.count)
+                guard read > 0 else { return }
+                count += read
+            }
+        }
     }
 
     /// Holds back segments that are not full, so that a head waits for the content after it.

@@ -65,6 +65,9 @@ struct CurlOptions: ~Copyable {
         }
     }
 
+    /// Leaves the kept connection unused.
+    func setNewConnection() throws(CurlOptionError) { try set(CURLOPT_FRESH_CONNECT, 1) }
+
     /// The request line, the fields and the framing.
     mutating func setRequest(
         _ request: UpstreamRequest,

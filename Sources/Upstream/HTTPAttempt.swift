@@ -41,6 +41,10 @@ final class HTTPAttempt {
     /// Where in the content the upstream was last listened to first.
     private var pausedAt: Int64?
     private var isInline = false
+    /// Whether libcurl was asked to send the request; false: nobody could.
+    private(set) var wasTried = false
+    /// Whether another attempt can send the whole content.
+    var canGoElsewhere: Bool { source?.canRestart ?? true }
 
     private var deadline = Deadline.after(.zero)
     private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
@@ -80,12 +84,15 @@ final class HTTPAttempt {
         var options = CurlOptions(on: connection)
         do throws(CurlOptionError) {
             try options.setUpstream(location, settings: settings)
+            // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
+            if connection.context.isReadable { try options.setNewConnection() }
             try options.setRequest(request, location: location, source: source, inline: inline)
         } catch {
             return .notReached(reason: "\(purpose) was not tried: \(error.reason)")
         }
         connection.setCallbacks(hasContent: source != nil && !isInline)
         connection.context.attempt = self
+        wasTried = true
         let code = curl_easy_perform(connection.easy)
         connection.context.attempt = nil
         withExtendedLifetime(options) {}
@@ -100,7 +107,7 @@ final class HTTPAttempt {
         switch request.content {
         case .none, .stream: return nil
         case .bytes(let bytes): return bytes
-        case .file:
+        case .file, .framed:
             return try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
                 while count < Int(length) {
                     count += try source.read(
@@ -122,6 +129,7 @@ final class HTTPAttempt {
     func mayBeginRequest() -> Bool {
         guard starts == 0 || mayRepeat(), starts < 2 else { return false }
         starts += 1
+        connection.context.forgetLastWords()
         deadline = .after(settings.stallTimeout)
         lastSeen = (0, 0, true)
         nextLook = .after(Self.lookInterval)
@@ -209,7 +217,8 @@ final class HTTPAttempt {
             reason: reasons.silence(
                 sent: lastSeen.isSending ? lastSeen.uploaded : nil,
                 hasHead: hasFinalHead
-            )
+            ),
+            timedOut: true
         )
         return false
     }
@@ -298,19 +307,47 @@ final class HTTPAttempt {
         }
     }
 
+    /// Whether what the upstream says now may be the answer, readable without TLS.
+    var awaitsAnswer: Bool { starts > 0 && !hasFinalHead && !location.isSecure }
+
+    /// Takes the answer of an upstream that closed before it had read the whole request.
+    ///
+    /// libcurl does not read any more once a write has failed. Only a response whose length is told
+    /// and that is there whole counts.
+    func hearLastWords() {
+        guard awaitsAnswer else { return }
+        var rest = connection.context.lastWords[...]
+        while !hasFinalHead {
+            guard let end = rest.firstIndex(of: 0x0a) else { return }
+            let line = rest[...end]
+            rest = rest[(end + 1)...]
+            guard line.withUnsafeBytes({ takeHeadLine($0) }) else { return }
+        }
+        guard let remaining, remaining > 0 else { return }
+        let content = rest.prefix(Int(clamping: remaining))
+        if !content.isEmpty { _ = content.withUnsafeBytes { takeContent($0) } }
+    }
+
     // MARK: The verdict
 
+    /// Whether the final response came whole, as its head tells its length.
+    var isAnswered: Bool { hasFinalHead && remaining == 0 }
+
     private func outcome(_ code: CURLcode) -> AttemptOutcome {
+        if code == CURLE_SEND_ERROR { hearLastWords() }
         if let stopReason { return stopReason }
         // An upstream that answered whole and then broke the sending off has answered.
-        if hasFinalHead, code == CURLE_OK || remaining == 0 { return .answered }
+        if isAnswered || hasFinalHead && code == CURLE_OK { return .answered }
         if code == CURLE_OK {
             return .indeterminate(
                 reason: "\(purpose) was sent, and the connection ended inside the response's head"
             )
         }
         let text = connection.explanation(of: code)
-        guard wasTaken else { return .notReached(reason: reasons.unreached(code, text)) }
+        let timedOut = code == CURLE_OPERATION_TIMEDOUT
+        guard wasTaken else {
+            return .notReached(reason: reasons.unreached(code, text), timedOut: timedOut)
+        }
         if hasFinalHead {
             return .indeterminate(reason: "\(purpose): the response was cut short: \(text)")
         }
@@ -320,7 +357,7 @@ final class HTTPAttempt {
                     + "it was not sent again because that is not safe"
             )
         }
-        return .indeterminate(reason: "\(purpose) was sent at least in part, no answer: \(text)")
+        return .indeterminate(reason: reasons.unanswered(text), timedOut: timedOut)
     }
 
     /// Whether this is how libcurl reports a socket that `mayConnect` did not allow.

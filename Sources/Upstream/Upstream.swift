@@ -1,9 +1,10 @@
 // One delivery attempt, whatever the upstream is: a request in, a response out part by part, and a
 // verdict on what the upstream can have seen of it.
 //
-// Over HTTP it is HTTPAttempt.swift that does the work, for a directory DirectoryDrop.swift. There
-// is no queue, no backoff and no repetition here. The invariant: `.notReached` is said only when
-// not one byte of the request can have left, so that repeating it is safe whatever it does.
+// Over HTTP it is HTTPAttempt.swift that does the work, target after target in the order of
+// TargetOrder.swift, for a directory DirectoryDrop.swift. There is no queue, no backoff and no
+// repetition here. The invariant: `.notReached` is said only when not one byte of the request can
+// have left, so that repeating it is safe whatever it does; and only then the next target is tried.
 
 package import HTTPTypes
 package import UploadProtocol
@@ -20,6 +21,14 @@ package enum UpstreamContent {
         descriptor: Int32?,
         length: Int64,
         read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
+    )
+    /// `before`, then `length` bytes that `read` fills a buffer with from a position on, then
+    /// `after`: one content of exactly their sum, as multipart/form-data needs it (RFC 7578).
+    case framed(
+        before: [UInt8],
+        length: Int64,
+        read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int,
+        after: [UInt8]
     )
     /// Content taken as it comes and readable once; 0 from `read` is its proper end; `length` nil:
     /// unknown.
@@ -88,11 +97,13 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// A final response was received whole and went to the sink.
     case answered
     /// Not one byte of the request was sent: no connection, no TLS, no name. Safe to repeat.
-    case notReached(reason: String)
+    /// `timedOut`: the connect timeout ended it, with every target.
+    case notReached(reason: String, timedOut: Bool = false)
     /// Nothing was taken, because the upstream's directory has no room. Safe to repeat.
     case noRoom(reason: String)
-    /// Bytes were sent and no whole final response came back.
-    case indeterminate(reason: String)
+    /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
+    /// deadlines ended it.
+    case indeterminate(reason: String, timedOut: Bool = false)
     /// Our own side gave up: the request's content or the sink threw this.
     case abandoned(reason: String)
 }
@@ -104,57 +115,101 @@ package final class Upstream: Sendable {
     /// The settings it was made with.
     package let settings: UpstreamSettings
 
-    private let connections = ConnectionPool()
     private let way: Way
+    private let skipped: @Sendable (String) -> Void
 
     /// How requests get there, made out once.
     private enum Way {
         case drop(DirectoryDrop)
-        case http(UpstreamLocation)
+        case http([Place], TargetOrder)
+    }
+
+    /// One target over HTTP and the connections to it.
+    private struct Place {
+        let location: UpstreamLocation
+        let connections = ConnectionPool()
     }
 
     /// Makes an upstream; connects to nothing yet.
-    package init(_ settings: UpstreamSettings) {
+    ///
+    /// - Parameters:
+    ///   - settings: its targets, at least one; one that is a directory is the only one.
+    ///   - skipped: told why targets were not reached, in one sentence, where another one was.
+    package init(
+        _ settings: UpstreamSettings,
+        skipped: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
         self.settings = settings
-        way =
-            switch settings.target {
-            case .directory(let path): .drop(DirectoryDrop(path: path))
-            case .http(let base): .http(UpstreamLocation(base: base))
-            case .unix(let path): .http(UpstreamLocation(socket: path))
+        self.skipped = skipped
+        var places: [Place] = []
+        for target in settings.targets {
+            switch target {
+            case .directory(let path):
+                precondition(settings.targets.count == 1, "a directory stands alone")
+                way = .drop(DirectoryDrop(path: path))
+                return
+            case .http(let base): places.append(Place(location: UpstreamLocation(base: base)))
+            case .unix(let path): places.append(Place(location: UpstreamLocation(socket: path)))
             }
+        }
+        precondition(!places.isEmpty, "an upstream has a target")
+        way = .http(places, TargetOrder(count: places.count))
     }
 
     /// Sends one request and hands the response to `sink` as it arrives.
     ///
-    /// Blocks the thread; constant memory. Nothing is retried, but for a kept connection that
-    /// turned out closed before any response byte: once, with content that can be read again, and
-    /// only if the method is idempotent (RFC 9110 §9.2.2) or no byte of the request was taken by
-    /// the connection.
+    /// Blocks the thread; constant memory. A target that was not reached is followed by the next,
+    /// as long as nothing of the content was read that cannot be read again; nothing else is
+    /// retried, but for a kept connection that turned out closed before any response byte: once,
+    /// with content that can be read again, and only if the method is idempotent (RFC 9110 §9.2.2)
+    /// or no byte of the request was taken by the connection.
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)
-        case .http(let location): attempt(request, at: location, sink: sink)
+        case .http(let places, let order): attempt(request, at: places, order, sink: sink)
         }
     }
 
     private func attempt(
         _ request: UpstreamRequest,
-        at location: UpstreamLocation,
+        at places: [Place],
+        _ order: TargetOrder,
         sink: any ResponseSink
     ) -> AttemptOutcome {
-        guard let connection = connections.take() else {
-            return .notReached(
-                reason: "no memory for a connection to \(location.name)"
+        var reasons: [String] = []
+        var allTimedOut = true
+        for index in order.indices() {
+            let location = places[index].location
+            guard let connection = places[index].connections.take() else {
+                reasons.append("no memory for a connection to \(location.name)")
+                allTimedOut = false
+                break
+            }
+            defer { places[index].connections.giveBack(connection) }
+            let attempt = HTTPAttempt(
+                request,
+                to: location,
+                settings: settings,
+                over: connection,
+                sink: sink
             )
+            let outcome = attempt.run()
+            guard case .notReached(let reason, let timedOut) = outcome else {
+                if attempt.wasTried { order.wasReached(index) }
+                if !reasons.isEmpty { skipped(Self.sentence(reasons)) }
+                return outcome
+            }
+            reasons.append(reason)
+            allTimedOut = allTimedOut && timedOut
+            // What is wrong with the request itself is no target's fault, and wrong for all of them.
+            guard attempt.wasTried else { break }
+            order.wasNotReached(index)
+            guard attempt.canGoElsewhere else { break }
         }
-        defer { connections.giveBack(connection) }
-        let attempt = HTTPAttempt(
-            request,
-            to: location,
-            settings: settings,
-            over: connection,
-            sink: sink
-        )
-        return attempt.run()
+        return .notReached(reason: Self.sentence(reasons), timedOut: allTimedOut)
+    }
+
+    private static func sentence(_ reasons: [String]) -> String {
+        reasons.joined(separator: "; and ")
     }
 }

@@ -21,9 +21,9 @@ package struct UpstreamTargetError: Error, Sendable, Equatable {
 
 /// One upstream and its limits.
 package struct UpstreamSettings: Sendable, Equatable {
-    /// Where it is.
-    package var target: UpstreamTarget
-    /// Longest time to connect, TLS included.
+    /// Where it is: at least one target, tried in this order; a directory stands alone.
+    package var targets: [UpstreamTarget]
+    /// Longest time to connect to one target, TLS included.
     package var connectTimeout: Duration
     /// Longest time without a byte going either way while the request is sent.
     package var stallTimeout: Duration
@@ -38,7 +38,7 @@ package struct UpstreamSettings: Sendable, Equatable {
 
     /// Makes settings; the defaults are the product's.
     package init(
-        target: UpstreamTarget,
+        targets: [UpstreamTarget],
         connectTimeout: Duration = .seconds(10),
         stallTimeout: Duration = .seconds(60),
         responseTimeout: Duration = .seconds(300),
@@ -46,7 +46,7 @@ package struct UpstreamSettings: Sendable, Equatable {
         clientCertificate: String? = nil,
         clientKey: String? = nil
     ) {
-        self.target = target
+        self.targets = targets
         self.connectTimeout = connectTimeout
         self.stallTimeout = stallTimeout
         self.responseTimeout = responseTimeout

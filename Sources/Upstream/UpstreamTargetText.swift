@@ -36,6 +36,22 @@ extension UpstreamTarget {
         }
     }
 
+    /// Reads the text of one target of a list that has `others` before it.
+    ///
+    /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory that
+    ///   does not stand alone.
+    package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
+        try self.init(text)
+        guard !others.contains(self) else {
+            throw .init(reason: "this target stands here already")
+        }
+        guard others.isEmpty || !(others + [self]).contains(where: \.isDirectory) else {
+            throw .init(reason: "a directory is a route's only target")
+        }
+    }
+
+    private var isDirectory: Bool { if case .directory = self { true } else { false } }
+
     private static func absolute(
         _ path: Substring,
         scheme: String,

@@ -61,7 +61,8 @@ extension Settings {
                 }
             }
             faults += route.formFaults.map { "routes.\(name).\($0.key): \($0.sentence)" }
-            if case .directory(let path) = route.upstream.target, access(path, W_OK | X_OK) != 0 {
+            for case .directory(let path) in route.upstream.targets
+            where access(path, W_OK | X_OK) != 0 {
                 faults.append(
                     "routes.\(name).upstream: cannot write to \(path): "
                         + String(cString: strerror(errno))

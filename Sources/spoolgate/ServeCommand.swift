@@ -116,7 +116,7 @@ struct Serve: ParsableCommand {
     private func effectiveSettings() throws(CommandFailure) -> Settings {
         var settings = try options.settings()
         if let listen { settings.listen = listen }
-        if let upstream { settings.routes[Route.defaultName]?.upstream.target = upstream }
+        if let upstream { settings.routes[Route.defaultName]?.upstream.targets = [upstream] }
         return settings
     }
 
@@ -220,7 +220,7 @@ extension Settings {
         var needed = [parent(of: spoolDirectory)]
         if case .unix(let path, _, _) = listen { needed.append(parent(of: path)) }
         for route in routes.values {
-            if case .directory(let path) = route.upstream.target { needed.append(path) }
+            for case .directory(let path) in route.upstream.targets { needed.append(path) }
         }
         for path in needed where access(path, F_OK) != 0 {
             try makeDirectory(path)

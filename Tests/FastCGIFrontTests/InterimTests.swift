@@ -39,7 +39,7 @@ private final class GatewayServer {
         settings.interim.progressSize = 5
         settings.interim.heartbeat = isOpen ? .seconds(3600) : .milliseconds(20)
         var route = Route()
-        route.upstream.target = .http(base: origin.base)
+        route.upstream.targets = [.http(base: origin.base)]
         route.limits.minSize = 4
         settings.routes[Route.defaultName] = route
         spool = try Spool(directory: root, reserve: 0)

@@ -75,7 +75,7 @@ final class World {
         // The system that made the directory has long since written it.
         empty = PowerCut(content: .kept, names: .kept, order: .journal).after(machine.model)
         var route = Route()
-        route.upstream = UpstreamSettings(target: .unix(path: origin.target))
+        route.upstream = UpstreamSettings(targets: [.unix(path: origin.target)])
         route.limits.minSize = 0
         route.responseCap = 1000
         defaults.routes = [Route.defaultName: route]

@@ -42,7 +42,7 @@ final class GatewayUnderTest: Sendable {
         )
         var settings = Settings()
         var route = Route()
-        route.upstream.target = target ?? .directory(path: "\(root)/delivered")
+        route.upstream.targets = [target ?? .directory(path: "\(root)/delivered")]
         route.limits.minSize = 0
         change(&settings, &route)
         settings.routes[Route.defaultName] = route

@@ -131,7 +131,7 @@ private let scenarios: [String: Scenario] = [
     "postponed": Scenario(
         prepare: { test in
             var settings = Settings()
-            settings.routes[Route.defaultName]?.upstream.target = .unix(path: "/none/at/all")
+            settings.routes[Route.defaultName]?.upstream.targets = [.unix(path: "/none/at/all")]
             settings.routes[Route.defaultName]?.limits.minSize = 0
             test.gateway.reload(settings)
             return .creation([.text("hello")], complete: true)

@@ -37,7 +37,7 @@ import Upstream
             routes:
               default: {upstream: "http://127.0.0.1:81/base"}
               a:
-                upstream: https://b.test
+                upstream: [https://b.test, "unix:/b"]
                 upload-resources: /u/
                 limits:
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 1d}
@@ -70,10 +70,10 @@ import Upstream
         expected.interim.progressInterval = .seconds(2)
         expected.interim.progressSize = 0
         expected.interim.heartbeat = .zero
-        expected.routes["default"]?.upstream.target = .http(base: "http://127.0.0.1:81/base")
+        expected.routes["default"]?.upstream.targets = [.http(base: "http://127.0.0.1:81/base")]
         var route = Route()
         route.upstream = UpstreamSettings(
-            target: .http(base: "https://b.test"),
+            targets: [.http(base: "https://b.test"), .unix(path: "/b")],
             connectTimeout: .seconds(1),
             stallTimeout: .seconds(2),
             responseTimeout: .seconds(3),
@@ -130,6 +130,17 @@ import Upstream
             text += String(repeating: "  ", count: path.count) + "\(words[path.count]): \(value)\n"
         }
         #expect(try Settings(text, file: "f") == Settings())
+    }
+
+    @Test("several targets are printed as the list that a file would have")
+    func tableOfTargets() throws {
+        var settings = Settings()
+        settings.routes["default"]?.upstream.targets = [
+            .http(base: "http://[::1]:80/a,b"), .unix(path: "/quoted\"\\"),
+        ]
+        let list = try #require(settings.table.first { $0.key == "routes.default.upstream" }?.value)
+        #expect(list == #"["http://[::1]:80/a,b", "unix:/quoted\"\\"]"#)
+        #expect(try Settings("routes: {default: {upstream: \(list)}}", file: "f") == settings)
     }
 
     /// A wrong text, and what is said of it: `line:column: sentence`.

@@ -190,7 +190,7 @@ import Upstream
         let other = try LoopbackOrigin(status: "202 Accepted")
         var settings = Settings()
         settings.maximumDeliveries = 2
-        settings.routes[Route.defaultName]?.upstream.target = .http(base: other.base)
+        settings.routes[Route.defaultName]?.upstream.targets = [.http(base: other.base)]
         test.gateway.reload(settings)
         let third = ScriptedExchange(.post, "/p", [:], [.text("x")])
         #expect(test.serve(third).status == 202)

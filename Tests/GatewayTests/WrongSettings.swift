@@ -120,7 +120,31 @@ extension SettingsTests {
             "routes: {a: {upload-resources: /u}}\n",
             "1:32: routes.a.upload-resources: '/u' is not a path that begins and ends with /"
         ),
-        Wrong("routes: {a: {upstream: [x]}}\n", "1:24: routes.a.upstream: expected one text"),
+        Wrong(
+            "routes: {a: {upstream: [\"http://b\", x]}}\n",
+            "1:37: routes.a.upstream: 'x': x is no upstream target: it begins with http://, https://, "
+                + "unix: or directory:"
+        ),
+        Wrong(
+            "routes: {a: {upstream: [[x]]}}\n",
+            "1:25: routes.a.upstream: expected one text, or a list of such"
+        ),
+        Wrong(
+            "routes: {a: {upstream: []}}\n",
+            "1:24: routes.a.upstream: expected at least one"
+        ),
+        Wrong(
+            "routes:\n  a:\n    upstream:\n      - unix:/a\n      - unix:/b\n      - unix:/a\n",
+            "6:9: routes.a.upstream: 'unix:/a': this target stands here already"
+        ),
+        Wrong(
+            "routes: {a: {upstream: [\"unix:/a\", \"directory:/b\"]}}\n",
+            "1:36: routes.a.upstream: 'directory:/b': a directory is a route's only target"
+        ),
+        Wrong(
+            "routes: {a: {upstream: [\"directory:/b\", \"unix:/a\"]}}\n",
+            "1:41: routes.a.upstream: 'unix:/a': a directory is a route's only target"
+        ),
         Wrong(
             "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
             "1:63: routes.a.limits.min-append-size: '2KiB' is not a size from 0 to 1KiB, such as "

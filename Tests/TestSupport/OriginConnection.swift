@@ -11,6 +11,8 @@ import Foundation
 package final class OriginConnection: @unchecked Sendable {
     /// The socket.
     package let number: Int32
+    /// Called for every head that was read.
+    package var onHead: () -> Void = {}
     private var buffered: [UInt8] = []
     private let note: @Sendable (LoopbackOrigin.Request) -> Void
 
@@ -45,6 +47,7 @@ package final class OriginConnection: @unchecked Sendable {
             buffered = Array(bytes[range.upperBound...]) + buffered
             let text = String(data: Data(bytes[..<range.lowerBound]), encoding: .isoLatin1) ?? ""
             let lines = text.components(separatedBy: "\r\n")
+            onHead()
             return .init(line: lines[0], fieldLines: Array(lines.dropFirst()))
         }
     }

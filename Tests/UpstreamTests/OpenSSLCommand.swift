@@ -22,8 +22,8 @@ final class TestAuthority {
         ])
     }
 
-    /// A PEM file with a key and a certificate for `name`.
-    func identity(_ name: String) throws -> String {
+    /// A PEM file with a key and a certificate for `name`, which ended yesterday if it is expired.
+    func identity(_ name: String, isExpired: Bool = false) throws -> String {
         let (request, leafKey, leaf) =
             (
                 directory.file("\(name).csr"), directory.file("\(name).key"),
@@ -36,7 +36,7 @@ final class TestAuthority {
         ])
         try OpenSSLCommand.run([
             "x509", "-req", "-in", request, "-CA", certificate, "-CAkey", key, "-CAcreateserial",
-            "-copy_extensions", "copy", "-days", "2", "-out", leaf,
+            "-copy_extensions", "copy", "-days", isExpired ? "-1" : "2", "-out", leaf,
         ])
         let both = directory.file("\(name).pem")
         let parts = try [leafKey, leaf].map { try String(contentsOfFile: $0, encoding: .utf8) }

@@ -43,9 +43,15 @@ extension AttemptOutcome {
     var reason: String {
         switch self {
         case .answered: ""
-        case .notReached(let reason), .noRoom(let reason), .indeterminate(let reason),
+        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
             .abandoned(let reason):
             reason
+        }
+    }
+    var timedOut: Bool {
+        switch self {
+        case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
+        case .answered, .noRoom, .abandoned: false
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }
@@ -82,6 +88,25 @@ func pattern(_ length: Int64) -> UpstreamContent {
     }
 }
 
+/// The first `before` bytes of the pattern, `middle` read as a file's, and then `after` more.
+func framedPattern(before: Int, middle: Int64, after: Int) -> UpstreamContent {
+    func bytes(_ count: Int, from position: Int64) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        bytes.withUnsafeMutableBytes { fillPattern($0, from: position) }
+        return bytes
+    }
+    return .framed(
+        before: bytes(before, from: 0),
+        length: middle,
+        read: { buffer, position in
+            let count = Int(min(Int64(buffer.count), middle - position))
+            fillPattern(.init(rebasing: buffer[..<count]), from: position + Int64(before))
+            return count
+        },
+        after: bytes(after, from: Int64(before) + middle)
+    )
+}
+
 /// A stream of the same bytes in pieces of `piece`.
 func patternStream(_ length: Int64, piece: Int, saysLength: Bool) -> UpstreamContent {
     var position: Int64 = 0
@@ -114,7 +139,7 @@ func upstream(
 ) throws -> Upstream {
     Upstream(
         UpstreamSettings(
-            target: try UpstreamTarget(target),
+            targets: [try UpstreamTarget(target)],
             connectTimeout: connect,
             stallTimeout: stall,
             responseTimeout: response,

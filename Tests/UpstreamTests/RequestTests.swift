@@ -83,6 +83,8 @@ struct RequestTests {
         let bytes = (0..<Int(length)).map { UInt8($0 % 251) }
         let kinds: [(UpstreamContent, Bool)] = [
             (.bytes(bytes), true), (pattern(length), true),
+            (framedPattern(before: 1, middle: length - 1, after: 0), true),
+            (framedPattern(before: 0, middle: 0, after: Int(length)), true),
             (patternStream(length, piece: 7000, saysLength: true), true),
             (patternStream(length, piece: 7000, saysLength: false), false),
         ]
@@ -135,10 +137,11 @@ struct RequestTests {
         }
         let upstream = try upstream(origin.base)
         let sizes: [Int64] = [10, 40_000, 65_536, 100_000, 3_000_000]
+        let kinds = [Marked.file, .stream, .framed]
         let began = ContinuousClock.now
-        for round in 0..<4 {
+        for round in 0..<6 {
             for size in sizes {
-                let content = marked(size, asStream: round % 2 == 1)
+                let content = marked(size, as: kinds[round % 3])
                 let outcome = upstream.attempt(
                     try UpstreamRequest("PUT", content: content),
                     sink: RecordingSink()
@@ -147,13 +150,19 @@ struct RequestTests {
             }
         }
         #expect(firsts.withLock { $0 }.allSatisfy { $0 > 0 }, "\(firsts.withLock { $0 })")
-        #expect(firsts.withLock { $0.count } == 4 * sizes.count)
+        #expect(firsts.withLock { $0.count } == 6 * sizes.count)
         #expect(origin.connectionCount == 1)
         // A cork that nobody pulls holds a segment for 200 ms.
-        #expect(ContinuousClock.now - began < .milliseconds(200 * 4 * sizes.count / 2))
+        #expect(ContinuousClock.now - began < .milliseconds(200 * 6 * sizes.count / 2))
     }
 
-    private func marked(_ length: Int64, asStream: Bool) -> UpstreamContent {
+    private enum Marked {
+        case file
+        case stream
+        case framed
+    }
+
+    private func marked(_ length: Int64, as kind: Marked) -> UpstreamContent {
         let read: (UnsafeMutableRawBufferPointer, Int64) -> Int = { buffer, position in
             let count = Int(min(Int64(buffer.count), length - position))
             for index in 0..<count {
@@ -161,7 +170,14 @@ struct RequestTests {
             }
             return count
         }
-        guard asStream else { return .file(descriptor: nil, length: length, read: read) }
+        switch kind {
+        case .file:
+            return .file(descriptor: nil, length: length, read: read)
+        case .framed:
+            return .framed(before: [0x61, 0x61], length: length - 3, read: read, after: [0xff])
+        case .stream:
+            break
+        }
         var position: Int64 = 0
         return .stream(length: length) { buffer in
             let count = read(buffer, position)

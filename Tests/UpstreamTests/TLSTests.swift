@@ -33,8 +33,56 @@ struct TLSTests {
             try UpstreamRequest("GET", "/"),
             sink: RecordingSink()
         )
-        #expect(outcome.isNotReached)
+        #expect(outcome.isNotReached && !outcome.timedOut)
         #expect(outcome.reason.contains("no TLS with host localhost"), "\(outcome)")
+    }
+
+    @Test("a certificate that has expired is not reached, and the reason says so")
+    func expired() throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost", isExpired: true),
+            more: ["-www"]
+        )
+        let outcome = try upstream(server.base, authority: authority.certificate)
+            .attempt(try UpstreamRequest("POST", content: .bytes([1])), sink: RecordingSink())
+        #expect(outcome.isNotReached && !outcome.timedOut)
+        #expect(outcome.reason.contains("certificate of host localhost could not be verified"))
+        #expect(outcome.reason.contains("expired"), "\(outcome)")
+    }
+
+    /// TLS 1.2 refuses it in the handshake; with TLS 1.3 the client has gone on to its request by
+    /// then (RFC 8446 figure 1), and nothing that libcurl tells us proves that it was not read.
+    @Test(
+        "a client certificate that is wanted and missing: TLS 1.2 is not reached, 1.3 may have been",
+        arguments: [
+            ("-tls1_2", Int64(10)), ("-tls1_2", 3_000_000), ("-tls1_3", 10), ("-tls1_3", 3_000_000),
+        ]
+    )
+    func clientCertificate(version: String, length: Int64) throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: [
+                "-quiet", version, "-Verify", "1", "-verify_return_error", "-CAfile",
+                authority.certificate,
+            ]
+        )
+        let served = server.answerOnce(contentLength: 0, "HTTP/1.1 200 OK\r\n\r\n")
+        for _ in 0..<5 {
+            let outcome = try upstream(server.base, authority: authority.certificate).attempt(
+                try UpstreamRequest("POST", content: pattern(length)),
+                sink: RecordingSink()
+            )
+            if version == "-tls1_2" {
+                #expect(outcome.isNotReached, "\(outcome)")
+            } else {
+                #expect(outcome.isIndeterminate, "\(outcome)")
+                #expect(outcome.reason.contains("client certificate"), "\(outcome)")
+            }
+            #expect(!outcome.timedOut)
+        }
+        #expect(served.content == nil)
     }
 
     @Test("an unknown authority is not reached, and the reason names host, file and fault")

@@ -1,0 +1,83 @@
+// A deadline of the upstream that passed: clients hear 504 where they hear 502 of one that is gone, and
+// everything else is the same.
+
+import Foundation
+import Gateway
+import HTTPTypes
+import Logging
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct DeadlineTests {
+    /// A gateway whose upstream never answers: after the request, or before it (TLS never comes).
+    private func gateway(isReached: Bool) throws -> (GatewayUnderTest, LoopbackOrigin) {
+        let origin = try LoopbackOrigin { connection in
+            if isReached { _ = try connection.receiveRequest() }
+            connection.waitForEnd()
+        }
+        let base = isReached ? origin.base : "https://127.0.0.1:\(origin.port)"
+        let test = try GatewayUnderTest(.http(base: base)) { _, route in
+            route.upstream.connectTimeout = .milliseconds(200)
+            route.upstream.responseTimeout = .milliseconds(200)
+        }
+        return (test, origin)
+    }
+
+    @Test("an upload whose upstream is not reached in time: 504, kept, to be tried again")
+    func notReached() throws {
+        let (test, origin) = try gateway(isReached: false)
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.status == 504)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record.offset == 5)
+        #expect(record[.retryAfter] != nil)
+        #expect(!record.text.contains("127.0.0.1"))
+        #expect(try test.queue(of: try #require(record.location)) == .deferred)
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test(
+        "an upload whose upstream never answers: 504, held or, where that is safe, to be tried again",
+        arguments: [HTTPRequest.Method.post, .put]
+    )
+    func silent(method: HTTPRequest.Method) throws {
+        let (test, origin) = try gateway(isReached: true)
+        let record = test.serve(.creation([.text("hello")], complete: true, method: method))
+        #expect(record.status == 504)
+        #expect(record[.uploadComplete] == (method == .put ? "?0" : "?1"))
+        let queue = try test.queue(of: try #require(record.location))
+        #expect(queue == (method == .put ? .deferred : .hold))
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("ordinary uploads and requests: 504", arguments: ["POST", "GET"], [true, false])
+    func ordinary(method: String, isReached: Bool) throws {
+        let (test, origin) = try gateway(isReached: isReached)
+        let method = try #require(HTTPRequest.Method(method))
+        let record = test.serve(
+            ScriptedExchange(method, "/p", [:], method == .post ? [.text("x")] : [])
+        )
+        #expect(record.status == 504)
+        #expect(record[.uploadComplete] == nil)
+        #expect(origin.requests.count == (isReached ? 1 : 0))
+    }
+
+    @Test("a first target that is gone costs the client nothing, and the log names it")
+    func skippedTarget() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest { _, route in
+            route.upstream.targets = [.unix(path: "/none/at/all"), .http(base: origin.base)]
+        }
+        for _ in 1...3 {
+            let record = test.serve(.creation([.text("hello")], complete: true))
+            #expect(record.status == 201)
+            #expect(record[.uploadComplete] == "?1")
+        }
+        #expect(origin.requests.count == 3)
+        #expect(test.log.messages.filter { $0 == "target skipped" }.count == 1)
+        #expect(test.log.level(of: "target skipped") == .warning)
+    }
+}

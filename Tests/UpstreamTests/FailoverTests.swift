@@ -1,0 +1,221 @@
+// Several targets: which one gets the request, and that no second one gets what a first may have.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+@Suite("several targets")
+struct FailoverTests {
+    /// What the upstream said it skipped.
+    private final class Skipped: Sendable {
+        private let all = Mutex<[String]>([])
+        var reasons: [String] { all.withLock { $0 } }
+        func note(_ reason: String) { all.withLock { $0.append(reason) } }
+    }
+
+    private func upstream(
+        _ targets: [String],
+        connect: Duration = .seconds(10),
+        authority: String? = nil,
+        skipped: Skipped = Skipped()
+    ) throws -> Upstream {
+        Upstream(
+            UpstreamSettings(
+                targets: try targets.map { try UpstreamTarget($0) },
+                connectTimeout: connect,
+                stallTimeout: .seconds(30),
+                responseTimeout: .milliseconds(500),
+                certificateAuthority: authority
+            ),
+            skipped: skipped.note
+        )
+    }
+
+    /// The base of an origin that is gone; nobody listens there.
+    private func deadBase() throws -> String {
+        let origin = try LoopbackOrigin()
+        let base = origin.base
+        origin.stop()
+        try eventually("\(base) refuses") {
+            try self.upstream([base]).attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+                .isNotReached
+        }
+        return base
+    }
+
+    private let contents: [UpstreamContent] = [
+        .none, .bytes([1, 2]), pattern(300_000),
+        framedPattern(before: 9, middle: 200_000, after: 9),
+        patternStream(100_000, piece: 9000, saysLength: false),
+    ]
+
+    @Test("the first target that is reached gets every request, in the order as written")
+    func order() throws {
+        let (first, second) = (try LoopbackOrigin(), try LoopbackOrigin())
+        let skipped = Skipped()
+        let upstream = try upstream([first.base, second.base], skipped: skipped)
+        for content in contents {
+            let request = try UpstreamRequest("POST", content: content)
+            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+        }
+        #expect(first.requests.count == contents.count)
+        #expect(first.connectionCount == 1)
+        #expect(second.connectionCount == 0)
+        #expect(skipped.reasons.isEmpty)
+    }
+
+    @Test("a target that is not reached is followed by the next, which gets the content whole")
+    func next() throws {
+        let directory = try ScratchDirectory()
+        let socket = directory.file("app.sock")
+        let origin = try LoopbackOrigin(socketPath: socket)
+        let dead = try deadBase()
+        let skipped = Skipped()
+        let lengths = [0, 2, 300_000, 200_018, 100_000]
+        for (content, length) in zip(contents, lengths) {
+            // A new upstream has no memory of who was dead.
+            let upstream = try upstream(
+                [dead, "unix:\(directory.file("none"))", "unix:\(socket)"],
+                skipped: skipped
+            )
+            let request = try UpstreamRequest("POST", content: content)
+            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+            #expect(origin.requests.last?.contentLength == length)
+            #expect(length == 2 || isPattern(origin.requests.last?.content ?? []))
+        }
+        #expect(origin.requests.count == contents.count)
+        #expect(skipped.reasons.count == contents.count)
+        let reason = try #require(skipped.reasons.first)
+        #expect(reason.contains("POST /x to \(dead): no connection"), "\(reason)")
+        #expect(reason.contains("; and POST /x to unix:\(directory.file("none")): no connection"))
+    }
+
+    @Test("all dead: not reached, with every reason, and a timeout only if it was one for all")
+    func allDead() throws {
+        let dead = try deadBase()
+        // TLS is awaited there and never comes.
+        let mute = try LoopbackOrigin { $0.waitForEnd() }
+        let muteBase = "https://127.0.0.1:\(mute.port)"
+        let mixed = try upstream([dead, muteBase], connect: .milliseconds(200))
+            .attempt(try UpstreamRequest("POST", content: .bytes([1])), sink: RecordingSink())
+        #expect(mixed.isNotReached && !mixed.timedOut)
+        #expect(mixed.reason.contains("to \(dead): no connection"))
+        #expect(mixed.reason.contains("; and POST /x to \(muteBase): no connection within"))
+
+        let slow = try upstream([muteBase, muteBase + "/b"], connect: .milliseconds(200))
+            .attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        #expect(slow.isNotReached && slow.timedOut, "\(slow)")
+        #expect(mute.connectionCount == 3)
+    }
+
+    @Test(
+        "what a first target may have had is never sent to a second",
+        arguments: ["ends", "resets", "falls silent", "talks nonsense", "answers 503"]
+    )
+    func onlyNotReached(how: String) throws {
+        let first = try LoopbackOrigin { connection in
+            _ = try connection.receiveHead()
+            switch how {
+            case "ends": break
+            case "resets": connection.reset()
+            case "falls silent": connection.waitForEnd()
+            case "talks nonsense": try connection.send("SSH-2.0-x\r\n\r\n")
+            default: try connection.answer("503 Later")
+            }
+        }
+        let second = try LoopbackOrigin()
+        for method in ["POST", "PUT"] {
+            let sink = RecordingSink()
+            let outcome = try upstream([first.base, second.base]).attempt(
+                try UpstreamRequest(method, content: .bytes([1])),
+                sink: sink
+            )
+            let isAnswer = how == "answers 503"
+            #expect(isAnswer ? outcome == .answered : outcome.isIndeterminate, "\(outcome)")
+            #expect(outcome.timedOut == (how == "falls silent"))
+            #expect(sink.head?.status.code == (isAnswer ? 503 : nil))
+        }
+        #expect(second.connectionCount == 0)
+    }
+
+    @Test(
+        "a certificate that is not trusted counts as not reached",
+        .enabled(if: OpenSSLCommand.isThere)
+    )
+    func certificate() throws {
+        let (authority, other) = (try TestAuthority(), try TestAuthority())
+        let wrong = try OpenSSLCommand(serving: other.identity("localhost"), more: ["-www"])
+        let right = try OpenSSLCommand(serving: authority.identity("localhost"), more: ["-www"])
+        let skipped = Skipped()
+        let outcome = try upstream(
+            [wrong.base, right.base],
+            authority: authority.certificate,
+            skipped: skipped
+        ).attempt(try UpstreamRequest("GET", "/"), sink: RecordingSink())
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(skipped.reasons.first?.contains("could not be verified") == true)
+    }
+
+    @Test("a dead first target is asked once, and then last for a while")
+    func avoided() throws {
+        let mute = try LoopbackOrigin { $0.waitForEnd() }
+        let origin = try LoopbackOrigin()
+        let skipped = Skipped()
+        let upstream = try upstream(
+            ["https://127.0.0.1:\(mute.port)", origin.base],
+            connect: .milliseconds(200),
+            skipped: skipped
+        )
+        for _ in 1...20 {
+            let request = try UpstreamRequest("POST", content: .bytes([1]))
+            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+        }
+        #expect(mute.connectionCount == 1)
+        #expect(origin.requests.count == 20)
+        #expect(skipped.reasons.count == 1)
+    }
+
+    @Test("a request that cannot be sent to anybody is no target's fault")
+    func unsendable() throws {
+        let (first, second) = (try LoopbackOrigin(), try LoopbackOrigin())
+        let upstream = try upstream([first.base, second.base])
+        let outcome = upstream.attempt(try UpstreamRequest("GET", "/a b"), sink: RecordingSink())
+        #expect(outcome.isNotReached)
+        #expect(!outcome.reason.contains("; and"), "\(outcome)")
+        #expect(upstream.attempt(try UpstreamRequest("GET"), sink: RecordingSink()) == .answered)
+        #expect(first.requests.count == 1)
+        #expect(second.connectionCount == 0)
+    }
+
+    // MARK: The order alone
+
+    @Test("the order is the written one, those not reached of late last; each stands there once")
+    func orderOfIndices() {
+        let order = TargetOrder(count: 4, avoidance: .seconds(3600))
+        #expect(order.indices() == [0, 1, 2, 3])
+        order.wasNotReached(0)
+        order.wasNotReached(2)
+        #expect(order.indices() == [1, 3, 0, 2])
+        order.wasReached(0)
+        #expect(order.indices() == [0, 1, 3, 2])
+        for index in 0..<4 { order.wasNotReached(index) }
+        #expect(order.indices() == [0, 1, 2, 3])
+    }
+
+    @Test("a target whose time is over is tried in its place by one attempt alone")
+    func due() throws {
+        let order = TargetOrder(count: 3, avoidance: .seconds(2))
+        order.wasNotReached(0)
+        #expect(order.indices() == [1, 2, 0])
+        try eventually("target 0 is due") { order.indices() == [0, 1, 2] }
+        #expect(order.indices() == [1, 2, 0])
+        order.wasReached(0)
+        #expect(order.indices() == [0, 1, 2])
+    }
+}

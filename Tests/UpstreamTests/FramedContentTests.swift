@@ -1,0 +1,103 @@
+// Content with bytes before and after a file: exact, restartable, and read in few large parts.
+
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+@Suite("framed content")
+struct FramedContentTests {
+    @Test(
+        "every way to cut it into buffers gives the same bytes",
+        arguments: [(0, 0, 1), (1, 0, 0), (3, 5, 2), (0, 7, 4), (4, 7, 0), (10, 1, 10)]
+    )
+    func everyCut(before: Int, middle: Int, after: Int) throws {
+        let whole = before + middle + after
+        for size in 1...(whole + 1) {
+            let source = try #require(
+                ContentSource(
+                    framedPattern(before: before, middle: Int64(middle), after: after)
+                )
+            )
+            #expect(source.length == Int64(whole))
+            for _ in 1...2 {
+                var bytes: [UInt8] = []
+                var part = [UInt8](repeating: 0xee, count: size)
+                while true {
+                    let count = try part.withUnsafeMutableBytes { try source.read(into: $0) }
+                    if count == 0 { break }
+                    // Never less than there is room for: each part becomes a write of its own.
+                    #expect(count == min(size, whole - bytes.count))
+                    bytes += part[..<count]
+                }
+                #expect(bytes.count == whole)
+                #expect(isPattern(bytes))
+                #expect(source.restart())
+            }
+        }
+    }
+
+    @Test("a frame around nothing is no content")
+    func empty() {
+        #expect(ContentSource(framedPattern(before: 0, middle: 0, after: 0)) == nil)
+    }
+
+    @Test("the file is read in parts as large as without a frame, and never beyond its end")
+    func partSizes() throws {
+        let parts = Mutex<[Int]>([])
+        let length: Int64 = 9_000_000
+        let origin = try LoopbackOrigin()
+        let content = UpstreamContent.framed(
+            before: Array("head".utf8),
+            length: length,
+            read: { buffer, position in
+                #expect(position + Int64(buffer.count) <= length)
+                parts.withLock { $0.append(buffer.count) }
+                return buffer.count
+            },
+            after: Array("tail".utf8)
+        )
+        let outcome = try upstream(origin.base).attempt(
+            try UpstreamRequest("POST", content: content),
+            sink: RecordingSink()
+        )
+        #expect(outcome == .answered)
+        #expect(parts.withLock { $0.count } <= 6, "\(parts.withLock { $0 })")
+        #expect(parts.withLock { $0.reduce(0, +) } == Int(length))
+        let request = try #require(origin.requests.first)
+        #expect(request.values("Content-Length") == ["\(length + 8)"])
+        #expect(request.content.starts(with: Array("head".utf8)))
+        #expect(request.content.suffix(4).elementsEqual("tail".utf8))
+    }
+
+    @Test("a kept connection that ends on it has it sent again whole, where that is safe")
+    func sentAgain() throws {
+        let isFirst = Mutex(true)
+        let origin = try LoopbackOrigin { connection in
+            let ends = isFirst.withLock { first in
+                defer { first = false }
+                return first
+            }
+            while try connection.receiveRequest() != nil {
+                try connection.answer("200 OK")
+                guard !ends else {
+                    _ = try connection.receiveRequest()
+                    return
+                }
+            }
+        }
+        let upstream = try upstream(origin.base)
+        let first = try UpstreamRequest("GET")
+        #expect(upstream.attempt(first, sink: RecordingSink()) == .answered)
+        let request = try UpstreamRequest(
+            "PUT",
+            content: framedPattern(before: 100, middle: 299_850, after: 50)
+        )
+        #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+        let contents = origin.requests.dropFirst().map(\.content)
+        #expect(contents.count == 2)
+        #expect(contents.allSatisfy { $0.count == 300_000 && isPattern($0) })
+    }
+}

@@ -1,0 +1,243 @@
+// Every way an origin misbehaves, in one table: the verdict, its sentence, whether a deadline ended it,
+// and how often the origin saw the request.
+//
+// What takes more than a row to show stands in the tests of its subject (deadlines, responses, TLS).
+
+import Foundation
+import HTTPTypes
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+@Suite("a misbehaving origin")
+struct MisbehaviourTests {
+    /// What an attempt must come to.
+    struct Verdict: Sendable {
+        enum Kind: Sendable {
+            case answered(Int)
+            case notReached
+            case indeterminate
+        }
+        var kind: Kind
+        /// A part of the sentence.
+        var words = ""
+        var timedOut = false
+        /// Requests whose head the origin has read.
+        var seen = 1
+        var interim: [Int] = []
+    }
+
+    struct Case: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var verdict: Verdict
+        var script: @Sendable (OriginConnection) throws -> Void
+
+        init(_ name: String, _ verdict: Verdict, _ script: @escaping LoopbackOrigin.Script) {
+            testDescription = name
+            self.verdict = verdict
+            self.script = script
+        }
+    }
+
+    /// The content's length: more than sockets take by themselves.
+    private static let length: Int64 = 20_000_000
+
+    private static let cases = [
+        Case("closes at once", Verdict(kind: .indeterminate, words: "no answer", seen: 0)) { _ in },
+        Case("resets at the first byte", Verdict(kind: .indeterminate, words: "no answer", seen: 0))
+        {
+            _ = $0.receive(atMost: 1)
+            $0.reset()
+        },
+        Case("resets half-way", Verdict(kind: .indeterminate, words: "at least in part")) {
+            _ = try $0.receiveHead()
+            var left = length / 2
+            while left > 0 { left -= Int64($0.receive().count) }
+            $0.reset()
+        },
+        Case("reads all, then closes", Verdict(kind: .indeterminate, words: "no answer")) {
+            _ = try $0.receiveRequest(keptContent: 0)
+        },
+        Case("stops reading", Verdict(kind: .indeterminate, words: "stalled", timedOut: true)) {
+            _ = try $0.receiveHead()
+            $0.waitWithoutReading()
+        },
+        Case(
+            "reads all and says nothing",
+            Verdict(kind: .indeterminate, words: "no response for", timedOut: true)
+        ) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            $0.waitForEnd()
+        },
+        Case("refuses after the head", Verdict(kind: .answered(413))) {
+            _ = try $0.receiveHead()
+            try $0.answer("413 Too Large", fields: ["Connection: close"], content: "no")
+        },
+        Case("answers early and reads on", Verdict(kind: .answered(200))) {
+            _ = try $0.receiveHead()
+            try $0.answer("200 OK", content: "fine already")
+            $0.waitForEnd()
+        },
+        Case(
+            "says 100, 103, 102, 103 and then answers",
+            Verdict(kind: .answered(201), interim: [103, 102, 103])
+        ) {
+            _ = try $0.receiveHead()
+            try $0.send(
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+            )
+            var left = length
+            while left > 0 { left -= Int64($0.receive(atMost: 1 << 18).count) }
+            try $0.send("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n")
+            try $0.answer("201 Created")
+        },
+        Case(
+            "says 100 again and again and then closes",
+            Verdict(kind: .indeterminate, words: "no answer")
+        ) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            for _ in 0..<100 { try $0.send("HTTP/1.1 100 Continue\r\n\r\n") }
+        },
+        Case(
+            "announces more than it sends",
+            Verdict(kind: .indeterminate, words: "the response was cut short")
+        ) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            try $0.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+        },
+        Case(
+            "announces more than it sends, and keeps the connection",
+            Verdict(kind: .indeterminate, words: "nothing more of the response", timedOut: true)
+        ) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            try $0.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+            $0.waitForEnd()
+        },
+        Case("sends more than it announced", Verdict(kind: .answered(200))) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            try $0.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef")
+        },
+        Case(
+            "closes in the head",
+            Verdict(kind: .indeterminate, words: "inside the response's head")
+        ) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            try $0.send("HTTP/1.1 200 OK\r\nContent-Le")
+        },
+        Case("sends a head without end", Verdict(kind: .indeterminate, words: "longer than")) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            let line = "X: " + String(repeating: "y", count: 8000) + "\r\n"
+            try $0.send("HTTP/1.1 200 OK\r\n")
+            while true { try $0.send(line) }
+        },
+        Case("speaks another protocol", Verdict(kind: .indeterminate, words: "no answer")) {
+            _ = try $0.receiveHead()
+            try $0.send("220 mail.example ESMTP\r\n")
+            $0.waitForEnd()
+        },
+    ]
+
+    @Test("gets the verdict that is true, once", arguments: cases)
+    func verdict(of one: Case) throws {
+        let seen = Mutex(0)
+        let origin = try LoopbackOrigin(receiveBuffer: 1 << 18) { connection in
+            connection.onHead = { seen.withLock { $0 += 1 } }
+            try one.script(connection)
+        }
+        let (verdict, sink) = (one.verdict, RecordingSink())
+        let deadline = Duration.milliseconds(verdict.timedOut ? 300 : 30_000)
+        let upstream = try upstream(origin.base, stall: deadline, response: deadline)
+        let outcome = upstream.attempt(
+            try UpstreamRequest("POST", content: pattern(Self.length)),
+            sink: sink
+        )
+        switch verdict.kind {
+        case .answered(let status):
+            #expect(outcome == .answered, "\(outcome)")
+            #expect(sink.head?.status.code == status)
+        case .notReached: #expect(outcome.isNotReached, "\(outcome)")
+        case .indeterminate: #expect(outcome.isIndeterminate, "\(outcome)")
+        }
+        #expect(outcome == .answered || outcome.reason.contains(verdict.words), "\(outcome)")
+        #expect(outcome == .answered || outcome.reason.contains("POST /x to \(origin.base)"))
+        #expect(outcome.timedOut == verdict.timedOut, "\(outcome)")
+        #expect(sink.interim.map(\.status.code) == verdict.interim)
+        #expect(origin.connectionCount == 1)
+        #expect(seen.withLock { $0 } == verdict.seen)
+    }
+
+    @Test("503 is an answer like any other: who wants another try makes another attempt")
+    func laterThenDone() throws {
+        let count = Mutex(0)
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                let isFirst = count.withLock { count in
+                    count += 1
+                    return count == 1
+                }
+                try connection.answer(isFirst ? "503 Later" : "200 OK", fields: ["Retry-After: 0"])
+            }
+        }
+        let upstream = try upstream(origin.base)
+        for status in [503, 200] {
+            let sink = RecordingSink()
+            let request = try UpstreamRequest("PUT", content: pattern(100_000))
+            #expect(upstream.attempt(request, sink: sink) == .answered)
+            #expect(sink.head?.status.code == status)
+        }
+        #expect(origin.requests.count == 2)
+        #expect(origin.connectionCount == 1)
+    }
+
+    /// Bytes that nobody asked for would be taken for the next request's answer.
+    @Test(
+        "what comes after a whole response is never another request's answer",
+        arguments: [true, false],
+        ["GET", "POST"]
+    )
+    func forgedAnswer(inOnePiece: Bool, method: String) throws {
+        let forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
+        let isFirst = Mutex(true)
+        let hasForged = Mutex(false)
+        let origin = try LoopbackOrigin { connection in
+            let forges = isFirst.withLock { first in
+                defer { first = false }
+                return first
+            }
+            while try connection.receiveRequest() != nil {
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue"
+                guard forges else {
+                    try connection.send(answer)
+                    continue
+                }
+                if inOnePiece {
+                    try connection.send(answer + forged)
+                } else {
+                    try connection.send(answer)
+                    // After the answer was taken: the connection rests in the pool.
+                    try eventually("the first attempt is over") { hasForged.withLock { $0 } }
+                    try connection.send(forged)
+                    hasForged.withLock { $0 = false }
+                }
+            }
+        }
+        let upstream = try upstream(origin.base)
+        let first = RecordingSink()
+        #expect(upstream.attempt(try UpstreamRequest(method), sink: first) == .answered)
+        #expect(first.text == "true")
+        if !inOnePiece {
+            hasForged.withLock { $0 = true }
+            try eventually("it is sent") { hasForged.withLock { !$0 } }
+        }
+        let second = RecordingSink()
+        let outcome = upstream.attempt(
+            try UpstreamRequest(method, "/second", content: .bytes([1])),
+            sink: second
+        )
+        #expect(outcome == .answered, "\(outcome)")
+        #expect(second.text == "true")
+    }
+}
