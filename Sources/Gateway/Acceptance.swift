@@ -13,11 +13,11 @@ extension Transaction {
     ///
     /// The upload is let go.
     func accept(_ upload: Upload, isOrdinary: Bool = false) throws(SpoolError) {
-        if upload.state.phase == .receiving || upload.nextAttempt == nil {
-            try upload.deferred(reason: upload.reason, next: .now)
-            try upload.settle()
-            log.accepted(upload.creation.id, length: upload.state.offset)
-        }
+        let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
+        if isNew { try upload.deferred(reason: upload.reason, next: .now) }
+        // Also where that was before: who wrote it may have died before it was durable.
+        try upload.settle()
+        if isNew { log.accepted(upload.creation.id, length: upload.state.offset) }
         let due = upload.nextAttempt ?? .now
         answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
         upload.detach()
@@ -118,7 +118,8 @@ extension Transaction {
             do throws(SpoolError) {
                 try receivePlain(into: upload, duty)
             } catch {
-                if upload.state.phase == .receiving { try? upload.remove() }
+                // Its client sends it again: it must not be delivered as well.
+                try? upload.remove(durably: true)
                 throw error
             }
         } catch {

@@ -48,6 +48,8 @@ struct Delivery {
             // Its client was told that it is not delivered and did not come back.
             return try fail(upload, reason: upload.reason ?? "its client did not come back")
         }
+        // Who put it there may have died before it was durable, and clients are told of the attempt.
+        try upload.settle()
         _ = try deliver(upload, to: .nobody(UploadResponse(dialect: .newest, limits: route.limits)))
     }
 

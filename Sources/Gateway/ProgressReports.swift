@@ -24,7 +24,7 @@ struct ProgressReport {
     /// Makes the offset durable and tells it.
     func tell(_ upload: Upload) throws(SpoolError) {
         try upload.settle()
-        exchange.send(interim: answers.interimProgress(offset: upload.state.offset))
+        exchange.send(interim: answers.interimProgress(offset: upload.tellableOffset))
     }
 }
 

@@ -238,8 +238,9 @@ extension Transaction {
                     return refuse(.upstreamRefusedGone)
                 }
             }
-            if let refusal = told.phase.goneRefusal { return refuse(refusal) }
+            // Also of one that is held: who is told that must not find it gone.
             try upload.settle()
+            if let refusal = told.phase.goneRefusal { return refuse(refusal) }
             // Also of an upload delivered just now "incomplete" is said: nobody has heard the final
             // response, and a client that wants it comes for it with an empty append.
             told.offset = upload.state.offset

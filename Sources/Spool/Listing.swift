@@ -139,7 +139,8 @@ extension Spool {
             diskUsage: status.diskUsage + (dataStatus?.diskUsage ?? 0),
             attempts: record?.state.attempts ?? 0,
             reason: record?.state.reason,
-            nextAttempt: record?.state.next,
+            nextAttempt: queue == .hold ? nil : record?.state.next,
+            wholeSince: record?.state.whole,
             holdCause: queue == .hold ? record?.state.cause : nil,
             isInUse: isInUse
         )

@@ -12,7 +12,8 @@ package struct QueuedUpload: Sendable, Equatable {
     package var id: UploadID
     /// Its route.
     package var route: String
-    /// When the queue tries it next; nil: it waits for its client.
+    /// When the queue is to hold it next: to try it, or to end a move that was begun; nil: it waits
+    /// for its client.
     package var next: WallTime?
     /// Since when it is whole.
     package var wholeSince: WallTime?
@@ -21,19 +22,22 @@ package struct QueuedUpload: Sendable, Equatable {
 extension Spool {
     /// Calls `body` with every upload in `deferred`, in no order, without holding any.
     ///
-    /// One that cannot be read is left out: the request or recovery that finds it tells of it.
+    /// One that cannot be read is left out: the request or recovery that finds it tells of it. One that
+    /// is then held may turn out to be in another state.
     package func forEachQueued(_ body: (QueuedUpload) -> Void) throws(SpoolError) {
+        // A long queue must not take the place of what requests ask for.
+        let cache = CreationCache()
         for shard in layout[.deferred].all {
             let ids = try onDisk { () throws(SystemError) in
                 try SpoolLayout.identities(in: shard)
             }
             for id in ids {
-                guard let record = try? record(of: id, in: .deferred) else { continue }
+                guard let record = try? record(of: id, in: .deferred, cache) else { continue }
                 body(
                     QueuedUpload(
                         id: id,
                         route: record.creation.route,
-                        next: record.state.next,
+                        next: record.state.isDecided ? .now : record.state.next,
                         wholeSince: record.state.whole
                     )
                 )
@@ -49,7 +53,7 @@ extension Spool {
     package func attachIfFree(_ id: UploadID) throws(SpoolError) -> Upload? {
         guard let ticket = holders.takeIfFree(id) else { return nil }
         do throws(SpoolError) {
-            let upload = try find(id, ticket, until: .after(.zero)) { _ in true }
+            let upload = try find(id, ticket, until: nil) { _ in true }
             if upload == nil { holders.letGo(id, ticket) }
             return upload
         } catch {
@@ -62,7 +66,7 @@ extension Spool {
     /// What can be seen of one upload, without holding it; nil where there is none.
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         // Again, because it may move from a queue to one that was looked at before.
-        for queue in SpoolLayout.usable + SpoolLayout.usable {
+        for queue in SpoolLayout.usable + SpoolLayout.usable + [.corrupt] {
             let found = try onDisk { () throws(SystemError) in try summary(of: id, in: queue) }
             if let found { return found }
         }
@@ -71,30 +75,39 @@ extension Spool {
 
     /// The final response stored of an upload, as `look` sees it; nil where there is none.
     package func storedResponse(of summary: UploadSummary) throws(SpoolError) -> StoredResponse? {
-        try onDisk { () throws(SystemError) in
+        guard summary.queue == .delivered || summary.holdCause == .failed else { return nil }
+        return try onDisk { () throws(SystemError) in
             let name = FileName(summary.id)
             let file = try OpenFile.open(
                 name.name,
                 in: layout[summary.queue][name],
                 forWriting: false
             )
-            guard let file, let record = try record(in: file, of: summary.id),
-                record.state.response != nil || record.state.status != nil
-            else { return nil }
+            guard let file, let record = try record(in: file, of: summary.id, creations) else {
+                return nil
+            }
             return try? record.response(in: file).get()
         }
     }
 
-    private func record(of id: UploadID, in queue: Queue) throws(SystemError) -> LoadedRecord? {
+    private func record(
+        of id: UploadID,
+        in queue: Queue,
+        _ cache: CreationCache
+    ) throws(SystemError) -> LoadedRecord? {
         let name = FileName(id)
         guard let file = try OpenFile.open(name.name, in: layout[queue][name], forWriting: false)
         else { return nil }
-        return try record(in: file, of: id)
+        return try record(in: file, of: id, cache)
     }
 
-    private func record(in file: OpenFile, of id: UploadID) throws(SystemError) -> LoadedRecord? {
+    private func record(
+        in file: OpenFile,
+        of id: UploadID,
+        _ cache: CreationCache
+    ) throws(SystemError) -> LoadedRecord? {
         let size = try file.status().size
-        return try? LoadedRecord.read(file, of: id, size: size, knowing: creations).get()
+        return try? LoadedRecord.read(file, of: id, size: size, knowing: cache).get()
     }
 }
 

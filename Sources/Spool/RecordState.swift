@@ -44,6 +44,33 @@ struct RecordState: Sendable, Equatable {
     /// The state of an upload that was just made.
     init(length: Int64? = nil) { self.length = length }
 
+    /// Whether an attempt or an operator has decided that it is held, so that outside `hold` only the
+    /// move is missing.
+    ///
+    /// What is queued again keeps the cause until its next attempt, but it has a time for that.
+    var isToBeHeld: Bool { cause != nil && next == nil }
+
+    /// Whether it was decided in `deferred` that it leaves the queue, and it is there still.
+    var isDecided: Bool { isToBeHeld || response != nil || status != nil }
+
+    /// Whether the queue was to have it, so that in `incoming` only the move is missing.
+    var isToBeDeferred: Bool { whole != nil && next != nil }
+
+    /// Takes a decision on where it goes, and with it back what an earlier one said.
+    mutating func decide(_ reason: String?, next: WallTime? = nil, cause: HoldCause? = nil) {
+        self.reason = reason
+        self.next = next
+        self.cause = cause
+        response = nil
+        status = nil
+    }
+
+    /// Says that its content was cut back and is received again.
+    mutating func takeUpAgain() {
+        decide("its content could not be made durable")
+        whole = nil
+    }
+
     /// The state `other` written again.
     init(_ other: RecordState, sequence: UInt64) {
         self = other

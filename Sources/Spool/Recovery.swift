@@ -234,7 +234,7 @@ struct RecoveryPass {
 extension Recovery {
     fileprivate mutating func count(_ repair: Repair) {
         switch repair {
-        case .keep, .receiveAgain, .finishDelivery, .setAside: break
+        case .keep, .receiveAgain, .finishDeferral, .finishHold, .finishDelivery, .setAside: break
         case .cutBack: cutBack += 1
         case .putOff, .hold: interrupted += 1
         case .forget:

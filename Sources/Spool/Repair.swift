@@ -18,6 +18,10 @@ enum Repair: Equatable {
     case putOff
     /// The process died between an attempt's begin and its verdict, and repeating is not safe.
     case hold
+    /// It was decided that the queue has it; only moving the record is left to do.
+    case finishDeferral
+    /// It was decided that it is held, and why; only moving the record is left to do.
+    case finishHold
     /// The response is stored; only moving the record or removing the content is left to do.
     case finishDelivery
     /// A power cut came before anything was promised.
@@ -42,18 +46,20 @@ enum Repair: Equatable {
     ) {
         let durable = record.state.durable
         let isUnpromised = afterPowerCut && durable == nil
+        let isAnswered = responseFault == nil && !record.state.isToBeHeld
         switch (queue, responseFault) {
         case (.corrupt, _):
             self = .keep
         case (.delivered, nil):
             self = dataSize == nil ? .keep : .finishDelivery
-        case (.active, nil):
+        case (.incoming, _) where isAnswered, (.active, _) where isAnswered,
+            (.deferred, _) where isAnswered:
             self = .finishDelivery
         case (_, _) where isUnpromised:
             self = .forget
         case (.delivered, .some(let fault)):
             self = .setAside(reason: fault.reason)
-        case (.incoming, _), (.active, .some), (.deferred, _), (.hold, _):
+        case (.incoming, _), (.active, _), (.deferred, _), (.hold, _):
             self = Repair(
                 queue: queue,
                 record: record,
@@ -78,11 +84,16 @@ enum Repair: Equatable {
         if queue == .incoming {
             let verified = record.state.verified
             let kept = min(afterPowerCut ? durable : dataSize, verified ?? dataSize)
+            if record.state.isToBeDeferred, kept == dataSize, dataSize == record.state.length {
+                self = .finishDeferral
+                return
+            }
             self = kept < dataSize || verified != nil ? .cutBack(to: kept) : .keep
             return
         }
-        if queue == .deferred, dataSize == durable, dataSize < record.state.length ?? 0 {
-            self = .receiveAgain
+        let isCutBack = dataSize == durable && dataSize < record.state.length ?? 0
+        if isCutBack, queue == .deferred || queue == .hold {
+            self = queue == .hold ? .keep : .receiveAgain
             return
         }
         guard dataSize == record.state.length else {
@@ -90,6 +101,10 @@ enum Repair: Equatable {
             self = .setAside(
                 reason: "its data file has \(dataSize) bytes, \(length) are its length"
             )
+            return
+        }
+        guard queue != .hold, !record.state.isToBeHeld else {
+            self = queue == .hold ? .keep : .finishHold
             return
         }
         guard queue == .active else {

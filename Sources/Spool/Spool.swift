@@ -213,10 +213,12 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
+    /// Finds an upload for who has its ticket; `deadline` nil: nobody is waited for, or asked to let
+    /// go.
     func find(
         _ id: UploadID,
         _ ticket: Holders.Ticket,
-        until deadline: Deadline,
+        until deadline: Deadline?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Upload? {
         let name = FileName(id)
@@ -274,13 +276,16 @@ package final class Spool: Sendable {
 
     /// Takes the kernel's lock, waiting for a holder in another process; false if the caller may not
     /// use the upload.
+    ///
+    /// Where `deadline` is nil, nobody is waited for, or asked to let go.
     private func waitForLock(
         on file: OpenFile,
         of id: UploadID,
-        until deadline: Deadline,
+        until deadline: Deadline?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Bool {
         if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return true }
+        guard let deadline else { throw .busy(id) }
         guard let creation = try onDisk({ () throws(SystemError) in try peek(id) }) else {
             try waitForLock(on: file, of: id, until: deadline)
             return true

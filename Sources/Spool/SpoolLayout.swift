@@ -66,6 +66,8 @@ struct SpoolLayout: Sendable {
                 }
                 // Nothing was in it that others could have read or put there.
                 if try root.status().isOpenToOthers { try disk.makePrivate(root) }
+                // Its own name. Where the parent is not for us to read, somebody else made it.
+                if let parent = try? Directory("..", in: root) { try disk.syncDirectory(parent) }
                 try Self.make(in: root, disk: disk)
             }
             self.root = root

@@ -59,6 +59,28 @@ struct Unrecovered: Sendable, Equatable {
 }
 
 extension Spool {
+    /// Refuses a spool that no recovery has looked at since the machine was started.
+    ///
+    /// For a process that changes uploads and runs no recovery: what a power cut left is not to be taken
+    /// for what was received. Call it before any upload is held.
+    ///
+    /// - Throws: `.unusable` then; `.disk` where it cannot be known.
+    package func requireRecovered() throws(SpoolError) {
+        let isRecovered = try onDisk { () throws(SystemError) in
+            let left = try Unrecovered.read(in: layout.root)
+            unrecovered.update { $0 = left }
+            return try SpoolLayout.text(of: "boot", in: layout.root)
+                == BootIdentity.current() + "\n"
+        }
+        guard isRecovered else {
+            throw .unusable(
+                directory: directory,
+                reason: "the machine was started since it was last served from; start the daemon "
+                    + "first"
+            )
+        }
+    }
+
     /// Whether an upload that is held must be judged as after a power cut.
     ///
     /// - Throws: `.disk` where a subdirectory could not be read, so that nobody knows.

@@ -33,8 +33,8 @@ package final class Upload {
     var isDetached = false
     /// Whether the record was written since it was last made durable.
     var isRecordDirty = false
-    /// Where the record was when its place was last durable, or created; nil: it is there still.
-    var movedFrom: Queue?
+    /// Where the record was since its place was last durable, or created; empty: it is there still.
+    var movedFrom: [Queue] = []
     /// Whether a sync of the content failed and what is not durable was not cut off.
     var isContentInDoubt = false
 
@@ -124,18 +124,16 @@ package final class Upload {
 
     /// Makes the offset durable.
     ///
-    /// On return `state.offset` may be told to a client and survives a power cut. Costs nothing if it
-    /// is durable already.
+    /// On return `tellableOffset` survives a power cut. Costs nothing if it is durable already.
     ///
     /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
     ///   `state.offset` then is the last durable one and content is received again from there.
     package func settle() throws(SpoolError) {
         if queue == .delivered { return try settleDelivered() }
-        guard recordState.durable != state.offset || isRecordDirty || movedFrom != nil else {
-            return
-        }
+        let offset = tellableOffset
+        guard recordState.durable != offset || isRecordDirty || !movedFrom.isEmpty else { return }
         let data = try held(while: queue != .corrupt)
-        if recordState.durable != state.offset { try sync(data) }
+        if recordState.durable != offset { try sync(data) }
         let isFirst = recordState.durable == nil
         // Before the slot says "durable": a record that says so must be one that can be found.
         if isFirst {
@@ -143,9 +141,16 @@ package final class Upload {
                 try disk.syncDirectory(layout.data[name])
             }
         }
-        if isFirst || movedFrom != nil { try syncPlace() }
-        try writeDurably { $0.durable = state.offset }
+        if isFirst || !movedFrom.isEmpty { try syncPlace() }
+        if recordState.durable != offset {
+            try writeDurably { $0.durable = offset }
+        } else if isRecordDirty {
+            try syncRecord()
+        }
     }
+
+    /// The offset that may be told to a client after `settle()`: without what is not verified yet.
+    package var tellableOffset: Int64 { recordState.verified ?? state.offset }
 
     /// Makes a delivered upload durable of which nothing was promised before: only its record is left.
     private func settleDelivered() throws(SpoolError) {
@@ -187,12 +192,7 @@ package final class Upload {
         try spool.onDisk { () throws(SystemError) in
             // The record first: content without a record is nothing, a record without content damage.
             try disk.unlink(name.name, in: layout[queue][name])
-            if durably, recordState.durable != nil {
-                // Its last move may not be durable: those are the places it could come back to.
-                for place in Set([queue, .active, .deferred]) {
-                    try disk.syncDirectory(layout[place][name])
-                }
-            }
+            if durably, recordState.durable != nil { try spool.syncRemoval(of: name, from: queue) }
             if data != nil { try disk.unlink(name.name, in: layout.data[name]) }
         }
         spool.room.giveBack(size)
@@ -290,13 +290,15 @@ package final class Upload {
             // and lie. So they are cut off; the client has them still. Not under an attempt, which
             // reads them: then no later sync is believed.
             isContentInDoubt = true
-            if queue == .incoming || queue == .deferred { try forgetUndurable(data) }
+            if queue != .active { try forgetUndurable(data) }
             throw spool.failure(error)
         }
     }
 
-    /// Cuts the content back to what is durable; one that waits for its delivery is received again
-    /// from there.
+    /// Cuts the content back to what is durable.
+    ///
+    /// One that waits for its delivery is received again from there. One that is held stays so: its
+    /// client is not asked for anything more.
     func forgetUndurable(_ data: OpenFile) throws(SpoolError) {
         let durable = recordState.durable ?? 0
         do throws(SystemError) { try disk.truncate(data, to: durable) } catch {
@@ -308,7 +310,12 @@ package final class Upload {
         isContentInDoubt = false
         spool.room.giveBack(state.offset - durable)
         state.offset = durable
-        if queue == .deferred { try move(to: .incoming) }
+        // Nothing was promised that was not verified.
+        if recordState.verified != nil { try write { $0.verified = nil } }
+        if queue == .deferred {
+            try write { $0.takeUpAgain() }
+            try move(to: .incoming)
+        }
     }
 
     func move(to target: Queue) throws(SpoolError) {
@@ -322,21 +329,21 @@ package final class Upload {
                 in: layout[target][name]
             )
         }
-        movedFrom = movedFrom ?? queue
+        movedFrom.append(queue)
         queue = target
         state.phase = target.phase(recordState.cause)
     }
 
-    /// Makes the record's place durable: the entry that is there, and that the old one is gone.
+    /// Makes the record's place durable: the entry that is there, and that the old ones are gone.
     ///
-    /// A record that came back at its old place as well could be delivered from there again.
+    /// A record that came back at an old place as well could be delivered from there again.
     func syncPlace() throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
             try disk.syncDirectory(layout[queue][name])
-            if let movedFrom, movedFrom != queue {
-                try disk.syncDirectory(layout[movedFrom][name])
+            for place in Queue.allCases where place != queue && movedFrom.contains(place) {
+                try disk.syncDirectory(layout[place][name])
             }
         }
-        movedFrom = nil
+        movedFrom = []
     }
 }

@@ -9,22 +9,19 @@ import Posix
 import UploadProtocol
 
 extension Upload {
-    /// Marks it whole and an attempt as begun: incoming, deferred or hold -> active, by one rename.
+    /// Marks it whole and an attempt as begun: incoming or deferred -> active, by one rename.
     ///
     /// From here newer requests wait for the verdict instead of asking this holder to let go. If
     /// anything was ever promised of it, the attempt is durable on return, so that a power cut
     /// cannot make it be delivered twice.
     package func beginAttempt() throws(SpoolError) {
-        let data = try held(while: queue != .active)
+        let data = try held(while: queue == .incoming || queue == .deferred)
         let origin = queue
         let isPromised = recordState.durable != nil
         try setWhole(data) { next in
             next.attempts += 1
-            next.reason = nil
-            next.cause = nil
-            // Of an earlier attempt; in `active` it would be taken for this one's.
-            next.response = nil
-            next.status = nil
+            // Until the move is made it waits as before.
+            next.decide(nil, next: next.next)
         }
         try move(to: .active)
         if isPromised {
@@ -62,31 +59,20 @@ extension Upload {
 
     /// active -> delivered: stores the final response and removes the content.
     ///
-    /// Also incoming or deferred -> delivered, where the gateway itself refuses the upload for good. Where the disk does not take the response, it is stored without its content, and at the worst
+    /// Also incoming or deferred -> delivered, where the gateway itself refuses the upload for good.
+    /// Where the disk does not take the response, it is stored without its content, and at the worst
     /// only its status, for which the record has room already. Survives the death of the process on
     /// return; a power cut too, if anything was ever promised of the upload.
     package func delivered(_ response: StoredResponse) throws(SpoolError) {
         let data = try held(while: queue != .hold)
-        let isOwn = queue != .active
         if queue == .incoming { try setWhole(data) { _ in } }
-        var response = response
-        do throws(SpoolError) {
-            try store(response)
-        } catch {
-            response.content = nil
-            do throws(SpoolError) { try store(response) } catch {
-                let status = response.head.status
-                response.head = ResponseHead(status: .init(code: status.code), fields: [:])
-                try write { $0.status = status.code }
-            }
-        }
+        let kept = try store(response) { $0.decide(nil) }
         if recordState.durable != nil { try syncRecord() }
         try move(to: .delivered)
-        // Found in another queue than `active`, a record without content would be damage.
-        if isOwn, recordState.durable != nil { try syncPlace() }
-        knownResponse = response
-        // The verdict is safe, even if a power cut undoes the move: a record in `active` that has a
-        // response is delivered. Content that stays behind is removed by the next who attaches.
+        knownResponse = kept
+        // The verdict is safe, even if a power cut undoes the move: a record that has a response and
+        // is not to be held is delivered. Content that stays behind is removed by the next who
+        // attaches.
         if (try? disk.unlink(name.name, in: layout.data[name])) == true {
             spool.room.giveBack(state.offset)
         }
@@ -95,10 +81,11 @@ extension Upload {
 
     /// The stored final response; nil unless delivered, or failed by that response.
     ///
-    /// - Returns: the response, its content nil where that is not kept.
-    /// - Throws: `.corrupt` after setting aside a record whose response cannot be read.
+    /// - Returns: the response, its content nil where that is not kept; nil too where that of a failed
+    ///   one cannot be read.
+    /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read.
     package func response() throws(SpoolError) -> StoredResponse? {
-        let isFailed = queue == .hold && recordState.response != nil
+        let isFailed = queue == .hold && recordState.cause == .failed
         guard queue == .delivered || isFailed, !isDetached else { return nil }
         if let knownResponse { return knownResponse }
         let found = try spool.onDisk { () throws(SystemError) in
@@ -115,6 +102,8 @@ extension Upload {
             knownResponse = response
             return response
         case .failure(let fault):
+            // What is kept of a failed one is its content.
+            if isFailed { return nil }
             try spool.setAside(UploadFiles(id: id, queue: queue, data: nil, file: found.0))
             throw .corrupt(id, reason: fault.reason)
         }
@@ -130,6 +119,7 @@ extension Upload {
         _ data: OpenFile,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
+        precondition(recordState.verified == nil, "what is whole is verified")
         let isPromised = recordState.durable != nil
         if isPromised, recordState.durable != state.offset { try sync(data) }
         func write(_ next: inout RecordState) {
@@ -143,12 +133,45 @@ extension Upload {
     }
 
     /// Writes a response behind what the clients sent, and then the state that points to it.
-    func store(_ response: StoredResponse) throws(SpoolError) {
+    ///
+    /// Where the disk does not take it, without its content, and at the worst only its status.
+    ///
+    /// - Parameters:
+    ///   - response: the response.
+    ///   - change: what else the state says from then on.
+    /// - Returns: what was stored.
+    /// - Throws: `.disk` where not even the status could be written.
+    func store(
+        _ response: StoredResponse,
+        _ change: (inout RecordState) -> Void
+    ) throws(SpoolError) -> StoredResponse {
+        var kept = response
+        do throws(SpoolError) { try storeWhole(kept, change) } catch {
+            kept.content = nil
+            do throws(SpoolError) { try storeWhole(kept, change) } catch {
+                let status = response.head.status.code
+                kept.head = ResponseHead(status: .init(code: status), fields: [:])
+                try write { state in
+                    change(&state)
+                    state.status = status
+                }
+            }
+        }
+        return kept
+    }
+
+    private func storeWhole(
+        _ response: StoredResponse,
+        _ change: (inout RecordState) -> Void
+    ) throws(SpoolError) {
         let bytes = response.recordText
         let start = recordState.completion?.upperBound ?? creationEnd
         try spool.onDisk { () throws(SystemError) in
             try disk.write(bytes, to: try openRecord(), at: start)
         }
-        try write { $0.response = start..<start + Int64(bytes.count) }
+        try write { state in
+            change(&state)
+            state.response = start..<start + Int64(bytes.count)
+        }
     }
 }

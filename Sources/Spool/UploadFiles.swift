@@ -18,6 +18,11 @@ struct UploadFiles {
     let file: OpenFile
 }
 
+extension Queue {
+    /// Whether a record is moved away from there.
+    fileprivate var isOnTheWay: Bool { self != .delivered && self != .corrupt }
+}
+
 /// What the files of one upload say.
 struct FoundUpload {
     /// The files.
@@ -57,7 +62,8 @@ extension Spool {
             return try onDisk { () throws(SystemError) in
                 let dataStatus = try files.data?.status()
                 var fault: UnreadableRecord?
-                if files.queue != .delivered || readsResponse,
+                // In `hold` nothing follows from it.
+                if ![.delivered, .hold].contains(files.queue) || readsResponse,
                     case .failure(let found) = try record.response(in: files.file)
                 {
                     fault = found
@@ -85,26 +91,28 @@ extension Spool {
             try onDisk { () throws(SystemError) in
                 if let data { try disk.truncate(data, to: size) }
             }
+            room.giveBack((found.dataSize ?? size) - size)
+            found.dataSize = size
             if found.record.state.verified != nil {
                 try write(&found) { $0.verified = nil }
             }
-            room.giveBack((found.dataSize ?? size) - size)
-            found.dataSize = size
         case .receiveAgain:
-            try move(&found, to: .incoming) {
-                $0.reason = "its content could not be made durable"
-            }
+            try write(&found) { $0.takeUpAgain() }
+            try move(&found, to: .incoming)
         case .putOff:
-            try move(&found, to: .deferred) { state in
-                state.reason = reason
-                // Its client heard of no failure: it is the queue's to repeat.
-                state.next = .now
-            }
+            // Its client heard of no failure: it is the queue's to repeat.
+            try write(&found) { $0.decide(reason, next: .now) }
+            try move(&found, to: .deferred)
         case .hold:
-            try move(&found, to: .hold) { state in
-                state.reason = reason + "; its outcome is unknown"
-                state.cause = .indeterminate
+            try write(&found) {
+                $0.decide(reason + "; its outcome is unknown", cause: .indeterminate)
             }
+            try move(&found, to: .hold)
+        case .finishDeferral:
+            try move(&found, to: .deferred)
+        case .finishHold:
+            try syncAgain(found)
+            try move(&found, to: .hold)
         case .finishDelivery:
             try finishDelivery(&found)
         case .forget:
@@ -168,18 +176,21 @@ extension Spool {
         try onDisk { () throws(SystemError) in
             try disk.unlink(name.name, in: layout[files.queue][name])
             guard let data = files.data else { return }
-            if durably { try disk.syncDirectory(layout[files.queue][name]) }
+            if durably { try syncRemoval(of: name, from: files.queue) }
             let size = try data.status().size
             if try disk.unlink(name.name, in: layout.data[name]) { room.giveBack(size) }
         }
     }
 
-    private func move(
-        _ found: inout FoundUpload,
-        to queue: Queue,
-        _ change: (inout RecordState) -> Void
-    ) throws(SpoolError) {
-        try write(&found, change)
+    /// Makes the removal of a record durable, wherever it could come back to: its last move may not
+    /// be durable.
+    func syncRemoval(of name: FileName, from queue: Queue) throws(SystemError) {
+        for place in Queue.allCases where place == queue || place.isOnTheWay {
+            try disk.syncDirectory(layout[place][name])
+        }
+    }
+
+    private func move(_ found: inout FoundUpload, to queue: Queue) throws(SpoolError) {
         let files = found.files
         let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
@@ -207,27 +218,25 @@ extension Spool {
     }
 
     private func finishDelivery(_ found: inout FoundUpload) throws(SpoolError) {
-        let files = found.files
-        let name = FileName(files.id)
-        try onDisk { () throws(SystemError) in
-            if files.queue != .delivered {
-                if found.record.state.durable != nil {
-                    // A sync of the response may have failed before.
-                    try disk.writeAgain(files.file)
-                    try disk.sync(files.file)
-                }
-                try disk.rename(
-                    name.name,
-                    in: layout[files.queue][name],
-                    to: name.name,
-                    in: layout[.delivered][name]
-                )
-            }
+        if found.files.queue != .delivered {
+            try syncAgain(found)
+            try move(&found, to: .delivered)
+        }
+        let name = FileName(found.files.id)
+        _ = try onDisk { () throws(SystemError) in
             try disk.unlink(name.name, in: layout.data[name])
         }
         room.giveBack(found.dataSize ?? 0)
-        found.files.queue = .delivered
         found.files.data = nil
         found.dataSize = nil
+    }
+
+    /// Makes a verdict durable, if anything was ever promised: a sync of it may have failed before.
+    private func syncAgain(_ found: FoundUpload) throws(SpoolError) {
+        guard found.record.state.durable != nil else { return }
+        try onDisk { () throws(SystemError) in
+            try disk.writeAgain(found.files.file)
+            try disk.sync(found.files.file)
+        }
     }
 }

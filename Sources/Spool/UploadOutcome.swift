@@ -3,14 +3,13 @@
 // Which of them it is, the gateway or an operator decides. Invariant: outside `incoming` a record says
 // the length of its content, and nothing in `hold` moves by itself.
 
-package import HTTPTypes
 package import Posix
 import UploadProtocol
 
 extension Upload {
     /// When the queue tries it next; nil: it waits for its client, or for an operator.
-    package var nextAttempt: WallTime? { recordState.next }
-    /// When it was first found whole; nil before.
+    package var nextAttempt: WallTime? { queue == .hold ? nil : recordState.next }
+    /// When it was first found whole, or last queued again by an operator; nil before.
     package var wholeSince: WallTime? { recordState.whole }
     /// Delivery attempts begun.
     package var attempts: Int { recordState.attempts }
@@ -27,125 +26,88 @@ extension Upload {
     /// - Parameters:
     ///   - reason: why it is not delivered; for people.
     ///   - next: when the queue tries it; nil: it waits for its client.
+    /// - Throws: `.disk`; then it is where it was.
     package func deferred(reason: String?, next: WallTime? = nil) throws(SpoolError) {
-        let data = try held(while: queue != .delivered)
-        func change(_ state: inout RecordState) {
-            state.reason = reason
-            state.next = next
-            state.cause = nil
-        }
+        let data = try held(while: [.incoming, .active, .deferred].contains(queue))
+        func change(_ state: inout RecordState) { state.decide(reason, next: next) }
         if queue == .incoming { try setWhole(data, change) } else { try write(change) }
         if queue != .deferred { try move(to: .deferred) }
     }
 
     /// active or deferred -> hold: sent, and no answer came; nothing will repeat it by itself.
     ///
-    /// Durable on return.
+    /// Durable on return; content that cannot be made durable is lost then, and `state.offset` less
+    /// than the length.
     package func indeterminate(reason: String) throws(SpoolError) {
-        try hold(for: .indeterminate, reason: reason)
+        try hold(for: .indeterminate, reason, nil)
     }
 
-    /// active or deferred -> hold: it cannot be delivered. Its content is kept.
+    /// active or deferred -> hold: it cannot be delivered.
     ///
-    /// Durable on return.
+    /// Its content is kept. Durable on return, as `indeterminate` is.
     ///
     /// - Parameters:
     ///   - reason: why; for people.
-    ///   - response: the upstream's final response, where that is the reason.
+    ///   - response: the upstream's final response, where that is the reason; stored as by `delivered`.
+    /// - Throws: `.disk`; whoever holds it next finishes what was begun.
     package func failed(reason: String, response: StoredResponse? = nil) throws(SpoolError) {
-        if let response {
-            // A disk that is full takes the state, if not the response.
-            try? store(response)
-        }
-        try hold(for: .failed, reason: reason)
+        try hold(for: .failed, reason, response)
     }
 
     /// deferred -> hold: an operator holds it.
     ///
-    /// Durable on return.
-    package func held(reason: String) throws(SpoolError) {
-        try hold(for: .held, reason: reason)
-    }
+    /// Durable on return, as `indeterminate` is.
+    package func held(reason: String) throws(SpoolError) { try hold(for: .held, reason, nil) }
 
     /// hold -> deferred, or deferred with another time: the queue is to try it, whatever was known of
     /// earlier attempts; its time in the queue begins anew.
     ///
     /// Durable on return.
+    ///
+    /// - Parameter next: when the queue tries it.
+    /// - Throws: `.disk` also where a part of its content was lost (see `indeterminate`).
     package func requeue(at next: WallTime) throws(SpoolError) {
-        _ = try held(while: queue == .hold || queue == .deferred)
+        let data = try held(while: queue == .hold || queue == .deferred)
+        guard state.offset == state.length else {
+            throw .disk(
+                SystemError(call: "requeue of", subject: data.subject, errno: SystemError.lost)
+            )
+        }
+        // The cause stays until the next attempt: in `hold` it must be right whenever the process dies.
         try write { state in
-            state.next = next
+            state.decide(state.reason, next: next, cause: state.cause)
             state.whole = .now
-            state.cause = nil
-            state.response = nil
-            state.status = nil
         }
         knownResponse = nil
         if queue == .hold { try move(to: .deferred) }
+        // Also where earlier moves may have left a name that a power cut would bring back: it must
+        // neither be held again nor be taken for an attempt.
+        movedFrom = [.incoming, .active, .hold]
         try settle()
     }
 
-    private func hold(for cause: HoldCause, reason: String) throws(SpoolError) {
-        _ = try held(while: queue != .incoming)
-        try write { state in
-            state.reason = reason
-            state.cause = cause
-            state.next = nil
+    private func hold(
+        for cause: HoldCause,
+        _ reason: String,
+        _ response: StoredResponse?
+    ) throws(SpoolError) {
+        _ = try held(while: queue == .active || queue == .deferred)
+        func change(_ state: inout RecordState) { state.decide(reason, cause: cause) }
+        // In one state, the response with the cause: without it, it would be a delivery.
+        if let response {
+            knownResponse = try store(response, change)
+        } else {
+            try write(change)
         }
-        if queue != .hold { try move(to: .hold) } else { state.phase = queue.phase(cause) }
-        try settle()
-    }
-
-    // MARK: The completing request
-
-    /// Keeps fields of the request that completed the upload, for attempts after it.
-    ///
-    /// Survives the death of the process on return, a power cut after the next `settle()`. The record
-    /// is readable by its owner only.
-    package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
-        guard !isDetached else { throw .busy(id) }
-        let bytes = fields.completionText
-        try spool.onDisk { () throws(SystemError) in
-            try disk.write(bytes, to: try openRecord(), at: creationEnd)
+        // A power cut may keep the move, and in `hold` an older state would say another cause.
+        if recordState.durable != nil { try syncRecord() }
+        try move(to: .hold)
+        do throws(SpoolError) { try settle() } catch {
+            guard state.offset != state.length else { throw error }
+            // The content is cut back; that it is held, and why, can be kept all the same.
+            try write { $0.reason = "its content could not be made durable; \(reason)" }
+            try settle()
         }
-        try write { $0.completion = creationEnd..<creationEnd + Int64(bytes.count) }
-    }
-
-    /// What `keepCompletion` kept; nil where nothing was, or a crash has damaged it.
-    package func completion() throws(SpoolError) -> HTTPFields? {
-        guard !isDetached, let extent = recordState.completion else { return nil }
-        return try spool.onDisk { () throws(SystemError) in
-            let record = try openRecord()
-            guard extent.upperBound <= (try record.status().size) else { return nil }
-            return HTTPFields(
-                completionText: try record.bytes(at: extent.lowerBound, count: extent.count)
-            )
-        }
-    }
-
-    // MARK: Content that must be verified
-
-    /// What is appended from here on counts only after `verify()`: the death of the process, or
-    /// letting go, takes it back.
-    package func beginUnverified() throws(SpoolError) {
-        _ = try held(while: queue == .incoming)
-        try write { $0.verified = state.offset }
-    }
-
-    /// What was appended since `beginUnverified()` counts.
-    package func verify() throws(SpoolError) {
-        _ = try held(while: queue == .incoming)
-        try write { $0.verified = nil }
-    }
-
-    /// Takes back what was appended since `beginUnverified()`; nothing where there is nothing.
-    package func discardUnverified() throws(SpoolError) {
-        guard let verified = recordState.verified else { return }
-        let data = try held(while: queue == .incoming)
-        try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: verified) }
-        spool.room.giveBack(state.offset - verified)
-        state.offset = verified
-        try write { $0.verified = nil }
     }
 }
 

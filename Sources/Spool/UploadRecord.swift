@@ -84,8 +84,10 @@ package struct UploadSummary: Sendable, Equatable {
     package var attempts: Int
     /// Why the last attempt did not deliver it; nil if none failed.
     package var reason: String?
-    /// When the queue tries it next; nil: it waits for its client, or is not in `deferred`.
+    /// When the queue tries it next, or tried it, where it does so now; nil: it is not the queue's.
     package var nextAttempt: WallTime?
+    /// When it was found whole, or last queued again by an operator; nil before.
+    package var wholeSince: WallTime?
     /// Why it is in `hold`; nil elsewhere.
     package var holdCause: HoldCause?
     /// Whether a process holds it at this moment.

@@ -36,14 +36,15 @@ struct List: ParsableCommand {
     private func printTable(_ summaries: [UploadSummary], of directory: String) {
         guard !summaries.isEmpty else { return print("No uploads in \(directory).") }
         let now = WallTime.now
-        var rows = [["UPLOAD", "QUEUE", "OFFSET", "LENGTH", "IDLE", "TARGET", "REASON"]]
+        var rows = [["UPLOAD", "STATE", "OFFSET", "LENGTH", "IDLE", "NEXT", "TARGET", "REASON"]]
         for summary in summaries {
             rows.append([
                 summary.id.description + (summary.isInUse ? "*" : ""),
-                summary.queue.rawValue,
+                summary.stateWord,
                 ByteSize.rounded(summary.offset),
                 summary.length.map { ByteSize.rounded($0) } ?? "?",
                 idleText(now.seconds - summary.lastActivity.seconds),
+                nextText(summary, now),
                 summary.creation.map { "\($0.head.method.rawValue) \($0.head.target)" } ?? "-",
                 summary.reason ?? "",
             ])
@@ -59,6 +60,12 @@ struct List: ParsableCommand {
 
     private func trimmedTail(_ line: String) -> Substring {
         line.prefix(upTo: line.lastIndex { $0 != " " }.map(line.index(after:)) ?? line.startIndex)
+    }
+
+    /// When the queue tries an upload next: `5m`.
+    private func nextText(_ summary: UploadSummary, _ now: WallTime) -> String {
+        guard summary.queue == .deferred, let next = summary.nextAttempt else { return "-" }
+        return next <= now ? "now" : idleText(next.seconds - now.seconds)
     }
 
     /// Seconds as the largest whole unit: `3h`.
@@ -95,10 +102,14 @@ func summaries(of spool: Spool) throws(CommandFailure) -> [UploadSummary] {
 
 extension UploadSummary {
     /// The upload as one JSON object.
-    var json: JSON {
-        .object([
+    var json: JSON { .object(jsonMembers) }
+
+    /// The members of that object.
+    var jsonMembers: [(name: String, value: JSON)] {
+        [
             ("upload", .string(id.description)),
             ("queue", .string(queue.rawValue)),
+            ("state", .string(stateWord)),
             ("in-use", .boolean(isInUse)),
             ("offset", .integer(offset)),
             ("length", length.map { .integer($0) } ?? .null),
@@ -111,7 +122,9 @@ extension UploadSummary {
             ("target", creation.map { .string($0.head.target) } ?? .null),
             ("resource", creation.map { .string($0.resourcePath) } ?? .null),
             ("attempts", .integer(Int64(attempts))),
+            ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
+            ("whole-since", wholeSince.map { .string($0.description) } ?? .null),
             ("reason", reason.map { .string($0) } ?? .null),
-        ])
+        ]
     }
 }

@@ -137,6 +137,7 @@ struct Purge: ParsableCommand {
                 JSON.object([
                     ("upload", .string(summary.id.description)),
                     ("queue", .string(summary.queue.rawValue)),
+                    ("cause", summary.holdCause.map { .string($0.rawValue) } ?? .null),
                     ("action", .string(word)),
                     ("disk-usage", .integer(summary.diskUsage)),
                     ("last-activity", .string(summary.lastActivity.description)),
@@ -144,7 +145,8 @@ struct Purge: ParsableCommand {
             )
         } else {
             print(
-                "\(word) \(summary.id) (\(summary.queue.rawValue), "
+                "\(word) \(summary.id) (\(summary.queue.rawValue)"
+                    + (summary.holdCause.map { ": \($0.rawValue), " } ?? ", ")
                     + "\(ByteSize.rounded(summary.diskUsage)), "
                     + "last activity \(summary.lastActivity))"
             )

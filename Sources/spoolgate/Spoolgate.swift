@@ -13,23 +13,32 @@ struct Spoolgate: ParsableCommand {
             spoolgate-spool(5) for the spool directory.
             """,
         version: version,
-        subcommands: [Serve.self, Check.self, List.self, Purge.self]
+        subcommands: [
+            Serve.self, Check.self, List.self, Show.self, Hold.self, Release.self, Requeue.self,
+            Purge.self,
+        ]
     )
 
     static let version = "0.1.0"
 }
 
-/// What ends a command early: one sentence for the operator and the exit code.
+/// What a command ends with that did not do all it should: one sentence for the operator and the exit
+/// code.
 struct CommandFailure: Error {
     /// Exit codes of sysexits(3).
     enum Code: Int32 {
+        case refused = 65
+        case unknownUpload = 66
         case unavailable = 69
         case cannotCreate = 73
+        case inUse = 75
         case configuration = 78
     }
 
     var code: Code
     var sentence: String
+    /// Whether the operator was told already.
+    var isTold = false
 }
 
 /// Runs a command's body; a failure is told on standard error and becomes the exit code.
@@ -37,7 +46,7 @@ func run(_ body: () throws(CommandFailure) -> Void) throws {
     do throws(CommandFailure) {
         try body()
     } catch {
-        printError(error.sentence)
+        if !error.isTold { printError(error.sentence) }
         throw ExitCode(error.code.rawValue)
     }
 }

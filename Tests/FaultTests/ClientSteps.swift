@@ -79,7 +79,7 @@ extension UploadClient {
     /// - Throws: `Stopped` where the daemon dies.
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
-            if hasFinal || isHeld { return true }
+            if hasEnded { return true }
             guard location != nil else {
                 beginAgain()
                 try create(on: daemon)
@@ -97,6 +97,8 @@ extension UploadClient {
             default: continue
             }
         }
-        return hasFinal || isHeld
+        return hasEnded
     }
+
+    private var hasEnded: Bool { hasFinal || isHeld || isAccepted || isRefused }
 }

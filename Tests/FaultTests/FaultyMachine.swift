@@ -6,6 +6,7 @@
 
 import Foundation
 import Posix
+import Spool
 import Synchronization
 
 /// The disk of one machine, and what goes wrong with it.
@@ -29,7 +30,7 @@ final class FaultyMachine: Sendable {
         var isFull: Int32?
         var processes = 0
         var dead: Set<Int> = []
-        var moved: Set<String> = []
+        var moved: [String: Int] = [:]
     }
 
     /// The directory.
@@ -73,7 +74,7 @@ final class FaultyMachine: Sendable {
             state.wasReached = false
             state.isShort = false
             state.isFull = nil
-            state.moved = []
+            state.moved = [:]
         }
     }
 
@@ -89,8 +90,10 @@ final class FaultyMachine: Sendable {
     var wasReached: Bool { state.withLock { $0.wasReached } }
     var steps: [Step] { state.withLock { $0.steps } }
     var model: DiskModel { state.withLock { $0.model } }
-    /// The records that were moved to a queue since `begin`, as `queue/identity`.
-    var moved: Set<String> { state.withLock { $0.moved } }
+    /// How often a record was moved to a queue since `begin`.
+    func moves(of identity: String, to queue: Queue) -> Int {
+        state.withLock { $0.moved["\(queue)/\(identity)", default: 0] }
+    }
 
     private func check(
         _ call: Disk.Call,
@@ -182,7 +185,7 @@ final class FaultyMachine: Sendable {
             state.model.rename(relative(source), to: target)
             let parts = target.split(separator: "/")
             if parts.count > 2 {
-                state.moved.insert("\(parts[parts.count - 3])/\(parts[parts.count - 1])")
+                state.moved["\(parts[parts.count - 3])/\(parts[parts.count - 1])", default: 0] += 1
             }
         case .unlinked(let path): state.model.enter(nil, as: relative(path))
         }

@@ -22,12 +22,17 @@ extension World {
             if let told = client.told, !client.isGivenUp, !client.hasFinal, queues.isEmpty {
                 complain("\(identity) is gone, offset \(told) was told")
             }
+            checkQueued(client, identity, queues)
             guard !queues.isEmpty, queues != [.delivered], queues != [.corrupt] else { continue }
             let path = "\(machine.root)/spool/data/\(identity.prefix(1))/\(identity)"
             let bytes = FileManager.default.contents(atPath: path).map { Array($0) }
-            guard let bytes else {
+            guard var bytes else {
                 complain("\(identity) has no content")
                 continue
+            }
+            // What is not verified does not count.
+            if let id = UploadID(identity), let seen = try? daemon.spool.look(at: id) {
+                bytes = Array(bytes.prefix(Int(seen.offset)))
             }
             if !client.content.begins(with: bytes) {
                 let place = zip(bytes, client.content).prefix { $0 == $1 }.count
@@ -52,12 +57,66 @@ extension World {
                 complain("the upload cannot be finished: \(client.statuses)")
             }
             checkEnd(of: client)
+            if client.isAccepted || client.attemptsBeforeRequeue != nil {
+                try checkQueue(of: client)
+            }
+            if client.isRefused { try checkRefusal(of: client) }
             if client.hasFinal, !client.isGivenUp, client.location != nil {
                 try checkReplay(to: client, after: fault)
             }
             checkUpstream(of: client)
         }
         checkSpool()
+    }
+
+    /// The gateway's own refusal is given again, as far as that is promised.
+    private func checkRefusal(of client: UploadClient) throws {
+        let toldBefore = client.told
+        let status = try client.append(from: client.length, on: daemon)
+        if status == 404, hadPowerCut, toldBefore == nil { return }
+        if status != 422 { complain("the refusal is not given again: \(client.statuses)") }
+    }
+
+    /// What was told to be in the queue is there, or further.
+    private func checkQueued(_ client: UploadClient, _ identity: String, _ queues: [Queue]) {
+        guard client.isAccepted || client.attemptsBeforeRequeue != nil, !client.isGivenUp else {
+            return
+        }
+        guard let id = UploadID(identity), let seen = try? daemon.spool.look(at: id) else {
+            return complain("\(identity) was told to be in the queue, and is nowhere")
+        }
+        let attempts = machine.moves(of: identity, to: .active)
+        if let before = client.attemptsBeforeRequeue, attempts == before, seen.queue == .hold {
+            complain("\(identity) was queued again, and is held")
+        }
+        var isDue = seen.queue != .deferred
+        try? daemon.spool.forEachQueued { isDue = isDue || ($0.id == id && $0.next != nil) }
+        if seen.queue == .incoming || !isDue {
+            complain("\(identity) was told to be in the queue, and nobody will try it")
+        }
+    }
+
+    /// The queue brings an upload to its end.
+    private func checkQueue(of client: UploadClient) throws {
+        guard let identity = client.identity else { return complain("a 202 without an upload") }
+        // An attempt that gets no answer is followed by another, where that is safe.
+        for _ in 0..<3 { try runQueue(client) }
+        switch queues(of: identity) {
+        case [.delivered]:
+            if origin.got(client.number).isEmpty {
+                complain("\(identity) is delivered, and the upstream got nothing")
+            }
+        case [.hold] where client.isHeldByOperator: return
+        case [.hold]:
+            // Never sent, it could always be sent.
+            if origin.got(client.number).isEmpty, machine.moves(of: identity, to: .active) == 0 {
+                complain("\(identity) is held, and nothing was ever attempted")
+            }
+            if client.isRepeatable, client.answer != .refusing {
+                complain("\(identity) is held and could be repeated")
+            }
+        case let others: complain("the queue leaves \(identity) in \(others)")
+        }
     }
 
     /// The final response can be had again, as far as that is promised.
@@ -72,14 +131,15 @@ extension World {
     }
 
     private func checkEnd(of client: UploadClient) {
-        guard client.isHeld, !client.hasFinal, let identity = client.identity else { return }
-        if client.isRepeatable { complain("\(identity) is held and could be repeated") }
-        // Where that could not be made durable, nothing was promised, and a power cut may take it.
-        let isForgotten = hasError && hadPowerCut && client.told == nil
-        if queues(of: identity) != [.hold], !(isForgotten && queues(of: identity).isEmpty) {
+        guard client.isHeld, !client.hasFinal, client.requeues == 0, let identity = client.identity
+        else { return }
+        if client.isRepeatable, client.answer != .refusing {
+            complain("\(identity) is held and could be repeated")
+        }
+        if queues(of: identity) != [.hold] {
             complain("its outcome is unknown, and \(identity) is in \(queues(of: identity))")
         }
-        if !machine.moved.contains("active/\(identity)") {
+        if machine.moves(of: identity, to: .active) == 0 {
             complain("\(identity) is held, and nothing was ever attempted")
         }
     }
@@ -87,7 +147,7 @@ extension World {
     private func checkUpstream(of client: UploadClient) {
         for number in client.numbers {
             let got = origin.got(number)
-            if !client.isRepeatable, got.count > 1 {
+            if !client.isRepeatable, got.count > 1 + client.requeues {
                 complain("upload \(number) was delivered \(got.count) times")
             }
             let content = UploadClient.content(number)
@@ -96,6 +156,9 @@ extension World {
             }) {
                 complain("the upstream got \(other.count) other bytes for upload \(number)")
             }
+        }
+        if client.isRefused, !origin.got(client.number).isEmpty {
+            complain("the gateway refused it, and the upstream got it")
         }
         if client.hasFinal, origin.got(client.number).isEmpty {
             complain("a final response, and the upstream got nothing")

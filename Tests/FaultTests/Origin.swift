@@ -19,6 +19,8 @@ final class Origin: Sendable {
         case silent
         /// The first time the connection ends without an answer, after a heartbeat as below.
         case lateSilent
+        /// The first time with an error.
+        case refusing
         /// After the client has heard a heartbeat, or cannot hear one any more.
         case late
     }
@@ -53,8 +55,10 @@ final class Origin: Sendable {
                 }
                 switch answer {
                 case .silent where count == 1, .lateSilent where count == 1: return
+                case .refusing where count == 1:
+                    try connection.answer("422 Unprocessable Content", content: "no")
                 case .long: try connection.answer("200 OK", content: Self.text(number, .long))
-                case .silent, .lateSilent, .late, .short, nil:
+                case .silent, .lateSilent, .late, .refusing, .short, nil:
                     try connection.answer("200 OK", content: Self.text(number, .short))
                 }
             }

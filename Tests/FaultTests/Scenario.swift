@@ -21,7 +21,7 @@ struct Scenario: Sendable, CustomStringConvertible {
     var description: String { name }
 
     /// All of them.
-    static let all: [Scenario] = creations + appends + deliveries + removals + besides
+    static let all: [Scenario] = creations + appends + deliveries + removals + besides + queued
 
     /// The parts an upload is sent in.
     static let (first, second) = (3000, 7200)

@@ -8,6 +8,7 @@ import Posix
 import UploadProtocol
 
 @testable import Gateway
+@testable import Spool
 
 typealias HTTPMethod = HTTPRequest.Method
 
@@ -32,6 +33,16 @@ final class UploadClient {
     private(set) var hasFinal = false
     /// Whether it was told that nobody knows the outcome.
     private(set) var isHeld = false
+    /// Whether it was told that the upload is accepted.
+    private(set) var isAccepted = false
+    /// Whether it has a refusal of the gateway itself for its answer.
+    private(set) var isRefused = false
+    /// Whether an operator holds it, or has tried to.
+    var isHeldByOperator = false
+    /// How often an operator tried to queue it again.
+    var requeues = 0
+    /// The attempts that were made when the operator was told that it is queued again.
+    var attemptsBeforeRequeue: Int?
     /// Whether it was told that the upload is cancelled, or it has let the upload expire.
     var isGivenUp = false
     /// Whether its cancellation was confirmed.
@@ -173,6 +184,14 @@ final class UploadClient {
             if let told = head.fields[.location] { location = told }
             return
         }
+        if head.status == .accepted {
+            isAccepted = true
+            return note(head)
+        }
+        if isComplete, head.status.code == Self.refusal.head.status.code {
+            isRefused = true
+            return
+        }
         if isComplete, head.status.code == 410 || head.status.code == 502 {
             isHeld = true
             return
@@ -186,10 +205,21 @@ final class UploadClient {
 
     private func noteOffset(_ text: String) {
         guard let offset = Int64(text) else { return world.complain("an offset is '\(text)'") }
+        noteTold(offset)
+    }
+
+    /// Notes an offset that it was told.
+    func noteTold(_ offset: Int64) {
         if offset < told ?? 0 { world.complain("offset \(offset) after \(told ?? 0) was told") }
         if offset > length { world.complain("offset \(offset) of \(length) bytes") }
         told = max(told ?? 0, offset)
     }
+
+    /// What the gateway itself answers to an upload that it refuses for good.
+    static let refusal = StoredResponse(
+        head: ResponseHead(status: .unprocessableContent, fields: [:]),
+        content: Array("no".utf8)
+    )
 
     /// Begins again, as another upload.
     func beginAgain() {

@@ -138,7 +138,9 @@ final class World {
         machine.repair()
         origin.setReachable(true)
         origin.open()
+        let reply = settings.routes[Route.defaultName]?.reply ?? .upstream
         settings = defaults
+        settings.routes[Route.defaultName]?.reply = reply
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
         // A spool holds hundreds of directories open.
         daemons.removeAll { machine.isDead($0.process) }

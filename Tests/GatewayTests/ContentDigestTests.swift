@@ -112,6 +112,7 @@ import UploadProtocol
         } else {
             let record = test.serve(append)
             #expect(how == "cut" ? record.isAborted : record.status == 413)
+            if how == "excess" { #expect(record.offset == 4) }
         }
         #expect(test.serve(.retrieval(location)).offset == 4)
         let next = test.serve(.append(location, at: 4, [.text("two")], complete: true))

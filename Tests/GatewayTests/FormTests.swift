@@ -144,31 +144,4 @@ import Upstream
             #expect(try test.queue(of: location) == (form == .body ? .deferred : .hold))
         }
     }
-
-    @Test("a composed content can be read from any position in parts of any size")
-    func frame() throws {
-        let whole = Array("<<hello>>".utf8)
-        let file = UpstreamContent.file(descriptor: nil, length: 5) { buffer, position in
-            let part = Array("hello".utf8)[Int(position)...].prefix(min(buffer.count, 2))
-            buffer.copyBytes(from: part)
-            return part.count
-        }
-        guard
-            case .file(nil, let length, let read) = file.framed(
-                Array("<<".utf8),
-                Array(">>".utf8)
-            )
-        else {
-            Issue.record("no file")
-            return
-        }
-        #expect(length == 9)
-        for start in 0...9 {
-            for size in 1...10 {
-                var buffer = [UInt8](repeating: 0, count: size)
-                let count = try buffer.withUnsafeMutableBytes { try read($0, Int64(start)) }
-                #expect(Array(buffer[..<count]) == Array(whole[start...].prefix(size)))
-            }
-        }
-    }
 }

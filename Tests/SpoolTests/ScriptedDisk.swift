@@ -12,6 +12,8 @@ import Synchronization
 final class ScriptedDisk: Sendable {
     private struct State {
         var calls: [(call: Disk.Call, subject: String)] = []
+        /// Calls that are made still before every one fails; nil: no end.
+        var callsLeft: Int?
         var rules: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
     }
 
@@ -42,12 +44,30 @@ final class ScriptedDisk: Sendable {
         state.withLock { $0.rules.append((call, part, errno, times)) }
     }
 
+    /// From now on `count` calls are made, and none after them, as where the process dies.
+    func die(after count: Int) { state.withLock { $0.callsLeft = count } }
+
     /// From now on every call is made.
-    func allow() { state.withLock { $0.rules = [] } }
+    func allow() {
+        state.withLock { state in
+            state.rules = []
+            state.callsLeft = nil
+        }
+    }
 
     private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
         try state.withLock { state throws(SystemError) in
             state.calls.append((call, subject))
+            if let left = state.callsLeft {
+                guard left > 0 else {
+                    throw SystemError(
+                        call: call.rawValue,
+                        subject: subject,
+                        errno: SystemError.lost
+                    )
+                }
+                state.callsLeft = left - 1
+            }
             for index in state.rules.indices {
                 let rule = state.rules[index]
                 guard rule.call == call, rule.times > 0,

@@ -124,7 +124,7 @@ struct SpoolTests {
         )
         let summary = try #require(try directory.open().summaries().first)
         #expect((summary.queue, summary.attempts, summary.reason) == (.hold, 2, "no answer"))
-        try held.deferred(reason: "released")
+        try held.requeue(at: .now)
         try held.beginAttempt()
         #expect(try held.content() == sent)
         try held.delivered(.sample)

@@ -78,6 +78,19 @@ private struct StateMaker {
         upload.detach()
     }
 
+    /// A whole upload that waits, and of which all was promised.
+    func waiting(next: WallTime? = nil) throws -> Upload {
+        let upload = try active(promised: true)
+        try upload.deferred(reason: "not reached", next: next)
+        try upload.settle()
+        return upload
+    }
+
+    /// Moves the record back, as where the move is missing that a decision was to end with.
+    func undoMove(from queue: Queue, to before: Queue) throws {
+        try directory.move(id, from: queue, to: before)
+    }
+
     func restoreContent() throws {
         try Data(Self.content.utf8).write(to: URL(filePath: directory.data(id)))
     }
@@ -160,6 +173,100 @@ private let makers: [String: StateMaker.Make] = [
     "held-unpromised": { maker in
         _ = try maker.active(promised: false)
         try maker.directory.move(maker.id, from: .active, to: .hold)
+        return nil
+    },
+    "queued": { maker in
+        let upload = try maker.incoming(promised: false)
+        try upload.deferred(reason: nil, next: .now)
+        try upload.settle()
+        return nil
+    },
+    "queued-untold": { maker in
+        try maker.incoming(promised: false).deferred(reason: nil, next: .now)
+        return nil
+    },
+    "queued-unmoved": { maker in
+        try maker.incoming(promised: true).deferred(reason: nil, next: .now)
+        try maker.undoMove(from: .deferred, to: .incoming)
+        return nil
+    },
+    "queued-again": { maker in
+        let upload = try maker.active(promised: true, repeatable: false)
+        try upload.indeterminate(reason: "no answer")
+        try upload.requeue(at: .now)
+        return nil
+    },
+    "queued-again-unmoved": { maker in
+        let upload = try maker.waiting(next: .now)
+        try upload.failed(reason: "refused", response: .sample)
+        try upload.requeue(at: .now)
+        try maker.undoMove(from: .deferred, to: .hold)
+        return nil
+    },
+    "failed": { maker in
+        try maker.waiting(next: .now).failed(reason: "its time is over")
+        return nil
+    },
+    "failed-answered": { maker in
+        try maker.active(promised: true).failed(reason: "refused", response: .sample)
+        return nil
+    },
+    "failed-unmoved": { maker in
+        try maker.active(promised: true).failed(reason: "refused", response: .sample)
+        try maker.undoMove(from: .hold, to: .active)
+        return nil
+    },
+    "failed-waiting": { maker in
+        try maker.waiting(next: .now).failed(reason: "its time is over")
+        try maker.undoMove(from: .hold, to: .deferred)
+        return nil
+    },
+    "held-by-operator": { maker in
+        try maker.waiting(next: .now).held(reason: "wait")
+        return nil
+    },
+    "held-unmoved": { maker in
+        try maker.waiting(next: .now).held(reason: "wait")
+        try maker.undoMove(from: .hold, to: .deferred)
+        return nil
+    },
+    "held-cut-back": { maker in
+        let scripted = ScriptedDisk()
+        let spool = try maker.directory.open(scripted.disk)
+        let upload = try spool.create(.sample(maker.id, repeatable: false), release: {})
+        try upload.append(StateMaker.content)
+        try upload.beginAttempt()
+        scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
+        try upload.indeterminate(reason: "no answer")
+        return nil
+    },
+    "unverified": { maker in
+        let upload = try maker.incoming(promised: true)
+        try upload.beginUnverified()
+        try upload.append("not verified")
+        return nil
+    },
+    "unverified-unpromised": { maker in
+        let upload = try maker.incoming(promised: false)
+        try upload.beginUnverified()
+        try upload.append("not verified")
+        return nil
+    },
+    "refused": { maker in
+        try maker.waiting(next: .now).delivered(.sample)
+        try maker.restoreContent()
+        try maker.undoMove(from: .delivered, to: .deferred)
+        return nil
+    },
+    "refused-at-once": { maker in
+        try maker.incoming(promised: true).delivered(.sample)
+        try maker.restoreContent()
+        try maker.undoMove(from: .delivered, to: .incoming)
+        return nil
+    },
+    "refused-came-back": { maker in
+        try maker.waiting().delivered(.sample)
+        try maker.undoMove(from: .delivered, to: .deferred)
         return nil
     },
     "done": { maker in
@@ -336,15 +443,17 @@ struct StateTableTests {
         switch (row.state, row.afterDeath) {
         case ("in-use", _):
             #expect(throws: SpoolError.busy(maker.id)) { try spool.attach(maker.id, seconds: 0) }
-        case ("unnamed", _), ("leftover", _), ("content-lost", _), ("set-aside", _):
+        case ("unnamed", _), ("leftover", _), ("content-lost", _), ("set-aside", _),
+            ("refused-came-back", _):
             #expect(try spool.attach(maker.id) == nil)
         case (_, "corrupt"):
             #expect(throws: SpoolError.self) { try spool.attach(maker.id) }
             #expect(directory.queues(of: maker.id) == [.corrupt])
         case (_, let left):
             let upload = try #require(try spool.attach(maker.id))
-            let queue = try #require(Queue(rawValue: left == "\\-" ? row.record : left))
-            #expect(upload.state.phase == queue.phase(nil))
+            let stays = ["\\-", "cut back"].contains(left)
+            let queue = try #require(Queue(rawValue: stays ? row.record : left))
+            #expect(upload.state.phase == queue.phase(upload.holdCause))
             #expect(directory.queues(of: maker.id) == [queue])
             if ["done-torn", "done-damaged"].contains(row.state) {
                 #expect(throws: SpoolError.self) { try upload.response() }

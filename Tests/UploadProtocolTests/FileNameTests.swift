@@ -146,4 +146,40 @@ struct FileNameTests {
         confusable.add("size", .text("12,4:name,5:é&=\n"))
         #expect(confusable.signedText != one.signedText)
     }
+
+    @Test("no bytes of a client's break a reader, and every name keeps its promises")
+    func anything() {
+        let pieces = [
+            "attachment", "form-data", ";", "filename=", "filename*=", "UTF-8''", "iso-8859-1'en'",
+            "\"", "\\", "/", "..", ".", "%", "%2f", "%0d%0a", "%e2%80", "%ff", "é", "\u{301}", "😀",
+            " ",
+            "\t", "=", "'", ",", "a", "sha-256", "=:", ":", "AAAA", "?1", "(", ")", "10", "-",
+            String(repeating: "x", count: 120), ".json",
+        ]
+        var random = SystemRandomNumberGenerator()
+        func text() -> String {
+            (0..<Int.random(in: 0...12, using: &random)).map { _ in
+                pieces.randomElement(using: &random) ?? ""
+            }.joined()
+        }
+        let safe = Set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-".utf8)
+        for _ in 0..<3_000 {
+            var fields = HTTPFields()
+            for name in [
+                HTTPField.Name.contentDisposition, .uploadMetadata, .reprDigest, .wantReprDigest,
+            ] where Bool.random(using: &random) {
+                fields.append(HTTPField(name: name, value: text()))
+            }
+            let name = ClientFileName(target: "/" + text(), fields: fields)
+            #expect((1...255).contains(name.text.utf8.count), "\(fields)")
+            let controls = name.text.unicodeScalars.contains { $0.value < 32 || $0.value == 127 }
+            #expect(!controls && !name.text.contains("/") && !name.text.contains("\\"))
+            let harmless = name.harmless
+            #expect((1...100).contains(harmless.utf8.count))
+            #expect(harmless.utf8.allSatisfy { safe.contains($0) })
+            #expect(!harmless.hasPrefix(".") && !harmless.lowercased().hasSuffix(".json"))
+            _ = try? DigestValues(.reprDigest, in: fields)
+            _ = DigestAlgorithm.wanted(in: fields)
+        }
+    }
 }

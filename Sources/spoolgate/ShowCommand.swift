@@ -1,0 +1,121 @@
+// `spoolgate show`: everything that the spool knows of one upload, for a person or a program.
+//
+// It only looks. Invariant: what a field says that proves who somebody is, is not shown.
+
+import ArgumentParser
+import Gateway
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+
+struct Show: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show everything that is known of one upload.",
+        discussion: """
+            Safe beside a running daemon; nothing is changed. The values of fields that carry \
+            credentials are left out.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @Argument(
+        help: ArgumentHelp("The upload, by its identity.", valueName: "upload"),
+        transform: { text in
+            guard let id = UploadID(text) else {
+                throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
+            }
+            return id
+        }
+    )
+    var id: UploadID
+
+    @Flag(help: "One JSON object; ignore members you do not know.")
+    var json = false
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let spool = try openSpool(options)
+            guard let (summary, response) = try look(in: spool) else {
+                throw CommandFailure(
+                    code: .unknownUpload,
+                    sentence: "\(id): there is no such upload in \(spool.directory)"
+                )
+            }
+            if json {
+                print(object(summary, response).text)
+            } else {
+                printLines(summary, response)
+            }
+        }
+    }
+
+    private func look(
+        in spool: Spool
+    ) throws(CommandFailure) -> (UploadSummary, StoredResponse?)? {
+        do throws(SpoolError) {
+            guard let summary = try spool.look(at: id) else { return nil }
+            return (summary, try spool.storedResponse(of: summary))
+        } catch {
+            throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        }
+    }
+
+    private func object(_ summary: UploadSummary, _ response: StoredResponse?) -> JSON {
+        let fields = summary.creation?.shownFields ?? []
+        return .object(
+            summary.jsonMembers + [
+                ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
+                (
+                    "fields",
+                    .array(
+                        fields.map {
+                            .object([("name", .string($0.name)), ("value", .string($0.value))])
+                        }
+                    )
+                ),
+                ("status", response.map { .integer(Int64($0.head.status.code)) } ?? .null),
+            ]
+        )
+    }
+
+    private func printLines(_ summary: UploadSummary, _ response: StoredResponse?) {
+        func line(_ name: String, _ value: String?) {
+            guard let value else { return }
+            print(name + String(repeating: " ", count: max(1, 15 - name.count)) + value)
+        }
+        line("upload", "\(summary.id)\(summary.isInUse ? " (in use)" : "")")
+        line("state", summary.stateWord)
+        line("reason", summary.reason)
+        line("offset", "\(summary.offset)")
+        line("length", summary.length.map { "\($0)" } ?? "not known")
+        line("attempts", "\(summary.attempts)")
+        line("next attempt", summary.nextAttempt?.description)
+        line("created", summary.creation?.created.description)
+        line("whole since", summary.wholeSince?.description)
+        line("last activity", summary.lastActivity.description)
+        line("disk usage", ByteSize.rounded(summary.diskUsage))
+        line("response", response.map { "\($0.head.status.code)" })
+        guard let creation = summary.creation else { return }
+        line("route", creation.route)
+        line("owner", creation.owner)
+        line("client", creation.remoteAddress)
+        line("resource", creation.resourcePath)
+        line("request", "\(creation.head.method.rawValue) \(creation.head.target)")
+        for field in creation.shownFields { line("", "\(field.name): \(field.value)") }
+    }
+}
+
+extension UploadCreation {
+    /// Fields whose values prove who somebody is.
+    private static let secret: Set = ["authorization", "proxy-authorization", "cookie", "set-cookie"]
+
+    /// The creation's fields with credentials left out.
+    fileprivate var shownFields: [(name: String, value: String)] {
+        head.fields.map { field in
+            let isSecret = Self.secret.contains(field.name.canonicalName)
+            return (field.name.rawName, isSecret ? "(not shown)" : field.value)
+        }
+    }
+}

@@ -1,0 +1,150 @@
+// What `hold`, `release` and `requeue` have in common: uploads named on the command line are held one by
+// one, changed or refused, and the outcome is told of each.
+//
+// It runs beside a daemon. Invariant: an upload that anybody uses is left alone, and every upload named
+// gets one line.
+
+import ArgumentParser
+import Gateway
+import Posix
+import Spool
+import UploadProtocol
+
+/// Which uploads a command is about.
+struct NamedUploads: ParsableArguments {
+    @Argument(
+        help: ArgumentHelp("The uploads, by their identities.", valueName: "upload"),
+        transform: { text in
+            guard let id = UploadID(text) else {
+                throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
+            }
+            return id
+        }
+    )
+    var ids: [UploadID] = []
+}
+
+/// What became of one upload.
+enum ActionOutcome {
+    /// It is as the operator wants it; a clause says what it was.
+    case done(was: String)
+    /// It may not be: a clause says why, and what to do.
+    case refused(String)
+}
+
+/// A change of one upload after another, with a line for each.
+struct UploadAction {
+    let spool: Spool
+    /// What is said of an upload that was changed: `held`.
+    let word: String
+    let json: Bool
+
+    private var worst: CommandFailure.Code?
+    private(set) var done = 0
+
+    /// Opens the spool for a command that changes uploads.
+    init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
+        spool = try openSpool(options)
+        self.word = word
+        self.json = json
+        do throws(SpoolError) { try spool.requireRecovered() } catch {
+            throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        }
+    }
+
+    /// Holds an upload while `body` changes it, and tells what became of it.
+    ///
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - body: changes it.
+    mutating func apply(
+        to id: UploadID,
+        _ body: (Upload) throws(SpoolError) -> ActionOutcome
+    ) {
+        do throws(SpoolError) {
+            guard let upload = try spool.attachIfFree(id) else {
+                if let seen = try spool.look(at: id), seen.queue != .corrupt {
+                    return tell(id, "in use", .inUse, "it is in use; try again in a moment")
+                }
+                return tell(id, "unknown", .unknownUpload, "there is no such upload")
+            }
+            defer { upload.detach() }
+            switch try body(upload) {
+            case .done(let was):
+                done += 1
+                tell(id, word, nil, was)
+            case .refused(let why): tell(id, "refused", .refused, why)
+            }
+        } catch {
+            tell(id, "failed", .unavailable, error.sentence)
+        }
+    }
+
+    /// Notes an upload that is not even tried.
+    mutating func refuse(_ id: UploadID, _ why: String) { tell(id, "refused", .refused, why) }
+
+    private mutating func tell(
+        _ id: UploadID,
+        _ action: String,
+        _ code: CommandFailure.Code?,
+        _ clause: String
+    ) {
+        if let code { worst = Self.worse(worst, code) }
+        if json {
+            print(
+                JSON.object([
+                    ("upload", .string(id.description)), ("action", .string(action)),
+                    ("detail", .string(clause)),
+                ]).text
+            )
+        } else if code == nil {
+            print("\(action) \(id): \(clause)")
+        } else {
+            printError("\(id): \(clause)")
+        }
+    }
+
+    private static func worse(
+        _ one: CommandFailure.Code?,
+        _ other: CommandFailure.Code
+    ) -> CommandFailure.Code {
+        // What is over in a moment is told only where nothing else went wrong.
+        let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
+        return order.first { $0 == one || $0 == other } ?? other
+    }
+
+    /// Says when a daemon notices what was queued.
+    func tellOfDaemon(_ settings: Settings) {
+        guard done > 0, !json else { return }
+        print(
+            "A running daemon takes \(done == 1 ? "it" : "them") up at its next queue run, within "
+                + "\(DurationText.text(settings.queueRunInterval)); "
+                + "systemctl kill -s USR1 spoolgate makes that now."
+        )
+    }
+
+    /// Ends the command with the code of what went wrong, if anything did.
+    func end() throws(CommandFailure) {
+        if let worst { throw CommandFailure(code: worst, sentence: "", isTold: true) }
+    }
+}
+
+extension Upload {
+    /// What it is waiting for, as a clause for an operator.
+    var stateClause: String {
+        let tail = reason.map { ": \($0)" } ?? ""
+        switch state.phase {
+        case .receiving: return "it is being received"
+        case .deferred: return "it was deferred\(tail)"
+        case .delivering: return "it is being delivered"
+        case .delivered: return "it is delivered"
+        case .indeterminate:
+            return "its outcome is indeterminate, the upstream may have it already\(tail)"
+        case .failed: return "it had failed\(tail)"
+        case .held: return "it was held\(tail)"
+        }
+    }
+
+    /// Whether all of its content is there still.
+    var isWhole: Bool { state.offset == state.length }
+}

@@ -1,0 +1,223 @@
+// The scenarios of uploads that the queue delivers, that an operator queues again, that the gateway itself
+// refuses, and whose content must be verified first.
+//
+// The queue's steps are made one by one, without its threads, so that every run makes the same calls.
+
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+@testable import Gateway
+@testable import Spool
+
+extension Scenario {
+    private static let accepted: @Sendable (inout Settings) -> Void = {
+        $0.routes[Route.defaultName]?.reply = .accepted
+    }
+
+    static let queued: [Scenario] = accepting + operating + refusing + verifying
+
+    // MARK: The queue
+
+    private static let accepting =
+        each("accepted", accepted) { world, method in
+            let client = world.client(method)
+            try client.create(on: world.daemon)
+            try world.runQueue(client)
+        }
+        + each("accepted in parts", accepted) { world, method in
+            let client = world.client(method)
+            guard try client.create(upTo: first, complete: false, on: world.daemon) == 201
+            else { throw Stopped() }
+            try client.append(from: first, on: world.daemon)
+            try client.append(from: client.length, on: world.daemon)
+            try world.runQueue(client)
+        }
+        + each("accepted, not reached", accepted) { world, method in
+            let client = world.client(method)
+            world.origin.setReachable(false)
+            try client.create(on: world.daemon)
+            try world.runQueue(client)
+            world.origin.setReachable(true)
+            try world.runQueue(client)
+        }
+        + each("accepted, no answer", accepted) { world, method in
+            let client = world.client(method, answer: .silent)
+            try client.create(on: world.daemon)
+            try world.runQueue(client)
+        }
+        + each("accepted, refused", accepted) { world, method in
+            let client = world.client(method, answer: .refusing)
+            try client.create(on: world.daemon)
+            try world.runQueue(client)
+        }
+
+    // MARK: The operator
+
+    private static let operating =
+        [
+            Scenario(name: "no answer, queued again") { world in
+                let client = world.client(.post, answer: .silent)
+                try client.create(on: world.daemon)
+                try world.requeue(client)
+                try world.runQueue(client)
+            },
+            Scenario(name: "no answer after a promise, queued again") { world in
+                let client = world.client(.post, answer: .silent)
+                try client.create(upTo: first, complete: false, on: world.daemon)
+                try client.append(from: first, on: world.daemon)
+                try world.requeue(client)
+                try world.runQueue(client)
+            },
+        ]
+        + [
+            Scenario(name: "refused, queued again", adjust: accepted) { world in
+                let client = world.client(.post, answer: .refusing)
+                try client.create(on: world.daemon)
+                try world.runQueue(client)
+                try world.requeue(client)
+                try world.runQueue(client)
+            }
+        ]
+        + each("held and released", accepted) { world, method in
+            let client = world.client(method)
+            world.origin.setReachable(false)
+            try client.create(on: world.daemon)
+            try world.use(client) { upload in
+                guard upload.state.phase == .deferred else { throw Stopped() }
+                client.isHeldByOperator = true
+                try upload.held(reason: "wait")
+            }
+            world.origin.setReachable(true)
+            try world.requeue(client)
+            try world.runQueue(client)
+        }
+
+    // MARK: The gateway's own refusal
+
+    private static let refusing = [
+        Scenario(name: "refused by the gateway at once") { world in
+            let client = world.client(.put)
+            try client.create(upTo: client.length, complete: false, on: world.daemon)
+            try world.refuse(client)
+        },
+        Scenario(name: "refused by the gateway, waiting") { world in
+            let client = world.client(.post)
+            world.origin.setReachable(false)
+            try client.create(on: world.daemon)
+            try world.refuse(client)
+        },
+        Scenario(name: "refused by the gateway, unpromised") { world in
+            let client = world.client(.post)
+            try client.create(upTo: client.length, ends: .cut, on: world.daemon)
+            try world.refuse(client)
+        },
+    ]
+
+    // MARK: Verification
+
+    private static let verifying = [
+        Scenario(name: "verified") { world in
+            try message(world, world.client(.post)) { upload, client in
+                try upload.append(Array(client.content[first..<second]).span.bytes)
+                try upload.verify()
+            }
+        },
+        Scenario(name: "not what its digest says") { world in
+            try message(world, world.client(.post)) { upload, _ in
+                try upload.append([UInt8](repeating: 0, count: 500).span.bytes)
+                try upload.discardUnverified()
+            }
+        },
+        Scenario(name: "cut before it was verified") { world in
+            try message(world, world.client(.post)) { upload, _ in
+                try upload.append([UInt8](repeating: 0, count: 500).span.bytes)
+                upload.detach()
+            }
+        },
+    ]
+
+    /// A message whose content must be verified; then the upload is finished.
+    private static func message(
+        _ world: World,
+        _ client: UploadClient,
+        _ body: (Upload, UploadClient) throws -> Void
+    ) throws {
+        try client.create(upTo: first, complete: false, on: world.daemon)
+        try world.use(client) { upload in
+            guard upload.state.offset == first else { throw Stopped() }
+            try upload.beginUnverified()
+            try body(upload, client)
+            guard upload.dataFile != nil else { return }
+            try upload.settle()
+            if !world.machine.isDead(world.daemon.process) {
+                client.noteTold(upload.tellableOffset)
+            }
+        }
+        try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+    }
+}
+
+extension World {
+    /// Uses a client's upload as the daemon does.
+    func use(_ client: UploadClient, _ body: (Upload) throws -> Void) throws {
+        guard let id = client.identity.flatMap({ UploadID($0) }),
+            let upload = try daemon.spool.attachIfFree(id)
+        else { throw Stopped() }
+        defer { upload.detach() }
+        try body(upload)
+        if machine.isDead(daemon.process) { throw Stopped() }
+    }
+
+    /// Refuses a whole upload for good, without an attempt; its client comes for the answer.
+    func refuse(_ client: UploadClient) throws {
+        try use(client) { upload in
+            guard [.receiving, .deferred].contains(upload.state.phase),
+                upload.state.offset == client.length
+            else { throw Stopped() }
+            try upload.delivered(UploadClient.refusal)
+        }
+        origin.setReachable(true)
+        try client.append(from: client.length, on: daemon)
+    }
+
+    /// Makes the attempt that an upload waits for, whenever that is due, if the queue is to make it.
+    func runQueue(_ client: UploadClient) throws {
+        guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
+        let daemon = daemon
+        guard let upload = try daemon.spool.attachIfFree(id) else { throw Stopped() }
+        defer { upload.detach() }
+        guard upload.state.phase == .deferred, upload.nextAttempt != nil else { return }
+        let configuration = daemon.gateway.current
+        guard let route = configuration.settings.routes[Route.defaultName],
+            let upstream = configuration.upstreams[Route.defaultName]
+        else { throw Stopped() }
+        try Delivery(
+            gateway: daemon.gateway,
+            routeName: Route.defaultName,
+            route: route,
+            upstream: upstream,
+            patience: .seconds(60)
+        ).deliverQueued(upload)
+        if machine.isDead(daemon.process) { throw Stopped() }
+    }
+
+    /// Queues an upload again, in a process of its own, as the command does.
+    func requeue(_ client: UploadClient) throws {
+        guard let identity = client.identity, let id = UploadID(identity) else { throw Stopped() }
+        let process = machine.start()
+        let spool = try Spool(
+            directory: "\(machine.root)/spool",
+            reserve: 0,
+            disk: machine.disk(of: process)
+        )
+        guard let upload = try spool.attachIfFree(id) else { throw Stopped() }
+        defer { upload.detach() }
+        guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
+        client.requeues += 1
+        try upload.requeue(at: .now)
+        if machine.isDead(process) { throw Stopped() }
+        client.isHeldByOperator = false
+        client.attemptsBeforeRequeue = machine.moves(of: identity, to: .active)
+    }
+}

@@ -1,0 +1,199 @@
+// Content that must be verified before it counts, and the fields of a completing request.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Unverified content")
+struct UnverifiedTests {
+    private let directory = TemporarySpool()
+    private let scripted = ScriptedDisk()
+    private let spool: Spool
+    private let creation = UploadCreation.sample()
+
+    init() throws { spool = try directory.open(scripted.disk) }
+
+    /// An upload of `known`, of which all was promised, and unverified content behind it.
+    private func unverified() throws -> Upload {
+        let upload = try spool.create(creation, release: {})
+        try upload.append("known")
+        try upload.settle()
+        try upload.beginUnverified()
+        try upload.append(", perhaps")
+        return upload
+    }
+
+    private func again() throws -> Upload { try #require(try spool.attach(creation.id)) }
+
+    @Test("verified it counts, discarded it does not")
+    func ends() throws {
+        let upload = try unverified()
+        #expect((upload.state.offset, upload.tellableOffset) == (14, 5))
+        try upload.discardUnverified()
+        #expect((upload.state.offset, upload.tellableOffset) == (5, 5))
+        try upload.beginUnverified()
+        try upload.append(", truly")
+        try upload.verify()
+        upload.detach()
+        #expect(try again().state.offset == 12)
+        #expect(try again().content() == Array("known, truly".utf8))
+    }
+
+    @Test("after a death the offset is the old one, and later content is not cut back with it")
+    func death() throws {
+        for hasPowerCut in [false, true] {
+            let upload = try unverified()
+            upload.detach()
+            if hasPowerCut {
+                try directory.cutPower()
+                #expect(try spool.recover().cutBack == 1)
+            }
+            let found = try again()
+            #expect(found.state.offset == 5)
+            try found.append(", later")
+            found.detach()
+            #expect(try again().state.offset == 12)
+            try again().remove()
+        }
+    }
+
+    @Test("it is not promised while it is unverified, and what was before stays promised")
+    func settling() throws {
+        let upload = try unverified()
+        scripted.forget()
+        try upload.settle()
+        upload.detach()
+        try directory.cutPower()
+        _ = try spool.recover()
+        #expect(try again().state.offset == 5)
+    }
+
+    @Test("seen from outside it is not there")
+    func listing() throws {
+        let upload = try unverified()
+        #expect(try spool.look(at: creation.id)?.offset == 5)
+        withExtendedLifetime(upload) {}
+    }
+
+    @Test(
+        "what the disk did not let be taken back is taken back by the next who attaches",
+        arguments: [Disk.Call.truncate, .write]
+    )
+    func refusedDiscard(call: Disk.Call) throws {
+        let upload = try unverified()
+        scripted.refuse(call, errno: SystemError.lost)
+        #expect(throws: SpoolError.self) { try upload.discardUnverified() }
+        upload.detach()
+        scripted.allow()
+        let found = try again()
+        #expect(found.state.offset == 5)
+        try found.append(", later")
+        found.detach()
+        #expect(try again().content() == Array("known, later".utf8))
+    }
+
+    @Test("content that cannot be made durable is cut back to what is, verified or not")
+    func failedSync() throws {
+        let upload = try spool.create(creation, release: {})
+        try upload.append("known")
+        try upload.beginUnverified()
+        try upload.append(", perhaps")
+        scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
+        #expect(throws: SpoolError.self) { try upload.settle() }
+        #expect((upload.state.offset, upload.tellableOffset) == (0, 0))
+        upload.detach()
+        let found = try again()
+        try found.append("all of it again")
+        found.detach()
+        #expect(try again().state.offset == 15)
+    }
+}
+
+@Suite("The completing request's fields")
+struct CompletionTests {
+    private let directory = TemporarySpool()
+    private let scripted = ScriptedDisk()
+    private let spool: Spool
+    private let creation = UploadCreation.sample()
+
+    init() throws { spool = try directory.open(scripted.disk) }
+
+    private func fields(_ size: Int, _ letter: String = "a") -> HTTPFields {
+        [.authorization: String(repeating: letter, count: size)]
+    }
+
+    private func again() throws -> Upload { try #require(try spool.attach(creation.id)) }
+
+    @Test("they come back, whatever lengths replace each other, and the record stays small")
+    func lengths() throws {
+        let upload = try spool.create(creation, release: {})
+        #expect(try upload.completion() == nil)
+        try upload.append("content")
+        upload.detach()
+        let before = try size()
+        for size in [10, 500, 20, 2000, 500, 10, 2000, 1, 2000, 30, 1999, 2000] {
+            let upload = try again()
+            try upload.keepCompletion(fields(size))
+            upload.detach()
+            #expect(try again().completion() == fields(size))
+        }
+        #expect(try size() - before < 3 * 2200)
+    }
+
+    private func size() throws -> Int {
+        try #require(
+            FileManager.default.contents(atPath: directory.file(.incoming, creation.id))
+        ).count
+    }
+
+    @Test("kept again as they are they cost nothing")
+    func same() throws {
+        let upload = try spool.create(creation, release: {})
+        try upload.keepCompletion(fields(10))
+        scripted.forget()
+        try upload.keepCompletion(fields(10))
+        #expect(scripted.calls.isEmpty)
+    }
+
+    @Test("a death before the others count leaves those that did", arguments: [1, 2, 3])
+    func death(number: Int) throws {
+        let upload = try spool.create(creation, release: {})
+        try upload.append("content")
+        try upload.keepCompletion(fields(100))
+        try upload.deferred(reason: nil, next: .now)
+        try upload.settle()
+        scripted.die(after: number - 1)
+        #expect(throws: SpoolError.self) { try upload.keepCompletion(fields(40, "b")) }
+        upload.detach()
+        scripted.allow()
+        #expect(try again().completion() == fields(100))
+    }
+
+    @Test("what is damaged is no field of anybody's")
+    func damage() throws {
+        let upload = try spool.create(creation, release: {})
+        try upload.keepCompletion(fields(100))
+        upload.detach()
+        try directory.edit(directory.file(.incoming, creation.id)) { $0[$0.count - 50] ^= 1 }
+        #expect(try again().completion() == nil)
+        try directory.edit(directory.file(.incoming, creation.id)) { $0.removeLast(20) }
+        #expect(try again().completion() == nil)
+    }
+
+    @Test("a stored response does not take their place")
+    func response() throws {
+        let upload = try spool.create(creation, release: {})
+        try upload.append("content")
+        try upload.keepCompletion(fields(100))
+        try upload.beginAttempt()
+        try upload.delivered(.sample)
+        upload.detach()
+        let found = try again()
+        #expect(try found.response() == .sample)
+        #expect(try found.completion() == fields(100))
+    }
+}

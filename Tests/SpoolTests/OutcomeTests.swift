@@ -1,0 +1,265 @@
+// What becomes of whole uploads that are not delivered, and what an operator makes of them.
+//
+// Which states a crash leaves is in StateTableTests, faults at every call in FaultTests.
+
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Outcomes")
+struct OutcomeTests {
+    private let directory = TemporarySpool()
+    private let scripted = ScriptedDisk()
+    private let spool: Spool
+    private let creation = UploadCreation.sample(repeatable: false)
+    private var id: UploadID { creation.id }
+
+    init() throws { spool = try directory.open(scripted.disk) }
+
+    private func whole(promised: Bool = true) throws -> Upload {
+        let upload = try spool.create(creation, release: {})
+        try upload.append("content")
+        if promised { try upload.settle() }
+        return upload
+    }
+
+    private func again() throws -> Upload { try #require(try spool.attach(id)) }
+
+    // MARK: Failed
+
+    @Test("a failed upload keeps its content and the response that it failed by")
+    func failed() throws {
+        let upload = try whole()
+        try upload.beginAttempt()
+        try upload.failed(reason: "refused", response: .sample)
+        upload.detach()
+        let found = try again()
+        #expect(found.state == UploadState(offset: 7, length: 7, phase: .failed))
+        #expect((found.holdCause, found.reason, found.nextAttempt) == (.failed, "refused", nil))
+        #expect(try found.response() == .sample)
+        #expect(try found.content() == Array("content".utf8))
+        let seen = try #require(try spool.look(at: id))
+        #expect(try spool.storedResponse(of: seen) == .sample)
+    }
+
+    @Test(
+        "where the disk is full, as much of the response is kept as fits, and the cause always",
+        arguments: [(0, "whole"), (1, "head"), (2, "status")]
+    )
+    func failedOnFullDisk(refused: Int, kept: String) throws {
+        let upload = try whole()
+        try upload.beginAttempt()
+        scripted.refuse(.write, errno: 28, times: refused)
+        try upload.failed(reason: "refused", response: .sample)
+        upload.detach()
+        let response = try #require(try again().response())
+        #expect(response.head.status.code == 201)
+        #expect((response.content != nil) == (kept == "whole"))
+        #expect(response.head.fields.isEmpty == (kept == "status"))
+        #expect(directory.queues(of: id) == [.hold])
+    }
+
+    @Test(
+        "no death between the calls of a failure makes a delivery of it",
+        arguments: [Queue.active, .deferred]
+    )
+    func deathWhileFailing(from queue: Queue) throws {
+        for number in 1...20 {
+            let directory = TemporarySpool()
+            let scripted = ScriptedDisk()
+            let spool = try directory.open(scripted.disk)
+            let upload = try spool.create(creation, release: {})
+            try upload.append("content")
+            try upload.settle()
+            if queue == .active { try upload.beginAttempt() }
+            if queue == .deferred { try upload.deferred(reason: nil, next: .now) }
+            scripted.die(after: number - 1)
+            let isThrough = (try? upload.failed(reason: "no", response: .sample)) != nil
+            upload.detach()
+            _ = try directory.open().recover()
+            let found = try #require(try directory.open().attach(id))
+            let phases: [UploadState.Phase] = [.failed, .indeterminate, .deferred]
+            #expect(phases.contains(found.state.phase), "death at call \(number)")
+            #expect(try found.content() == Array("content".utf8), "death at call \(number)")
+            if isThrough {
+                #expect(found.state.phase == .failed)
+                return
+            }
+        }
+        Issue.record("it takes more than 20 calls")
+    }
+
+    // MARK: Refused by the gateway
+
+    @Test(
+        "a refusal of the gateway itself ends an upload that was never sent on",
+        arguments: [
+            (Queue.incoming, false), (.incoming, true), (.deferred, false), (.deferred, true),
+        ]
+    )
+    func refused(from queue: Queue, promised: Bool) throws {
+        let upload = try whole(promised: promised)
+        if queue == .deferred { try upload.deferred(reason: "to be looked at", next: .now) }
+        scripted.forget()
+        try upload.delivered(.sample)
+        #expect(upload.state.phase == .delivered)
+        #expect(upload.nextAttempt == nil)
+        #expect(scripted.calls.contains(.sync) == promised)
+        #expect(!scripted.calls.contains(.syncDirectory))
+        #expect(directory.content(of: id) == nil)
+        upload.detach()
+        #expect(try again().response() == .sample)
+        #expect(try again().attempts == 0)
+    }
+
+    @Test("one that is put off after its response was stored has none")
+    func refusedThenDeferred() throws {
+        let upload = try whole()
+        try upload.deferred(reason: nil, next: .now)
+        scripted.refuse(.rename, errno: SystemError.lost, times: 1)
+        #expect(throws: SpoolError.self) { try upload.delivered(.sample) }
+        try upload.deferred(reason: "the disk would not", next: .now)
+        upload.detach()
+        #expect(try again().state.phase == .deferred)
+    }
+
+    // MARK: Queued again
+
+    @Test("whatever holds it, it can be queued again, and what was known is forgotten")
+    func requeued() throws {
+        for cause in HoldCause.allCases {
+            let directory = TemporarySpool()
+            let spool = try directory.open()
+            let upload = try spool.create(creation, release: {})
+            try upload.append("content")
+            try upload.deferred(reason: nil, next: .now)
+            switch cause {
+            case .indeterminate: try upload.indeterminate(reason: "no answer")
+            case .failed: try upload.failed(reason: "refused", response: .sample)
+            case .held: try upload.held(reason: "wait")
+            }
+            #expect(upload.nextAttempt == nil)
+            #expect(try (upload.response() != nil) == (cause == .failed))
+            try upload.requeue(at: WallTime(seconds: 2_000_000_000))
+            upload.detach()
+            let found = try #require(try spool.attach(id))
+            #expect(found.state.phase == .deferred)
+            #expect(found.nextAttempt == WallTime(seconds: 2_000_000_000))
+            #expect((found.holdCause, try found.response()) == (nil, nil))
+            // Died at once: it must be what an attempt of it leaves, not its old response.
+            try found.beginAttempt()
+            found.detach()
+            #expect(try spool.attach(id)?.holdCause == .indeterminate)
+        }
+    }
+
+    @Test("one that was told the operator survives a power cut, at its place and nowhere else")
+    func requeueIsDurable() throws {
+        let upload = try whole()
+        try upload.beginAttempt()
+        try upload.indeterminate(reason: "no answer")
+        scripted.forget()
+        try upload.requeue(at: .now)
+        #expect(
+            scripted.places == [
+                "write incoming", "rename deferred", "syncDirectory deferred",
+                "syncDirectory incoming", "syncDirectory active", "syncDirectory hold",
+                "sync incoming",
+            ]
+        )
+    }
+
+    @Test("one whose content was lost is held all the same, and is never queued again")
+    func contentLost() throws {
+        let upload = try whole(promised: false)
+        try upload.beginAttempt()
+        scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
+        try upload.indeterminate(reason: "no answer")
+        #expect(upload.state == UploadState(offset: 0, length: 7, phase: .indeterminate))
+        #expect(upload.reason == "its content could not be made durable; no answer")
+        #expect(throws: SpoolError.self) { try upload.requeue(at: .now) }
+        upload.detach()
+        try directory.cutPower()
+        #expect(try spool.recover().uploads == 1)
+        let found = try again()
+        #expect(found.holdCause == .indeterminate)
+        #expect(throws: SpoolError.self) { try found.requeue(at: .now) }
+        #expect(directory.queues(of: id) == [.hold])
+    }
+
+    @Test("time in the queue begins when it is whole, and anew with an operator's word")
+    func wholeSince() throws {
+        let upload = try whole()
+        #expect(upload.wholeSince == nil)
+        try upload.deferred(reason: nil, next: .now)
+        let since = try #require(upload.wholeSince)
+        try upload.beginAttempt()
+        try upload.deferred(reason: "not reached", next: .now)
+        #expect(upload.wholeSince == since)
+        try upload.held(reason: "wait")
+        try upload.requeue(at: .now)
+        #expect(try #require(upload.wholeSince) >= since)
+    }
+
+    // MARK: What a queue run sees
+
+    @Test("a queue run sees what waits, and takes nothing from who uses it, in any process")
+    func queueRun() throws {
+        let upload = try whole()
+        let other = try directory.open()
+        try upload.deferred(reason: nil, next: WallTime(seconds: 5))
+        var seen: [QueuedUpload] = []
+        try other.forEachQueued { seen.append($0) }
+        #expect(
+            seen == [
+                QueuedUpload(
+                    id: id,
+                    route: "default",
+                    next: WallTime(seconds: 5),
+                    wholeSince: upload.wholeSince
+                )
+            ]
+        )
+        #expect(try spool.attachIfFree(id) == nil)
+        #expect(try other.attachIfFree(id) == nil)
+        upload.detach()
+        let taken = try #require(try other.attachIfFree(id))
+        #expect(taken.state.phase == .deferred)
+        #expect(try spool.attachIfFree(id) == nil)
+        #expect(try spool.attachIfFree(.random()) == nil)
+    }
+
+    @Test("what a request receives is not disturbed by who only takes what is free")
+    func undisturbed() throws {
+        let asked = Monitor(false)
+        let upload = try spool.create(creation, release: { asked.update { $0 = true } })
+        let other = try directory.open()
+        // The watch looks while the other process tries.
+        let isOver = Monitor(false)
+        try Thread.start(name: "taker") { [id] in
+            for _ in 0..<200 { _ = try? other.attachIfFree(id) }
+            isOver.update { $0 = true }
+        }
+        while isOver.wait(until: .after(.zero), { $0 ? true : nil }) == nil {
+            try spool.askForOthers()
+        }
+        #expect(asked.update { $0 } == false)
+        try upload.append("content")
+    }
+
+    @Test("of what was promised a removal is durable wherever its last move may have left a name")
+    func removalAfterMoves() throws {
+        let upload = try whole()
+        try upload.deferred(reason: nil, next: .now)
+        scripted.forget()
+        try upload.remove(durably: true)
+        let synced = Set(scripted.places.filter { $0.hasPrefix("syncDirectory") })
+        #expect(
+            synced
+                == Set(["incoming", "active", "deferred", "hold"].map { "syncDirectory \($0)" })
+        )
+    }
+}
