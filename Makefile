@@ -144,6 +144,7 @@ install:
 	install -D -m 644 nginx/spoolgate.conf "$(DESTDIR)$(NGINXDIR)/spoolgate.conf"
 	install -D -m 644 nginx/spoolgate_params "$(DESTDIR)$(NGINXDIR)/spoolgate_params"
 	install -D -m 644 nginx/spoolgate_interim.conf "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf"
+	install -D -m 644 nginx/spoolgate_auth.conf "$(DESTDIR)$(NGINXDIR)/spoolgate_auth.conf"
 	install -D -m 644 nginx/nginx.conf "$(DESTDIR)$(DOCDIR)/nginx.conf"
 	install -D -m 644 deploy/spoolgate.yaml "$(DESTDIR)$(DOCDIR)/spoolgate.yaml"
 	test -e "$(DESTDIR)$(SYSCONFDIR)/spoolgate/spoolgate.yaml" || \
@@ -156,7 +157,8 @@ uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/spoolgate" "$(DESTDIR)$(MANDIR)"/man[58]/spoolgate*.[58] \
 	    "$(DESTDIR)$(SYSUSERSDIR)/spoolgate.conf" "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf" \
 	    "$(DESTDIR)$(NGINXDIR)/spoolgate.conf" "$(DESTDIR)$(NGINXDIR)/spoolgate_params" \
-	    "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf"
+	    "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf" \
+	    "$(DESTDIR)$(NGINXDIR)/spoolgate_auth.conf"
 	rm -rf "$(DESTDIR)$(DOCDIR)"
 
 clean:

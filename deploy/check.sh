@@ -62,7 +62,7 @@ done
 # lines that need the module.
 nginx="$scratch/nginx"
 mkdir -p "$nginx/log" "$nginx/modules"
-cp nginx/nginx.conf nginx/spoolgate.conf nginx/spoolgate_params nginx/spoolgate_interim.conf "$nginx/"
+cp nginx/nginx.conf nginx/spoolgate*.conf nginx/spoolgate_params "$nginx/"
 certificate() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
         -subj /CN=localhost -keyout "$nginx/key.pem" -out "$nginx/certificate.pem"
@@ -74,6 +74,10 @@ check_nginx() {
     nginx -t -q -p "$nginx" -e log/error.log -c "$nginx/nginx.conf" -g 'error_log stderr notice;'
 }
 silent=yes check 'nginx takes nginx.conf' check_nginx
+check_auth() {
+    sed -i '/# run: auth\>/s|#||' "$nginx/spoolgate.conf" && check_nginx
+}
+silent=yes check 'nginx takes nginx.conf with auth_request' check_auth
 check_module() {
     local marked
     cp .build/nginx-module/ngx_http_interim_module.so "$nginx/modules/" || return

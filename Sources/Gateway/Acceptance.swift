@@ -38,7 +38,9 @@ extension Transaction {
     /// false where that is not so.
     func answerQueued(_ id: UploadID, _ append: UploadRequest.Append?) throws(SpoolError) -> Bool {
         guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
-            summary.queue == .active, summary.nextAttempt != nil,
+            // In `deferred` and in use it is being checked before its attempt.
+            summary.queue == .active || summary.queue == .deferred && summary.isInUse,
+            summary.nextAttempt != nil,
             let creation = summary.creation, isOurs(creation)
         else { return false }
         guard let append else {
@@ -148,6 +150,7 @@ extension Transaction {
                 try upload.remove()
                 return refusePlain(refusal.ofOrdinaryRequest)
             }
+            gateway.events.note(Event(.completed, of: upload))
             try accept(upload, isOrdinary: true)
         case .ended, .interrupted:
             try upload.remove()

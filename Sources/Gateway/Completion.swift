@@ -14,6 +14,8 @@ extension Transaction {
             routeName: routeName,
             route: route,
             upstream: upstream,
+            checks: checks,
+            log: log,
             patience: holdTimeout
         )
     }
@@ -27,6 +29,7 @@ extension Transaction {
                 offset: upload.state.offset,
                 reason: .truncated
             )
+            gateway.events.note(Event(.interrupted, of: upload, reason: "truncated"))
             return exchange.abort()
         }
         switch route.reply {
@@ -35,6 +38,7 @@ extension Transaction {
             if let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
                 return refuse(refusal, offset: upload.state.offset)
             }
+            try delivery.keepCompletion(upload, head.fields)
             try accept(upload)
         case .upstream: try deliver(upload, isCreation: isCreation)
         }
@@ -58,7 +62,7 @@ extension Transaction {
     /// whether it is delivered now.
     func deliverUnseen(_ upload: Upload) throws(SpoolError) -> Bool {
         // This request's client stands for the one who hears that it is not delivered.
-        var listener = VerdictListener.nobody(answers)
+        var listener = VerdictListener.nobody(answers, completing: try upload.completion())
         listener.isWitnessed = !exchange.isAbandoned
         let refusal = try delivery.deliver(upload, to: listener)
         enqueue(upload)

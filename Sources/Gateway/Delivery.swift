@@ -16,10 +16,10 @@ struct Delivery {
     let routeName: String
     var route: Route
     let upstream: Upstream
+    let checks: RouteChecks
+    let log: Log
     /// How long to wait for a free place among the deliveries.
     let patience: Duration
-
-    var log: Log { gateway.log }
 
     /// Delivers an upload that is whole and held.
     ///
@@ -30,6 +30,7 @@ struct Delivery {
     ///   offset is durable then.
     /// - Throws: where the spool failed and the upstream has nothing.
     func deliver(_ upload: Upload, to listener: VerdictListener) throws(SpoolError) -> Refusal? {
+        if case .ended(let refusal) = try check(upload, listener) { return refusal }
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
                 upload,
@@ -50,7 +51,16 @@ struct Delivery {
         }
         // Who put it there may have died before it was durable, and clients are told of the attempt.
         try upload.settle()
-        _ = try deliver(upload, to: .nobody(UploadResponse(dialect: .newest, limits: route.limits)))
+        let answers = UploadResponse(dialect: .newest, limits: route.limits)
+        _ = try deliver(upload, to: .nobody(answers, completing: try upload.completion()))
+    }
+
+    /// Keeps of the completing request what a delivery by the queue needs.
+    ///
+    /// - Throws: `SpoolError` where the record cannot be written.
+    func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
+        let kept = UpstreamFields.keptOfCompletion(fields ?? [:], policy: route.fields)
+        if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
     /// Waits for a slot; nil when none came free in time, or a newer request wants the upload.
@@ -153,6 +163,7 @@ struct Delivery {
             }
             try upload.indeterminate(reason: reason)
             log.indeterminate(id, reason: reason)
+            gateway.events.note(Event(.held, of: upload, reason: reason))
             return .silent(timedOut: outcome.timedOut)
         }
     }
@@ -160,8 +171,10 @@ struct Delivery {
     private func noteVerdict(of upload: Upload, _ relay: VerdictRelay) {
         if let reason = upload.holdCause == .failed ? upload.reason : nil {
             log.failed(upload.creation.id, reason: reason)
+            gateway.events.note(Event(.failed, of: upload, status: relay.status, reason: reason))
         } else {
             log.delivered(upload.creation.id, status: relay.status)
+            gateway.events.note(Event(.delivered, of: upload, status: relay.status))
         }
     }
 
@@ -181,8 +194,8 @@ struct Delivery {
     ///   - asked: seconds the upstream asked to wait.
     ///   - refusal: what the listener is told.
     /// - Returns: the refusal, or another one where it is not tried again.
-    /// - Throws: `SpoolError` where that could not be written.
-    private func postpone(
+    /// - Throws: where the disk does not take what became of it.
+    func postpone(
         _ upload: Upload,
         reason: String,
         _ listener: VerdictListener,
@@ -204,9 +217,11 @@ struct Delivery {
             return .deliveryFailed
         }
         let isQueued = upload.nextAttempt != nil || !listener.isThere
+        if isQueued { try keepCompletion(upload, listener.completing) }
         try upload.deferred(reason: reason, next: isQueued ? next : nil)
         try upload.settle()
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
+        gateway.events.note(Event(.deferred, of: upload, reason: reason))
         return refusal
     }
 
@@ -214,6 +229,7 @@ struct Delivery {
         let whole = "its time in the queue is over; at last: \(reason)"
         try upload.failed(reason: whole)
         log.failed(upload.creation.id, reason: whole)
+        gateway.events.note(Event(.failed, of: upload, reason: whole))
     }
 }
 

@@ -17,6 +17,8 @@ package final class Gateway: Sendable {
     let slots: DeliverySlots
     let queue = DeliveryQueue()
     let buffers = BufferShelf()
+    /// What happens to uploads, for other programs.
+    package let events: Events
     private let configuration: Mutex<Configuration>
 
     /// The settings in force and the upstreams made from them.
@@ -25,9 +27,13 @@ package final class Gateway: Sendable {
     final class Configuration: Sendable {
         let settings: Settings
         let upstreams: [String: Upstream]
+        let checks: [String: RouteChecks]
 
         init(_ settings: Settings, keeping old: Configuration?, log: Log) {
             self.settings = settings
+            checks = settings.routes.reduce(into: [:]) { checks, route in
+                checks[route.key] = RouteChecks(route.value, keeping: old?.checks[route.key])
+            }
             // An upstream whose settings did not change keeps its open connections.
             upstreams = settings.routes.reduce(into: [:]) { upstreams, route in
                 let kept = old?.upstreams[route.key]
@@ -46,6 +52,7 @@ package final class Gateway: Sendable {
         self.spool = spool
         self.log = log
         slots = DeliverySlots(settings)
+        events = Events(settings, spool: spool.directory, log: log)
         configuration = Mutex(Configuration(settings, keeping: nil, log: log))
     }
 
@@ -53,6 +60,7 @@ package final class Gateway: Sendable {
     package func reload(_ settings: Settings) {
         configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
         slots.reload(settings)
+        events.reload(settings)
     }
 
     /// The configuration in force.
@@ -61,7 +69,7 @@ package final class Gateway: Sendable {
     /// Answers one request, or ends it without an answer where that is the right thing to do.
     package func serve(_ exchange: any Exchange) {
         let configuration = current
-        let head: RequestHead
+        var head: RequestHead
         switch exchange.head {
         case .success(let received): head = received
         case .failure(let refusal):
@@ -70,12 +78,16 @@ package final class Gateway: Sendable {
         }
         let name = exchange.context.route ?? Route.defaultName
         guard let route = configuration.settings.routes[name],
-            let upstream = configuration.upstreams[name]
+            let upstream = configuration.upstreams[name],
+            let checks = configuration.checks[name]
         else {
             log.unknownRoute(name, target: head.target)
             return exchange.answer(Refusal.unknownRoute(name: name).response)
         }
         let dialect = Dialect(of: head.fields)
+        let correlation = configuration.settings.correlationField.map { name in
+            head.fields.correlate(by: name)
+        }
         let exchange = ContinuingExchange.wrapping(exchange, head)
         let transaction = Transaction(
             gateway: self,
@@ -84,6 +96,8 @@ package final class Gateway: Sendable {
             routeName: name,
             route: route,
             upstream: upstream,
+            checks: checks,
+            log: log.correlated(correlation),
             holdTimeout: configuration.settings.holdTimeout,
             interimRate: configuration.settings.interim,
             answers: UploadResponse(dialect: dialect, limits: route.limits)

@@ -8,10 +8,18 @@ package import UploadProtocol
 
 /// The daemon's log.
 package struct Log: Sendable {
-    private let logger: Logger
+    let logger: Logger
 
     /// Writes through `logger`.
     package init(_ logger: Logger) { self.logger = logger }
+
+    /// The log with `correlation` in every line; as it is for nil.
+    func correlated(_ correlation: String?) -> Log {
+        guard let correlation else { return self }
+        var logger = logger
+        logger[metadataKey: "correlation"] = "\(correlation)"
+        return Log(logger)
+    }
 
     // MARK: The daemon's own life
 

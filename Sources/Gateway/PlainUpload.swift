@@ -27,17 +27,19 @@ extension Transaction {
             guard let content else { return }
             let digests = reading.finish()
             if let refusal = duty.refusal(digests) { return refusePlain(refusal.ofOrdinaryRequest) }
-            deliverPlain(content, UploadDigests(duty: duty, values: digests))
+            try deliverPlain(content, UploadDigests(duty: duty, values: digests))
         } catch {
             log.spoolFailed(error, upload: nil)
             refusePlain(error.refusal)
         }
     }
 
-    private enum PlainContent {
+    /// The whole content of an ordinary upload.
+    enum PlainContent {
         case memory([UInt8])
         case file(ScratchFile)
 
+        /// Its bytes.
         var length: Int64 {
             switch self {
             case .memory(let bytes): Int64(bytes.count)
@@ -103,12 +105,18 @@ extension Transaction {
         }
     }
 
-    private func deliverPlain(_ content: PlainContent, _ digests: UploadDigests) {
+    private func deliverPlain(
+        _ content: PlainContent,
+        _ digests: UploadDigests
+    ) throws(SpoolError) {
         guard !exchange.isAbandoned else { return exchange.abort() }
         let id = UploadID.random()
+        let length = content.length
+        guard try inspectPlain(content, id: id) else { return }
         let form: UploadForm
         do throws(FormFailure) { form = try plainForm(content, digests, id: id) } catch {
             log.plainFailed(id, route: routeName, reason: error.reason)
+            notePlain(.failed, id, length: length, reason: error.reason)
             return refusePlain(error.refusal(isKept: false))
         }
         let outcome = gateway.slots.withSlot(of: routeName, until: .after(holdTimeout)) {
@@ -120,20 +128,19 @@ extension Transaction {
         form.end(status: relay.status)
         switch outcome {
         case .answered:
-            log.plainDelivered(
-                id,
-                route: routeName,
-                length: content.length,
-                status: relay.status
-            )
+            log.plainDelivered(id, route: routeName, length: length, status: relay.status)
+            notePlain(.delivered, id, length: length, status: relay.status)
         case .notReached(let reason, let timedOut):
             log.plainFailed(id, route: routeName, reason: reason)
+            notePlain(.failed, id, length: length, reason: reason)
             fail(.notReached(timedOut: timedOut, isKept: false), relay)
         case .noRoom(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
+            notePlain(.failed, id, length: length, reason: reason)
             fail(.destinationFull(isKept: false), relay)
         case .indeterminate(let reason, _), .abandoned(let reason):
             log.plainFailed(id, route: routeName, reason: reason)
+            notePlain(.failed, id, length: length, reason: reason)
             fail(.silent(timedOut: outcome.timedOut), relay)
         }
     }
@@ -171,5 +178,24 @@ extension Transaction {
     func refusePlain(_ refusal: Refusal) {
         log.refused(refusal, target: head.target)
         exchange.answer(refusal.response)
+    }
+
+    /// Tells an event of an ordinary upload, which has no record.
+    func notePlain(
+        _ kind: Event.Kind,
+        _ id: UploadID,
+        length: Int64,
+        status: Int? = nil,
+        reason: String? = nil
+    ) {
+        gateway.events.note(
+            Event(
+                kind,
+                ofPlain: uploadCreation(id: id, resourcePath: ""),
+                length: length,
+                status: status,
+                reason: reason
+            )
+        )
     }
 }

@@ -104,22 +104,13 @@ extension Gateway {
             guard let upload = try spool.attachIfFree(id) else { return nil }
             defer { upload.detach() }
             guard upload.state.phase == .deferred else { return nil }
-            let name = upload.creation.route
-            let configuration = current
-            guard let route = configuration.settings.routes[name],
-                let upstream = configuration.upstreams[name]
-            else {
-                log.queueTrouble("upload \(id) is of the route '\(name)', which is no more")
+            guard let delivery = delivery(of: upload) else {
+                log.queueTrouble(
+                    "upload \(id) is of the route '\(upload.creation.route)', which is no more"
+                )
                 return nil
             }
             if let next = upload.nextAttempt, next > .now { return next }
-            let delivery = Delivery(
-                gateway: self,
-                routeName: name,
-                route: route,
-                upstream: upstream,
-                patience: configuration.settings.holdTimeout
-            )
             try delivery.deliverQueued(upload)
             return upload.state.phase == .deferred ? upload.nextAttempt : nil
         } catch {
@@ -127,5 +118,25 @@ extension Gateway {
             // A spool in trouble is left in peace for a while.
             return WallTime(seconds: WallTime.now.seconds + 30)
         }
+    }
+
+    /// How an upload of the queue is delivered by the settings in force; nil where they have its route
+    /// no more.
+    func delivery(of upload: Upload) -> Delivery? {
+        let name = upload.creation.route
+        let configuration = current
+        guard let route = configuration.settings.routes[name],
+            let upstream = configuration.upstreams[name],
+            let checks = configuration.checks[name]
+        else { return nil }
+        return Delivery(
+            gateway: self,
+            routeName: name,
+            route: route,
+            upstream: upstream,
+            checks: checks,
+            log: log.correlated(events.correlation(of: upload.creation)),
+            patience: configuration.settings.holdTimeout
+        )
     }
 }

@@ -1,5 +1,6 @@
 // Every setting: its type, unit and default. How a file becomes these is SettingsDecoder's.
 
+package import HTTPTypes
 package import Logging
 package import Posix
 package import UploadProtocol
@@ -41,6 +42,10 @@ package struct Settings: Sendable, Equatable {
     package var queueRunInterval = Duration.seconds(30)
     /// How often clients hear of progress.
     package var interim = InterimRate()
+    /// Where the events of uploads go.
+    package var events = EventSettings()
+    /// The field that correlates a request with other logs; nil: none.
+    package var correlationField: HTTPField.Name?
     /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`.
     package var routes: [String: Route] = [Route.defaultName: Route()]
 
@@ -80,6 +85,10 @@ package struct Route: Sendable, Equatable {
     package var responseRetention = Duration.seconds(86_400)
     /// What the client of a whole upload gets.
     package var reply = Reply.upstream
+    /// Who is asked whether an upload may come in.
+    package var authorization = ServiceSettings()
+    /// What looks at a whole upload before it is delivered.
+    package var inspection = InspectionSettings()
     /// When the queue tries an upload again.
     package var queue = QueuePolicy()
     /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.

@@ -71,6 +71,8 @@ extension Settings {
             try delivery.duration("queue-run", seconds: 1...86_400) ?? queueRunInterval
         try delivery.finish()
         interim = try InterimRate(root.section("interim"))
+        correlationField = try root.correlationField()
+        events = try EventSettings(root.section("events"))
         var named = try root.section("routes")
         for (name, section) in try named.namedSections() {
             routes[name] = try Route(section)
@@ -168,6 +170,8 @@ extension Route {
         let replies = Reply.allCases.map(\.rawValue).joined(separator: " or ")
         reply = try section.value("reply", expecting: replies) { Reply(rawValue: $0) } ?? reply
         queue = try QueuePolicy(section.section("queue"))
+        authorization = try ServiceSettings(section.section("authorize"))
+        inspection = try InspectionSettings(section.section("inspect"))
         honoursIdempotencyKey =
             try section.boolean("honours-idempotency-key") ?? honoursIdempotencyKey
         try decodeForm(&section)

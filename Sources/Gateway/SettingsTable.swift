@@ -1,5 +1,6 @@
 // The settings as text, key by key, as `check` prints them and the pages list them.
 
+import HTTPTypes
 import Logging
 package import Posix
 import UploadProtocol
@@ -26,7 +27,9 @@ extension Settings {
             ("interim.progress-interval", DurationText.text(interim.progressInterval)),
             ("interim.progress-size", ByteSize.text(interim.progressSize)),
             ("interim.heartbeat", DurationText.text(interim.heartbeat)),
+            ("correlation-field", correlationField?.rawName ?? ""),
         ]
+        table += events.table
         for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
             table += route.table.map { ("routes.\(name).\($0.key)", $0.value) }
         }
@@ -65,7 +68,7 @@ extension Route {
             ("response-cap", ByteSize.text(responseCap)),
             ("response-retention", DurationText.text(responseRetention)),
             ("honours-idempotency-key", "\(honoursIdempotencyKey)"),
-        ] + formTable + fieldTable
+        ] + formTable + fieldTable + authorization.table("authorize") + inspection.table
     }
 }
 

@@ -13,15 +13,18 @@ import Upstream
 struct Transaction {
     let gateway: Gateway
     let exchange: any Exchange
-    let head: RequestHead
+    var head: RequestHead
     let routeName: String
-    let route: Route
+    var route: Route
     let upstream: Upstream
+    let checks: RouteChecks
+    var log: Log
     let holdTimeout: Duration
     let interimRate: InterimRate
-    let answers: UploadResponse
+    var answers: UploadResponse
+    /// What the authorizer lets this request's upload have.
+    var grant = Grant()
 
-    var log: Log { gateway.log }
     var dialect: Dialect { answers.dialect }
     /// How this request's client can hear of progress.
     var progressReport: ProgressReport? { ProgressReport(to: exchange, answers) }
@@ -34,7 +37,7 @@ struct Transaction {
         default: break
         }
         switch request {
-        case .creation(let creation): create(creation)
+        case .creation(let creation): authorized(creation)?.create(creation)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
@@ -43,8 +46,8 @@ struct Transaction {
         case .options: passThrough { answers.options($0) }
         case .plainUpload:
             switch route.reply {
-            case .upstream: receivePlainUpload()
-            case .accepted: acceptPlainUpload()
+            case .upstream: authorized()?.receivePlainUpload()
+            case .accepted: authorized()?.acceptPlainUpload()
             }
         case .passThrough: passThrough { $0 }
         case .refused(let refusal): refuse(refusal)
@@ -99,6 +102,7 @@ struct Transaction {
             }
             if remainingAge(of: upload) <= 0, upload.state.phase == .receiving {
                 try upload.remove(durably: true)
+                gateway.events.note(Event(.expired, of: upload))
                 log.expired(id)
                 return refuse(.unknownUpload)
             }

@@ -28,6 +28,7 @@ extension Transaction {
                 method: head.method.rawValue,
                 target: head.target
             )
+            gateway.events.note(Event(.created, of: upload))
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
                 exchange.send(interim: answers.interimCreated(location: location(path)))
@@ -64,6 +65,8 @@ extension Transaction {
             id: id,
             route: routeName,
             owner: exchange.context.owner,
+            authorizedOwner: exchange.context.owner == nil ? grant.owner : nil,
+            maxSize: grant.maxSize,
             head: recordedHead,
             resourcePath: resourcePath,
             remoteAddress: exchange.context.remoteAddress,
@@ -86,25 +89,32 @@ extension Transaction {
     func append(_ append: UploadRequest.Append, to id: UploadID) {
         if answersQueued(id, append) { return }
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
-            switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
-            case .receive(let ceiling, let ceilingIsLength, let length):
-                try checkRoom(for: append, to: upload, ceiling: ceiling, length: length)
-                if let length { try upload.setLength(length) }
-                try receive(
-                    into: upload,
-                    ceiling: ceiling,
-                    ceilingIsLength: ceilingIsLength,
-                    completeness: append.completeness,
-                    isCreation: false
-                )
-            case .deliver:
-                try complete(upload, isCreation: false)
-            case .replay:
-                try replay(upload)
-            case .refuse(let refusal):
-                try upload.settle()
-                refuse(refusal, offset: upload.state.offset)
-            }
+            try on(upload).append(append, to: upload)
+        }
+    }
+
+    private func append(
+        _ append: UploadRequest.Append,
+        to upload: Upload
+    ) throws(SpoolError) {
+        switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
+        case .receive(let ceiling, let ceilingIsLength, let length):
+            try checkRoom(for: append, to: upload, ceiling: ceiling, length: length)
+            if let length { try upload.setLength(length) }
+            try receive(
+                into: upload,
+                ceiling: ceiling,
+                ceilingIsLength: ceilingIsLength,
+                completeness: append.completeness,
+                isCreation: false
+            )
+        case .deliver:
+            try complete(upload, isCreation: false)
+        case .replay:
+            try replay(upload)
+        case .refuse(let refusal):
+            try upload.settle()
+            refuse(refusal, offset: upload.state.offset)
         }
     }
 
@@ -160,6 +170,7 @@ extension Transaction {
             try finishMessage(upload, completeness: completeness, isCreation: isCreation)
         case .interrupted(let reason):
             log.interrupted(upload.creation.id, offset: upload.state.offset, reason: reason)
+            gateway.events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
             exchange.abort()
         case .exceeded:
             try refuseExcess(upload, ceiling: ceiling, ceilingIsLength: ceilingIsLength)
@@ -175,6 +186,9 @@ extension Transaction {
         switch upload.state.decideAtEnd(completeness, dialect: dialect) {
         case .complete(let length):
             if upload.state.length == nil { try upload.setLength(length) }
+            if upload.state.phase == .receiving {
+                gateway.events.note(Event(.completed, of: upload))
+            }
             try complete(upload, isCreation: isCreation)
         case .partial:
             try upload.settle()
@@ -209,6 +223,7 @@ extension Transaction {
         // An upload that is whole already is unharmed by a request that has too much.
         if ceilingIsLength, dialect.deactivatesOnExcess, upload.state.phase == .receiving {
             try upload.remove(durably: true)
+            gateway.events.note(Event(.failed, of: upload, reason: refusal.title))
             log.deactivated(upload.creation.id, reason: refusal.title)
             return refuse(refusal)
         }
@@ -245,7 +260,7 @@ extension Transaction {
             // response, and a client that wants it comes for it with an empty append.
             told.offset = upload.state.offset
             exchange.answer(
-                answers.offsetTold(told, remainingAge: max(0, remainingAge(of: upload)))
+                on(upload).answers.offsetTold(told, remainingAge: max(0, remainingAge(of: upload)))
             )
         }
     }
@@ -262,7 +277,8 @@ extension Transaction {
     func cancel(_ id: UploadID) {
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
             try upload.remove(durably: true)
-            log.cancelled(id)
+            gateway.events.note(Event(.cancelled, of: upload))
+            on(upload).log.cancelled(id)
             exchange.answer(answers.cancelled())
         }
     }

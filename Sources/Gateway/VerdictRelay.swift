@@ -26,8 +26,11 @@ struct VerdictListener {
     var isWitnessed = false
 
     /// Nobody: the verdict is only stored.
-    static func nobody(_ answers: UploadResponse) -> VerdictListener {
-        VerdictListener(answers: answers)
+    static func nobody(
+        _ answers: UploadResponse,
+        completing: HTTPFields?
+    ) -> VerdictListener {
+        VerdictListener(answers: answers, completing: completing)
     }
 
     /// Whether the client can still be told something.

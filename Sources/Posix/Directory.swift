@@ -36,6 +36,9 @@ package final class Directory: Sendable {
     /// The user as which this process reaches files.
     package static var user: UInt32 { geteuid() }
 
+    /// This process's number, as it stands in /proc.
+    package static var process: Int32 { getpid() }
+
     /// The path of a name below it, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 

@@ -46,6 +46,8 @@ package struct Signals: Sendable {
         var set = Signals.set
         pthread_sigmask(SIG_BLOCK, &set, nil)
         ignorePipe()
+        // Inherited as ignored, it would keep children from being waited for.
+        _ = Glibc.signal(SIGCHLD, SIG_DFL)
         return Signals()
     }
 

@@ -40,6 +40,12 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number of a name that is no regular file; the kernel has none for that.
     package static let notRegular = EMEDIUMTYPE
 
+    /// The error number of a file that somebody else has locked.
+    package static let inUse = EAGAIN
+
+    /// The error number of a file that has all it may have.
+    package static let tooLarge = EFBIG
+
     /// Whether a name is no regular file: a symbolic link, a directory, a pipe or the like.
     package var isNotRegular: Bool { errno == Self.notRegular }
 

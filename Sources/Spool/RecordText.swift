@@ -25,6 +25,8 @@ extension UploadCreation {
         writer.add("id", escaping: id.description)
         writer.add("route", escaping: route)
         writer.add("owner", escaping: owner)
+        writer.add("authorized-owner", escaping: authorizedOwner)
+        writer.add("max-size", escaping: maxSize.map { String($0) })
         writer.add("method", escaping: head.method.rawValue)
         writer.add("target", escaping: head.target)
         if case .known(let length) = head.contentLength {
@@ -77,7 +79,8 @@ extension UploadCreation {
         fields: HTTPFields
     ) throws(UnreadableRecord) {
         let known: Set = [
-            "id", "route", "owner", "method", "target", "content-length", "resource", "remote",
+            "id", "route", "owner", "authorized-owner", "max-size", "method", "target",
+            "content-length", "resource", "remote",
             "scheme", "created", "repeatable",
         ]
         if let name = Set(values.keys).subtracting(known).min() {
@@ -96,10 +99,14 @@ extension UploadCreation {
             }
             contentLength = .known(length)
         }
+        let maxSize = values["max-size"].map { Int64($0) ?? 0 }
+        guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is no size") }
         self.init(
             id: id,
             route: route,
             owner: values["owner"],
+            authorizedOwner: values["authorized-owner"],
+            maxSize: maxSize,
             head: RequestHead(
                 method: method,
                 target: target,

@@ -55,6 +55,23 @@ package final class ScratchFile {
             try file.descriptor.read(into: buffer, at: position, subject: file.subject)
         }
     }
+
+    /// Calls `body` with a path by which another process of this user can open the file.
+    ///
+    /// The path is good until `body` returns. Where the file system cannot give the file a name, it
+    /// leads over this process's descriptor.
+    package func withPath<R, E: Error>(_ body: (String) throws(E) -> R) throws(E) -> R {
+        let name = TemporaryName.next()
+        let directory = spool.layout.temporary
+        do throws(SystemError) {
+            try spool.disk.link(file.descriptor, as: name, in: directory)
+        } catch {
+            return try body("/proc/\(Directory.process)/fd/\(file.descriptor.number)")
+        }
+        // One that stays is removed with what is old there.
+        defer { _ = try? spool.disk.unlink(name, in: directory) }
+        return try body(directory.path(of: name))
+    }
 }
 
 extension Spool {

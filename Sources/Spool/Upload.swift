@@ -38,6 +38,9 @@ package final class Upload {
     /// Whether a sync of the content failed and what is not durable was not cut off.
     var isContentInDoubt = false
 
+    /// The path of the data file, for programs that open it themselves; there is none once delivered.
+    package var path: String { layout.data[name].path(of: name.name) }
+
     var id: UploadID { creation.id }
     var disk: Disk { spool.disk }
     var layout: SpoolLayout { spool.layout }

@@ -11,6 +11,10 @@ package struct UploadCreation: Sendable, Equatable {
     package var route: String
     /// Who created it, as the web server said; only the same, or the same nobody, gets at it again.
     package var owner: String?
+    /// Who created it, as the authorizer said where the web server did not; decides nothing.
+    package var authorizedOwner: String?
+    /// Most bytes it may have, as the authorizer said; nil: the route's limit.
+    package var maxSize: Int64?
     /// The creation's method, target and fields: what the upstream will be sent.
     package var head: RequestHead
     /// The path of its upload resource.
@@ -24,11 +28,16 @@ package struct UploadCreation: Sendable, Equatable {
     /// Whether a delivery may be repeated after an unknown outcome (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
 
+    /// Who it belongs to, whoever said so: what events, lists and forms show.
+    package var principal: String? { owner ?? authorizedOwner }
+
     /// Makes a creation from its parts.
     package init(
         id: UploadID,
         route: String,
         owner: String?,
+        authorizedOwner: String? = nil,
+        maxSize: Int64? = nil,
         head: RequestHead,
         resourcePath: String,
         remoteAddress: String?,
@@ -39,6 +48,8 @@ package struct UploadCreation: Sendable, Equatable {
         self.id = id
         self.route = route
         self.owner = owner
+        self.authorizedOwner = authorizedOwner
+        self.maxSize = maxSize
         self.head = head
         self.resourcePath = resourcePath
         self.remoteAddress = remoteAddress

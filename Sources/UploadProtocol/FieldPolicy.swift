@@ -23,7 +23,7 @@ package struct FieldPolicy: Sendable, Equatable {
     package enum Credentials: String, Sendable, CaseIterable {
         /// Those of the request that created the upload, kept in its record.
         case creation
-        /// Those of the request that completes it, never kept; none if no request does.
+        /// Those of the request that completes it, kept only for an upload that the queue delivers.
         case completing
         /// Nobody's.
         case none

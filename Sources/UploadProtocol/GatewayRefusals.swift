@@ -166,6 +166,43 @@ extension Refusal {
     }
 }
 
+// MARK: Checks
+
+extension Refusal {
+    /// 503: nobody could be asked whether the upload may come in, or be delivered.
+    ///
+    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: a refusal that asks to come back.
+    package static func notChecked(isKept: Bool) -> Refusal {
+        Refusal(
+            .serviceUnavailable,
+            title: "upload not checked",
+            detail: isKept
+                ? """
+                The upload is stored, but could not be checked before it is sent on. Send an empty \
+                append with Upload-Complete: ?1 later.
+                """
+                : "The upload could not be checked. Try again later.",
+            retryAfter: 10
+        )
+    }
+
+    /// 4xx: the inspection refused the content.
+    ///
+    /// - Parameters:
+    ///   - status: the status that the settings give such uploads.
+    ///   - message: what the inspection said; empty: nothing.
+    /// - Returns: a refusal that is the upload's final response.
+    package static func notTaken(status: Int, message: String) -> Refusal {
+        Refusal(
+            HTTPResponse.Status(code: status),
+            title: "content refused",
+            detail: message.isEmpty ? "This content is not taken here." : message,
+            completeness: .complete
+        )
+    }
+}
+
 // MARK: The gateway's own state
 
 extension Refusal {

@@ -61,6 +61,18 @@ package enum UpstreamFields {
         return fields
     }
 
+    /// What must be kept of a completing request's fields for a delivery after its end; empty where
+    /// nothing must.
+    package static func keptOfCompletion(
+        _ completing: HTTPFields,
+        policy: FieldPolicy
+    ) -> HTTPFields {
+        guard policy.credentials == .completing else { return [:] }
+        var fields = completing
+        fields.removeAll { !policy.credentialFields.contains($0.name) }
+        return fields
+    }
+
     /// The fields of an ordinary request that passes through.
     ///
     /// Connection fields are left out; of the Upload-* fields only the markers that would make the

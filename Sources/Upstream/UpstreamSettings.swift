@@ -17,6 +17,9 @@ package enum UpstreamTarget: Sendable, Equatable {
 package struct UpstreamTargetError: Error, Sendable, Equatable {
     /// One sentence for the operator.
     package var reason: String
+
+    /// Makes the error.
+    package init(reason: String) { self.reason = reason }
 }
 
 /// One upstream and its limits.

@@ -54,11 +54,14 @@ extension Settings {
                 ("tls.ca", tls.certificateAuthority), ("tls.certificate", tls.clientCertificate),
                 ("tls.key", tls.clientKey),
             ] {
-                if let file, access(file, R_OK) != 0 {
-                    faults.append(
-                        "routes.\(name).\(key): cannot read \(file): \(String(cString: strerror(errno)))"
-                    )
-                }
+                requireFile(file, for: "routes.\(name).\(key)", &faults)
+            }
+            requireFiles(of: route.authorization, for: "routes.\(name).authorize", &faults)
+            if let program = route.inspection.command.first, access(program, X_OK) != 0 {
+                faults.append(
+                    "routes.\(name).inspect.command: cannot run \(program): "
+                        + String(cString: strerror(errno))
+                )
             }
             faults += route.formFaults.map { "routes.\(name).\($0.key): \($0.sentence)" }
             for case .directory(let path) in route.upstream.targets
@@ -69,7 +72,26 @@ extension Settings {
                 )
             }
         }
+        requireFiles(of: events.webhook, for: "events.webhook", &faults)
+        if case .file(let path) = events.destination {
+            requireDirectory(of: path, for: "events.file", &faults)
+        }
         return faults
+    }
+
+    private func requireFiles(
+        of service: ServiceSettings,
+        for key: String,
+        _ faults: inout [String]
+    ) {
+        requireFile(service.certificateAuthority, for: "\(key).tls.ca", &faults)
+        requireFile(service.clientCertificate, for: "\(key).tls.certificate", &faults)
+        requireFile(service.clientKey, for: "\(key).tls.key", &faults)
+    }
+
+    private func requireFile(_ file: String?, for key: String, _ faults: inout [String]) {
+        guard let file, access(file, R_OK) != 0 else { return }
+        faults.append("\(key): cannot read \(file): \(String(cString: strerror(errno)))")
     }
 
     private func requireDirectory(of path: String, for key: String, _ faults: inout [String]) {

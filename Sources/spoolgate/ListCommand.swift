@@ -117,7 +117,7 @@ extension UploadSummary {
             ("last-activity", .string(lastActivity.description)),
             ("created", creation.map { .string($0.created.description) } ?? .null),
             ("route", creation.map { .string($0.route) } ?? .null),
-            ("owner", creation?.owner.map { .string($0) } ?? .null),
+            ("owner", creation?.principal.map { .string($0) } ?? .null),
             ("method", creation.map { .string($0.head.method.rawValue) } ?? .null),
             ("target", creation.map { .string($0.head.target) } ?? .null),
             ("resource", creation.map { .string($0.resourcePath) } ?? .null),

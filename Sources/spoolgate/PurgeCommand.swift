@@ -4,6 +4,7 @@
 
 import ArgumentParser
 import Gateway
+import Logging
 import Posix
 import Spool
 import UploadProtocol
@@ -68,12 +69,16 @@ struct Purge: ParsableCommand {
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
             let spool = try openSpool(options)
+            let log = Log(Serve.logger(.warning))
+            let events = Events(try options.settings(), spool: spool.directory, log: log)
             let queues = queue.isEmpty ? [.incoming, .delivered] : queue
             let limit = WallTime.now.seconds - olderThan.components.seconds
             var tally = Tally()
             for summary in try summaries(of: spool)
             where queues.contains(summary.queue) && summary.lastActivity.seconds <= limit {
-                try purge(summary, from: spool, &tally)
+                if try purge(summary, from: spool, &tally) {
+                    events.note(Event(.purged, of: summary))
+                }
             }
             if queues.contains(.incoming) {
                 try purgeOrphans(of: spool, unchangedSince: WallTime(seconds: limit), &tally)
@@ -112,11 +117,12 @@ struct Purge: ParsableCommand {
         }
     }
 
+    /// Purges one upload, unless it is in use; returns whether it was removed.
     private func purge(
         _ summary: UploadSummary,
         from spool: Spool,
         _ tally: inout Tally
-    ) throws(CommandFailure) {
+    ) throws(CommandFailure) -> Bool {
         var isRemoved = !summary.isInUse
         if !dryRun, isRemoved {
             do throws(SpoolError) {
@@ -151,6 +157,7 @@ struct Purge: ParsableCommand {
                     + "last activity \(summary.lastActivity))"
             )
         }
+        return isRemoved && !dryRun
     }
 
     private func report(_ tally: Tally) {

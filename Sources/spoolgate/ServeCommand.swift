@@ -105,7 +105,10 @@ struct Serve: ParsableCommand {
     }
 
     private static func startQueue(of gateway: Gateway) throws(CommandFailure) {
-        do throws(SystemError) { try gateway.startQueue() } catch {
+        do throws(SystemError) {
+            try gateway.startQueue()
+            try gateway.events.startSending()
+        } catch {
             throw CommandFailure(
                 code: .unavailable,
                 sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
@@ -136,6 +139,8 @@ struct Serve: ParsableCommand {
             case .user2: continue
             case .hangUp:
                 Self.tell(manager, .reloading, log)
+                // Also where the settings are wrong: the file was rotated all the same.
+                gateway.events.reopen()
                 do throws(CommandFailure) {
                     let settings = try effectiveSettings()
                     gateway.reload(settings)
@@ -148,7 +153,7 @@ struct Serve: ParsableCommand {
         }
     }
 
-    private static func logger(_ level: Logger.Level) -> Logger {
+    static func logger(_ level: Logger.Level) -> Logger {
         LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
         var logger = Logger(label: "spoolgate")
         logger.logLevel = level

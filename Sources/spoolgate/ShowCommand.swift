@@ -109,7 +109,9 @@ struct Show: ParsableCommand {
 
 extension UploadCreation {
     /// Fields whose values prove who somebody is.
-    private static let secret: Set = ["authorization", "proxy-authorization", "cookie", "set-cookie"]
+    private static let secret: Set = [
+        "authorization", "proxy-authorization", "cookie", "set-cookie",
+    ]
 
     /// The creation's fields with credentials left out.
     fileprivate var shownFields: [(name: String, value: String)] {

@@ -4,17 +4,24 @@ import Foundation
 import TestSupport
 
 /// A web server in front of the daemon.
-enum Front {
+enum Front: Equatable {
     /// nginx with the files as they are shipped.
     case nginx
     /// The same with the interim module, and the lines for it switched on.
     case nginxWithModule
+    /// nginx with the lines for `auth_request` switched on, asking on that port.
+    case nginxAsking(UInt16)
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
     /// The signal that ends it: Foundation starts programs with most signals blocked, and lighttpd,
     /// unlike nginx, leaves that so.
     var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
+
+    private var authorizerPort: UInt16? {
+        guard case .nginxAsking(let port) = self else { return nil }
+        return port
+    }
 
     /// Writes its configuration into a sandbox's directory and starts it.
     func start(in directory: URL, port: Int, tlsPort: Int, origin: String?) throws -> Daemon {
@@ -32,6 +39,7 @@ enum Front {
             port: port,
             tlsPort: tlsPort,
             module: self == .nginxWithModule ? InterimModule.built.get() : nil,
+            authorizer: authorizerPort,
             origin: origin
         )
         return try Daemon(

@@ -11,6 +11,8 @@ enum NginxConfiguration {
     ///   - port: for HTTP/1.1.
     ///   - tlsPort: for HTTP/1.1 and HTTP/2 over TLS.
     ///   - module: the interim module, for which the marked lines are switched on; nil: none.
+    ///   - authorizer: the port of who is asked by `auth_request`, for which the marked lines are
+    ///     switched on; nil: nobody.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
@@ -19,6 +21,7 @@ enum NginxConfiguration {
         port: Int,
         tlsPort: Int,
         module: String?,
+        authorizer: UInt16?,
         origin: String?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
@@ -35,7 +38,10 @@ enum NginxConfiguration {
                 to: modules.appending(path: "ngx_http_interim_module.so")
             )
         }
-        for name in ["nginx.conf", "spoolgate.conf", "spoolgate_params", "spoolgate_interim.conf"] {
+        for name in [
+            "nginx.conf", "spoolgate.conf", "spoolgate_params", "spoolgate_interim.conf",
+            "spoolgate_auth.conf",
+        ] {
             let source = Sandbox.root.appending(path: "nginx/\(name)")
             var lines = try String(contentsOf: source, encoding: .utf8)
                 .components(separatedBy: "\n")
@@ -45,7 +51,8 @@ enum NginxConfiguration {
                     directory: directory,
                     port: port,
                     tlsPort: tlsPort,
-                    hasModule: module != nil
+                    hasModule: module != nil,
+                    authorizer: authorizer
                 )
             }
             if name == "spoolgate_params", let origin {
@@ -65,7 +72,8 @@ enum NginxConfiguration {
         directory: URL,
         port: Int,
         tlsPort: Int,
-        hasModule: Bool
+        hasModule: Bool,
+        authorizer: UInt16?
     ) -> String {
         if line.contains("[::]:") { return "" }
         guard let mark = line.range(of: "# run: ") else { return line }
@@ -76,7 +84,9 @@ enum NginxConfiguration {
         case "certificate": return "ssl_certificate \(folder)/server.pem;"
         case "key": return "ssl_certificate_key \(folder)/server.key;"
         case "socket": return "fastcgi_pass unix:\(directory.path())/spoolgate.sock;"
-        case "module" where hasModule:
+        case "authorizer":
+            return line.replacingOccurrences(of: "3000", with: "\(authorizer ?? 3000)")
+        case "module" where hasModule, "auth" where authorizer != nil:
             return line.replacing("#", with: "", maxReplacements: 1)
         default: return line
         }

@@ -188,17 +188,8 @@ extension World {
         guard let upload = try daemon.spool.attachIfFree(id) else { throw Stopped() }
         defer { upload.detach() }
         guard upload.state.phase == .deferred, upload.nextAttempt != nil else { return }
-        let configuration = daemon.gateway.current
-        guard let route = configuration.settings.routes[Route.defaultName],
-            let upstream = configuration.upstreams[Route.defaultName]
-        else { throw Stopped() }
-        try Delivery(
-            gateway: daemon.gateway,
-            routeName: Route.defaultName,
-            route: route,
-            upstream: upstream,
-            patience: .seconds(60)
-        ).deliverQueued(upload)
+        guard let delivery = daemon.gateway.delivery(of: upload) else { throw Stopped() }
+        try delivery.deliverQueued(upload)
         if machine.isDead(daemon.process) { throw Stopped() }
     }
 

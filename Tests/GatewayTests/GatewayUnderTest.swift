@@ -215,12 +215,21 @@ final class WatchedDisk: Sendable {
 
 /// The log lines of one gateway.
 final class LogLines: Sendable {
-    private let lines = Mutex<[(level: Logger.Level, message: String)]>([])
+    private let lines = Mutex<
+        [(level: Logger.Level, message: String, metadata: Logger.Metadata)]
+    >([])
 
     var messages: [String] { lines.withLock { $0.map(\.message) } }
 
     func level(of message: String) -> Logger.Level? {
         lines.withLock { $0.first { $0.message == message }?.level }
+    }
+
+    /// The values of a key in every line with a message.
+    func values(of key: String, in message: String) -> [String] {
+        lines.withLock { lines in
+            lines.filter { $0.message == message }.compactMap { $0.metadata[key].map { "\($0)" } }
+        }
     }
 
     var logger: Logger {
@@ -240,7 +249,8 @@ final class LogLines: Sendable {
         }
 
         func log(event: LogEvent) {
-            lines.lines.withLock { $0.append((event.level, "\(event.message)")) }
+            let all = metadata.merging(event.metadata ?? [:]) { $1 }
+            lines.lines.withLock { $0.append((event.level, "\(event.message)", all)) }
         }
     }
 }

@@ -4,6 +4,7 @@
 // deploy/check.sh's to see.
 
 import Foundation
+import Posix
 import Testing
 import UploadProtocol
 
@@ -110,6 +111,23 @@ import UploadProtocol
         }
     }
 
+    // MARK: The events' page
+
+    @Test("the page of the events has every event and every member, and nothing else")
+    func eventsPage() throws {
+        let page = try Self.text("deploy/man/spoolgate-events.5")
+        let kinds = page.matches(of: /(?m)^\.It Li ([a-z]+)$/).map { String($0.1) }
+        #expect(kinds == Event.Kind.allCases.map(\.rawValue))
+        let members = page.matches(of: /(?m)^\.It Ic ([a-z, -]+)$/)
+            .flatMap { $0.1.split(separator: " , ") }.map(String.init)
+        var event = Event(.held, of: nil, id: UploadID(high: 1, low: 2))
+        (event.route, event.owner, event.method, event.target) = ("a", "b", "PUT", "/c")
+        (event.offset, event.length, event.status, event.attempts) = (1, 2, 3, 4)
+        (event.reason, event.nextAttempt, event.correlation) = ("d", .now, "e")
+        guard case .object(let told) = event.json else { return #expect(Bool(false)) }
+        #expect(members == told.map(\.name))
+    }
+
     // MARK: The log's page
 
     /// A log line: its level and the keys that come with it.
@@ -120,7 +138,8 @@ import UploadProtocol
 
     private static func writtenLines() throws -> [String: Line] {
         var lines: [String: Line] = [:]
-        let source = try text("Sources/Gateway/Log.swift")
+        let source = try ["Log", "LogChecks"].map { try text("Sources/Gateway/\($0).swift") }
+            .joined()
         let functions = source.split(separator: "    package func ").dropFirst()
         for function in functions {
             let call = try #require(function.firstMatch(of: /logger\.([a-z]+)\(\s*"([^"]+)"/))

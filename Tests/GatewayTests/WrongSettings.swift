@@ -9,7 +9,7 @@ extension SettingsTests {
         Wrong(
             "spol: {}\n",
             "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, log-level, "
-                + "spool, threads, timeouts, delivery, interim, routes"
+                + "spool, threads, timeouts, delivery, interim, correlation-field, events, routes"
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
@@ -32,6 +32,47 @@ extension SettingsTests {
     ]
 
     private static let wrongValues = [
+        Wrong(
+            "correlation-field: 'a b'\n",
+            "1:20: correlation-field: 'a b' is not a field name that passes to the upstream, such as "
+                + "X-Request-Id"
+        ),
+        Wrong(
+            "correlation-field: Upload-Offset\n",
+            "1:20: correlation-field: 'Upload-Offset' is not a field name that passes to the "
+                + "upstream, such as X-Request-Id"
+        ),
+        Wrong(
+            "events: {file: events.json}\n",
+            "1:16: events.file: 'events.json' is not an absolute path or journal"
+        ),
+        Wrong(
+            "events: {webhook: {url: 'directory:/a'}}\n",
+            "1:25: events.webhook.url: 'directory:/a': it begins with http://, https:// or unix:"
+        ),
+        Wrong(
+            "events: {webhook: {lifetime: 31d}}\n",
+            "1:30: events.webhook.lifetime: '31d' is not a duration from 1s to 2592000s, such as 30s "
+                + "or 24h"
+        ),
+        Wrong(
+            "routes: {a: {authorize: {url: ask.example}}}\n",
+            "1:31: routes.a.authorize.url: 'ask.example': ask.example is no upstream target: it "
+                + "begins with http://, https://, unix: or directory:"
+        ),
+        Wrong(
+            "routes: {a: {authorize: {cache: 1s}}}\n",
+            "1:26: routes.a.authorize.cache: no such setting; known here: url, timeout, tls"
+        ),
+        Wrong(
+            "routes: {a: {inspect: {command: [clamdscan, --fdpass]}}}\n",
+            "1:34: routes.a.inspect.command: 'clamdscan' is not an absolute path and arguments "
+                + "without NUL"
+        ),
+        Wrong(
+            "routes: {a: {inspect: {status: 500}}}\n",
+            "1:32: routes.a.inspect.status: '500' is not a whole number from 400 to 499"
+        ),
         Wrong("- listen\n", "1:1: the settings must be keys with values"),
         Wrong("listen", "1:1: the settings must be keys with values"),
         Wrong("spool: /srv\n", "1:8: spool must be keys with values"),

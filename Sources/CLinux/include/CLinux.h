@@ -5,6 +5,7 @@
 #define SPOOLGATE_CLINUX_H
 
 #include "disk.h"
+#include "process.h"
 #include "socket.h"
 #include "thread.h"
 

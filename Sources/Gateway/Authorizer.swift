@@ -1,0 +1,191 @@
+// The service that is asked whether an upload may come in, and again whether it may be delivered.
+//
+// It asks and reads the answer; what follows from it is done in Authorization.swift. Invariant: an
+// answer that cannot be understood lets nothing in.
+
+import HTTPTypes
+import Posix
+import UploadProtocol
+import Upstream
+
+/// What is asked about.
+struct AuthorizationQuestion {
+    /// The moments at which it is asked.
+    enum Moment: String {
+        /// Before any content is read.
+        case creation
+        /// Before the upstream is sent the whole upload.
+        case delivery
+    }
+
+    var moment: Moment
+    /// The request that creates the upload.
+    var head: RequestHead
+    /// The upload; nil where it has no resource, or not yet.
+    var id: UploadID?
+    /// Bytes of the upload, where known.
+    var length: Int64?
+    /// Who the client is, as far as known.
+    var owner: String?
+    /// The client's address.
+    var remoteAddress: String?
+    /// The scheme the client used.
+    var scheme: String?
+}
+
+/// What an authorizer lets an upload have.
+struct Grant: Equatable {
+    /// Who the client is, as the authorizer says.
+    var owner: String?
+    /// Most bytes the upload may have.
+    var maxSize: Int64?
+    /// Fields to set in the request to the upstream; one without a value is left out there.
+    var fields = HTTPFields()
+    /// Names of fields that cannot be set.
+    var refusedNames: [String] = []
+}
+
+/// An authorizer's answer.
+enum AuthorizationAnswer {
+    /// Let it in.
+    case granted(Grant)
+    /// The client is to get this.
+    case refused(Response)
+    /// There is no answer, or none that can be understood.
+    case unavailable(reason: String)
+}
+
+/// The authorizer of one route.
+///
+/// Any thread; connections are kept and reused.
+final class Authorizer: Sendable {
+    /// The settings it was made with.
+    let settings: ServiceSettings
+    private let url: ServiceURL
+    private let upstream: Upstream
+    /// Most content of an answer that a client gets.
+    static let answerCap = 64 << 10
+
+    /// Makes an authorizer; nil where the settings name none.
+    init?(_ settings: ServiceSettings) {
+        guard let url = settings.url, let upstream = settings.upstream else { return nil }
+        self.settings = settings
+        self.url = url
+        self.upstream = Upstream(upstream)
+    }
+
+    /// Asks; blocks for up to the timeouts.
+    ///
+    /// `meanwhile` is called at least once a second once there is a connection.
+    func ask(
+        _ question: AuthorizationQuestion,
+        meanwhile: @escaping () -> Void = {}
+    ) -> AuthorizationAnswer {
+        let sink = WholeResponse(
+            cap: Self.answerCap,
+            timeout: settings.timeout,
+            meanwhile: meanwhile
+        )
+        let outcome = upstream.attempt(
+            UpstreamRequest(
+                method: .get,
+                target: url.requestTarget,
+                fields: Self.fields(for: question),
+                content: .none,
+                isUpload: false,
+                id: .random()
+            ),
+            sink: sink
+        )
+        switch outcome {
+        case .answered: break
+        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
+            .abandoned(let reason):
+            return .unavailable(reason: reason)
+        }
+        guard let head = sink.head, let response = sink.response else {
+            return .unavailable(reason: "\(url.text) gave no answer")
+        }
+        guard (200..<300).contains(head.status.code) else { return .refused(response) }
+        guard let grant = Grant(head.fields) else {
+            return .unavailable(
+                reason: "\(url.text) answered with a Spoolgate-Max-Size that is no number above 0"
+            )
+        }
+        return .granted(grant)
+    }
+
+    /// The client's fields, without what belongs to content, framing or conditions, and what is asked.
+    private static func fields(for question: AuthorizationQuestion) -> HTTPFields {
+        var fields = UpstreamFields.delivered(question.head.fields)
+        let host = fields[.host]
+        fields.removeAll { leftOut($0.name.canonicalName) }
+        fields.addForwarding(
+            .xForwarded,
+            address: question.remoteAddress,
+            scheme: question.scheme,
+            host: host
+        )
+        fields[.xForwardedMethod] = question.head.method.rawValue
+        fields[.xForwardedUri] = question.head.target
+        fields[.spoolgateEvent] = question.moment.rawValue
+        fields[.spoolgateOwner] = question.owner
+        fields[.spoolgateUpload] = question.id?.description
+        fields[.uploadLength] = question.length.map { String($0) }
+        return fields
+    }
+
+    /// `Host` names the authorizer; conditions and ranges are about the upload's target, and would
+    /// change the answer; nobody but the gateway says `Spoolgate-`.
+    private static func leftOut(_ name: String) -> Bool {
+        name == "host" || name == "range" || name.hasPrefix("if-") || name.hasPrefix("spoolgate-")
+            || ["x-forwarded-method", "x-forwarded-uri", "x-forwarded-host"].contains(name)
+    }
+}
+
+extension Grant {
+    private static let setPrefix = "spoolgate-set-"
+
+    /// Reads the fields of an answer that lets an upload in; nil where they say what cannot be.
+    init?(_ fields: HTTPFields) {
+        if let owner = fields[.spoolgateOwner], !owner.isEmpty { self.owner = owner }
+        if let text = fields[.spoolgateMaxSize] {
+            guard let size = Int64(text), size > 0 else { return nil }
+            maxSize = size
+        }
+        for field in fields where field.name.canonicalName.hasPrefix(Self.setPrefix) {
+            let name = String(field.name.rawName.dropFirst(Self.setPrefix.count))
+            guard let name = HTTPField.Name(name), Self.canSet(name) else {
+                refusedNames.append(name)
+                continue
+            }
+            self.fields.append(HTTPField(name: name, value: field.value))
+        }
+    }
+
+    /// Whether the upstream gets a field of that name from a client at all.
+    private static func canSet(_ name: HTTPField.Name) -> Bool {
+        let isOurs = ["upload-", "tus-", "spoolgate-"].contains {
+            name.canonicalName.hasPrefix($0)
+        }
+        guard !isOurs else { return false }
+        return UpstreamFields.delivered([name: "value"]).contains(name)
+    }
+
+    /// The fields of a request with those that are to be set in it.
+    func applied(to fields: HTTPFields) -> HTTPFields {
+        var applied = fields
+        for field in self.fields { applied[field.name] = nil }
+        for field in self.fields where !field.value.isEmpty { applied.append(field) }
+        return applied
+    }
+}
+
+extension HTTPField.Name {
+    static let xForwardedMethod = known("x-forwarded-method")
+    static let xForwardedUri = known("x-forwarded-uri")
+    static let spoolgateEvent = known("spoolgate-event")
+    static let spoolgateOwner = known("spoolgate-owner")
+    static let spoolgateUpload = known("spoolgate-upload")
+    static let spoolgateMaxSize = known("spoolgate-max-size")
+}

@@ -1,0 +1,40 @@
+// The field by which one request can be followed through several logs.
+//
+// A client's value is taken where it is harmless, else one is made. Invariant: where the setting names
+// a field, every request has exactly one value of it, of 1 to 128 visible ASCII characters.
+
+import HTTPTypes
+import Spool
+import UploadProtocol
+
+extension HTTPFields {
+    private static let correlationLimit = 128
+
+    /// Sees to it that the field `name` has one usable value; returns that.
+    mutating func correlate(by name: HTTPField.Name) -> String {
+        if let value = self[name], Self.isCorrelation(value) { return value }
+        let value = UploadID.random().description
+        self[name] = value
+        return value
+    }
+
+    private static func isCorrelation(_ value: String) -> Bool {
+        // A repeated field has a comma and a space between its values.
+        !value.isEmpty && value.utf8.count <= correlationLimit
+            && value.utf8.allSatisfy { (0x21...0x7e).contains($0) }
+    }
+}
+
+extension SettingsSection {
+    /// The name of a field that may hold anything of the gateway's own making.
+    mutating func correlationField() throws(SettingsError) -> HTTPField.Name? {
+        try value(
+            "correlation-field",
+            expecting: "a field name that passes to the upstream, such as X-Request-Id"
+        ) { text in
+            HTTPField.Name(text).flatMap { name in
+                UpstreamFields.delivered([name: "value"]).contains(name) ? name : nil
+            }
+        }
+    }
+}

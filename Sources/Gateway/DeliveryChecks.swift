@@ -1,0 +1,156 @@
+// What stands between a whole upload and its delivery: the inspection, then the authorizer once more.
+//
+// Nothing is moved, removed or answered here. Invariant: neither is asked while the upload is in
+// `active`, so that a crash meanwhile leaves an upload that was never sent.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+import Upstream
+
+/// What a route asks before it takes and before it delivers an upload.
+///
+/// Any thread.
+struct RouteChecks: Sendable {
+    /// Who is asked whether an upload may come in.
+    let authorizer: Authorizer?
+    /// What looks at the content of a whole upload.
+    let inspection: Inspection?
+
+    /// The checks of a route; those whose settings did not change are kept.
+    init(_ route: Route, keeping old: RouteChecks?) {
+        let keptAuthorizer = old?.authorizer
+        authorizer =
+            keptAuthorizer?.settings == route.authorization
+            ? keptAuthorizer : Authorizer(route.authorization)
+        let keptInspection = old?.inspection
+        inspection =
+            keptInspection?.settings == route.inspection
+            ? keptInspection : Inspection(route.inspection)
+    }
+
+    /// Whether there is nothing to ask before a delivery.
+    var isEmpty: Bool { authorizer == nil && inspection == nil }
+
+    /// Whether an upload may be delivered.
+    enum Clearance {
+        /// Deliver it.
+        case cleared
+        /// This is its final response; it is not to be delivered.
+        case refused(Response, reason: String)
+        /// Nobody knows yet: try again later.
+        case postponed(reason: String)
+    }
+
+    /// Finds out whether a whole upload may be delivered.
+    ///
+    /// - Parameters:
+    ///   - upload: held, and not in `active`.
+    ///   - fields: those that the upstream would be sent, credentials included.
+    ///   - meanwhile: called at least once a second, except while a connection is being made; what it
+    ///     throws ends the check.
+    /// - Returns: the verdict; an authorizer that has trouble of its own (408, 429 or 5xx) gives none.
+    /// - Throws: what `meanwhile` throws.
+    func clear(
+        _ upload: Upload,
+        fields: HTTPFields,
+        meanwhile: () throws(SpoolError) -> Void
+    ) throws(SpoolError) -> Clearance {
+        let creation = upload.creation
+        if let inspection {
+            let subject = InspectionSubject(creation, length: upload.state.offset)
+            switch try inspection.run(upload.path, about: subject, meanwhile: meanwhile) {
+            case .taken: break
+            case .refused(let message):
+                let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
+                return .refused(refusal.response, reason: "refused by the inspection: \(message)")
+            case .failed(let reason): return .postponed(reason: reason)
+            }
+        }
+        guard let authorizer else { return .cleared }
+        var head = creation.head
+        head.fields = fields
+        let question = AuthorizationQuestion(
+            moment: .delivery,
+            head: head,
+            id: creation.id,
+            length: upload.state.offset,
+            owner: creation.principal,
+            remoteAddress: creation.remoteAddress,
+            scheme: creation.scheme
+        )
+        var failure: SpoolError?
+        let answer = withoutActuallyEscaping(meanwhile) { meanwhile in
+            authorizer.ask(question) {
+                guard failure == nil else { return }
+                do throws(SpoolError) { try meanwhile() } catch { failure = error }
+            }
+        }
+        if let failure { throw failure }
+        switch answer {
+        case .granted: return .cleared
+        case .unavailable(let reason): return .postponed(reason: reason)
+        case .refused(let response):
+            let status = response.head.status.code
+            let reason = "the authorizer answered \(status)"
+            return status >= 500 || [408, 429].contains(status)
+                ? .postponed(reason: reason) : .refused(response, reason: reason)
+        }
+    }
+}
+
+extension Delivery {
+    /// What came of the checks before a delivery.
+    enum Checked {
+        /// It may be delivered.
+        case cleared
+        /// It is not delivered now: what `deliver` returns.
+        case ended(Refusal?)
+    }
+
+    /// Asks what stands before the delivery of a whole upload.
+    ///
+    /// One that is refused has that for its final response, and its content is gone.
+    func check(
+        _ upload: Upload,
+        _ listener: VerdictListener
+    ) throws(SpoolError) -> Checked {
+        guard !checks.isEmpty else { return .cleared }
+        // Whoever asks for it must hear the verdict, not what came before.
+        upload.awaitVerdict()
+        let fields = UpstreamFields.delivered(
+            upload.creation.head.fields,
+            completing: listener.completing,
+            policy: route.fields
+        )
+        let clearance = try checks.clear(upload, fields: fields) { () throws(SpoolError) in
+            try listener.heartbeat?.beat(upload)
+        }
+        switch clearance {
+        case .cleared:
+            return .cleared
+        case .postponed(let reason):
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    telling: .notChecked(isKept: true)
+                )
+            )
+        case .refused(let response, let reason):
+            let status = response.head.status.code
+            try upload.delivered(StoredResponse(head: response.head, content: response.content))
+            log.notTaken(upload.creation.id, status: status, reason: reason)
+            gateway.events.note(Event(.failed, of: upload, status: status, reason: reason))
+            let head = listener.answers.final(
+                response.head,
+                offset: upload.state.offset,
+                location: listener.location
+            )
+            listener.exchange?.answer(Response(head, content: response.content))
+            return .ended(nil)
+        }
+    }
+}

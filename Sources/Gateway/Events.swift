@@ -1,0 +1,136 @@
+// Where events go: a line in a file or on standard error, and a place in the webhook's queue.
+//
+// No upload ever waits for a webhook, and none fails for the want of an event: what cannot be written
+// is dropped, and the log says so once in a while.
+
+import HTTPTypes
+package import Posix
+package import Spool
+import Synchronization
+import UploadProtocol
+
+/// The events of one process.
+///
+/// Any thread; several processes may write to the same file and queue.
+package final class Events: Sendable {
+    private struct State {
+        var settings: EventSettings
+        var correlationField: HTTPField.Name?
+        var file: AppendedFile?
+    }
+
+    private let state: Mutex<State>
+    private let queue: EventQueue
+    private let webhook: Webhook
+    private let losses: Losses
+    /// Permissions of an event file that is made.
+    private static let fileMode: UInt32 = 0o640
+
+    /// Makes the events of a process that works on a spool.
+    ///
+    /// - Parameters:
+    ///   - settings: where they go.
+    ///   - spool: the spool's directory; the webhook's queue is in it.
+    ///   - log: where it is said that events were lost.
+    package init(_ settings: Settings, spool: String, log: Log) {
+        state = Mutex(
+            State(settings: settings.events, correlationField: settings.correlationField)
+        )
+        losses = Losses(log)
+        queue = EventQueue(spool: spool)
+        webhook = Webhook(settings.events, queue: queue, log: log)
+    }
+
+    /// Whether anybody wants events.
+    private var isWanted: Bool {
+        state.withLock { $0.settings.destination != nil || $0.settings.webhook.url != nil }
+    }
+
+    /// Puts new settings in force, and opens the file anew.
+    package func reload(_ settings: Settings) {
+        state.withLock {
+            $0.settings = settings.events
+            $0.correlationField = settings.correlationField
+            $0.file = nil
+        }
+        webhook.reload(settings.events)
+    }
+
+    /// Opens the file anew, for what rotates it.
+    package func reopen() { state.withLock { $0.file = nil } }
+
+    /// What correlates an upload with other logs; nil where nothing does.
+    package func correlation(of creation: UploadCreation) -> String? {
+        state.withLock { $0.correlationField }.flatMap { creation.head.fields[$0] }
+    }
+
+    /// Tells an event; returns without waiting for whom it is told.
+    package func note(_ event: @autoclosure () -> Event) {
+        guard isWanted else { return }
+        var event = event()
+        if let creation = event.creation { event.correlation = correlation(of: creation) }
+        let line = event.json.text
+        let settings = state.withLock { $0.settings }
+        switch settings.destination {
+        case nil: break
+        case .journal:
+            losses.counting { () throws(SystemError) in try StandardError.write(line: line) }
+        case .file(let path):
+            losses.counting { () throws(SystemError) in try file(path).add(line: line) }
+        }
+        if settings.webhook.url != nil {
+            losses.counting { () throws(SystemError) in try queue.add(line, at: event.time) }
+            webhook.wake()
+        }
+    }
+
+    private func file(_ path: String) throws(SystemError) -> AppendedFile {
+        if let file = state.withLock({ $0.file }), file.path == path { return file }
+        // Two threads may both open it here; either one will do.
+        let opened = try AppendedFile(path: path, mode: Self.fileMode, owner: queue.owner)
+        state.withLock { if $0.settings.destination == .file(path) { $0.file = opened } }
+        return opened
+    }
+
+    // MARK: The webhook
+
+    /// Starts sending what is in the webhook's queue, now and from now on.
+    ///
+    /// Call it once; another process that sends already is waited for.
+    ///
+    /// - Throws: `SystemError` when no thread can be started.
+    package func startSending() throws(SystemError) { try webhook.start() }
+
+    /// Stops sending; what was not answered stays in the queue.
+    ///
+    /// - Returns: whether the sender has ended by `deadline`.
+    @discardableResult
+    package func stopSending(until deadline: Deadline) -> Bool { webhook.stop(until: deadline) }
+}
+
+/// Counts events that are lost, and says so once in a while.
+private final class Losses: Sendable {
+    private struct Count {
+        var lost = 0
+        var next = Deadline.after(.zero)
+    }
+
+    private let count = Mutex(Count())
+    private let log: Log
+    private static let interval = Duration.seconds(60)
+
+    init(_ log: Log) { self.log = log }
+
+    func counting(_ body: () throws(SystemError) -> Void) {
+        do throws(SystemError) { try body() } catch {
+            let lost = count.withLock { count -> Int? in
+                count.lost += 1
+                guard count.next.hasPassed else { return nil }
+                count.next = .after(Self.interval)
+                defer { count.lost = 0 }
+                return count.lost
+            }
+            if let lost { log.eventsLost(lost, reason: "\(error)") }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+// A command that looks at the content of a whole upload before it is delivered.
+//
+// Its exit status decides: 0 takes it, 1 refuses it, anything else means that nobody knows. Invariant:
+// at most `maximumConcurrent` run at a time, and none longer than its timeout and a short grace.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+import Upstream
+
+/// What an inspection found.
+enum InspectionVerdict: Sendable, Equatable {
+    /// Nothing against it.
+    case taken
+    /// It is not to be delivered; what the command wrote, for the client's eyes.
+    case refused(message: String)
+    /// The command did not come to a verdict.
+    case failed(reason: String)
+}
+
+/// What a command is told of an upload beside its content.
+struct InspectionSubject: Sendable {
+    /// The variables it gets, beside `PATH` and `SPOOLGATE_FILE`.
+    var environment: [(name: String, value: String)]
+
+    /// An upload with a resource.
+    init(_ creation: UploadCreation, length: Int64) {
+        self.init(
+            id: creation.id,
+            route: creation.route,
+            owner: creation.principal,
+            head: creation.head,
+            length: length
+        )
+    }
+
+    /// Any upload.
+    init(id: UploadID, route: String, owner: String?, head: RequestHead, length: Int64) {
+        let type = UpstreamFields.delivered(head.fields)[.contentType]
+        environment = [
+            ("SPOOLGATE_UPLOAD", id.description), ("SPOOLGATE_ROUTE", route),
+            ("SPOOLGATE_OWNER", owner ?? ""),
+            ("SPOOLGATE_NAME", ClientFileName(target: head.target, fields: head.fields).text),
+            ("SPOOLGATE_TYPE", type ?? ""), ("SPOOLGATE_LENGTH", String(length)),
+            ("SPOOLGATE_TARGET", head.target),
+        ].map { ($0.0, Self.clean($0.1)) }
+    }
+
+    /// A variable's value ends at the first NUL.
+    private static func clean(_ text: String) -> String { text.filter { $0 != "\0" } }
+}
+
+/// The inspection of one route.
+///
+/// Any thread.
+final class Inspection: Sendable {
+    /// The settings it was made with.
+    let settings: InspectionSettings
+    private let running = Monitor(0)
+    /// How long a command has to end by itself once it was told to.
+    private static let grace = Duration.seconds(5)
+    /// Most of a command's output that is read.
+    private static let messageLimit = 4 << 10
+    private static let step = Duration.milliseconds(500)
+
+    /// Makes an inspection; nil where the settings name no command.
+    init?(_ settings: InspectionSettings) {
+        guard !settings.command.isEmpty else { return nil }
+        self.settings = settings
+    }
+
+    /// Runs the command on a file.
+    ///
+    /// Blocks while no place is free, and while the command runs, each for up to the timeout.
+    ///
+    /// - Parameters:
+    ///   - path: the file, the command's last argument.
+    ///   - subject: what the command is told of the upload.
+    ///   - meanwhile: called at least once a second; what it throws ends the command and the wait.
+    /// - Returns: the verdict.
+    /// - Throws: what `meanwhile` throws.
+    func run(
+        _ path: String,
+        about subject: InspectionSubject,
+        meanwhile: () throws(SpoolError) -> Void
+    ) throws(SpoolError) -> InspectionVerdict {
+        guard try takePlace(meanwhile) else {
+            return .failed(
+                reason: "no free place among the inspections within "
+                    + "\(DurationText.text(settings.timeout)); raise inspect.maximum-concurrent or "
+                    + "look at what \(settings.command[0]) does with the time"
+            )
+        }
+        defer { running.update { $0 -= 1 } }
+        let child: ChildProcess
+        do throws(SystemError) {
+            child = try ChildProcess(
+                settings.command + [path],
+                environment: [
+                    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+                    ("SPOOLGATE_FILE", path),
+                ] + subject.environment,
+                limit: Self.messageLimit
+            )
+        } catch {
+            return .failed(reason: "the inspection could not be started: \(error)")
+        }
+        let deadline = Deadline.after(settings.timeout)
+        while true {
+            if let end = child.wait(until: min(deadline, .after(Self.step))) {
+                return verdict(end, child)
+            }
+            if deadline.hasPassed {
+                child.terminate(grace: Self.grace)
+                return .failed(
+                    reason: "\(settings.command[0]) did not end within "
+                        + "\(DurationText.text(settings.timeout)) (inspect.timeout) and was killed"
+                )
+            }
+            try meanwhile()
+        }
+    }
+
+    private func takePlace(_ meanwhile: () throws(SpoolError) -> Void) throws(SpoolError) -> Bool {
+        let deadline = Deadline.after(settings.timeout)
+        while true {
+            let place: Void? = running.wait(until: min(deadline, .after(Self.step))) { running in
+                guard running < settings.maximumConcurrent else { return nil }
+                running += 1
+                return ()
+            }
+            if place != nil { return true }
+            if deadline.hasPassed { return false }
+            try meanwhile()
+        }
+    }
+
+    private func verdict(_ end: ChildProcess.End, _ child: ChildProcess) -> InspectionVerdict {
+        let program = settings.command[0]
+        switch end {
+        case .exited(0): return .taken
+        case .exited(1): return .refused(message: Self.text(child.output))
+        case .exited(let status):
+            return .failed(reason: "\(program) ended with status \(status)\(Self.tail(child))")
+        case .signalled(let number):
+            return .failed(reason: "\(program) was ended by signal \(number)\(Self.tail(child))")
+        }
+    }
+
+    /// What a command said when it failed, for the operator.
+    private static func tail(_ child: ChildProcess) -> String {
+        let said = text(child.errors.isEmpty ? child.output : child.errors)
+        return said.isEmpty ? "" : ": \(said.prefix(200))"
+    }
+
+    /// A command's output as one line of text.
+    private static func text(_ bytes: [UInt8]) -> String {
+        var text = String.UnicodeScalarView()
+        // The limit can have cut a character in two, which decoding makes U+FFFD.
+        for scalar in String(decoding: bytes, as: UTF8.self).unicodeScalars {
+            switch scalar {
+            case "\0"..."\u{1f}", "\u{7f}"..."\u{9f}", "\u{2028}", "\u{2029}": text.append(" ")
+            default: text.append(scalar)
+            }
+        }
+        let line = String(text)
+        guard let first = line.firstIndex(where: { $0 != " " }),
+            let last = line.lastIndex(where: { $0 != " " })
+        else { return "" }
+        return String(line[first...last])
+    }
+}
+
+extension Transaction {
+    /// Inspects an ordinary upload.
+    ///
+    /// - Parameters:
+    ///   - content: the whole content.
+    ///   - id: its identity, for the log.
+    /// - Returns: whether it may be delivered; otherwise the request was answered.
+    /// - Throws: where there is no room for content that has to become a file first.
+    func inspectPlain(_ content: PlainContent, id: UploadID) throws(SpoolError) -> Bool {
+        guard let inspection = checks.inspection else { return true }
+        let file: ScratchFile
+        switch content {
+        case .file(let scratch): file = scratch
+        case .memory(let bytes):
+            file = try gateway.spool.scratch(expecting: Int64(bytes.count))
+            try file.append(bytes.span.bytes)
+        }
+        let subject = InspectionSubject(
+            id: id,
+            route: routeName,
+            owner: exchange.context.owner ?? grant.owner,
+            head: head,
+            length: file.length
+        )
+        let verdict = try file.withPath { path throws(SpoolError) in
+            try inspection.run(path, about: subject) {}
+        }
+        switch verdict {
+        case .taken:
+            return true
+        case .refused(let message):
+            let status = inspection.settings.status
+            log.notTaken(id, status: status, reason: "refused by the inspection: \(message)")
+            notePlain(.failed, id, length: file.length, status: status, reason: message)
+            exchange.answer(Refusal.notTaken(status: status, message: message).response)
+        case .failed(let reason):
+            log.plainFailed(id, route: routeName, reason: reason)
+            notePlain(.failed, id, length: file.length, reason: reason)
+            refusePlain(.notChecked(isKept: false))
+        }
+        return false
+    }
+}

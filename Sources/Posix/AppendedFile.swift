@@ -1,0 +1,100 @@
+// Files that several processes add lines to: event files and the queue of a webhook.
+//
+// Not part of the spool's promises, and so not behind `Disk`: nothing here is made durable. Invariant:
+// a line is written whole by one call or its file ends in a broken line, which the next one leaves
+// alone.
+
+import CLinux
+import Glibc
+import Synchronization
+
+/// A file open for adding to its end.
+///
+/// Any thread.
+package final class AppendedFile: Sendable {
+    /// Its path as opened.
+    package let path: String
+    /// The open descriptor.
+    package let descriptor: Descriptor
+    /// Whether the last line could not be written whole.
+    private let isBroken = Mutex(false)
+
+    /// Opens a file, making it if it is not there.
+    ///
+    /// Never waits, whatever has that name.
+    ///
+    /// - Parameters:
+    ///   - path: the file.
+    ///   - mode: its permissions, if it is made.
+    ///   - owner: who it is to belong to, if it is made; only root can give files away.
+    /// - Throws: where it cannot be opened or made.
+    package init(path: String, mode: UInt32, owner: UInt32? = nil) throws(SystemError) {
+        // Readable as well: its end is looked at where a line may have broken.
+        let flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+        var number = open(path, flags)
+        if number < 0, errno == ENOENT {
+            number = open(path, flags | O_CREAT, mode)
+            if number >= 0, let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
+        }
+        guard number >= 0 else { throw SystemError("open", on: path) }
+        descriptor = Descriptor(owning: number)
+        self.path = path
+    }
+
+    /// Adds a line, its end included, by one call.
+    package func add(line: String) throws(SystemError) {
+        // Behind a broken line the next one begins on a line of its own.
+        let isBroken = self.isBroken.withLock { isBroken in
+            defer { isBroken = false }
+            return isBroken
+        }
+        let bytes = Array(((isBroken ? "\n" : "") + line + "\n").utf8)
+        let count = write(descriptor.number, bytes, bytes.count)
+        if count == bytes.count { return }
+        let error =
+            count < 0
+            ? SystemError("write", on: path)
+            : SystemError(call: "write", subject: path, errno: ENOSPC)
+        if count > 0 || isBroken { self.isBroken.withLock { $0 = true } }
+        throw error
+    }
+
+    /// Makes a directory for such files, mode 0700; one that is there already is fine.
+    ///
+    /// - Parameters:
+    ///   - path: the directory.
+    ///   - owner: who it is to belong to, if it is made; only root can give it away.
+    /// - Throws: where it cannot be made.
+    package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
+        if mkdir(path, 0o700) == 0 {
+            if let owner, geteuid() == 0 { _ = chown(path, owner, gid_t.max) }
+        } else if errno != EEXIST {
+            throw SystemError("mkdir", on: path)
+        }
+    }
+
+    /// Whether its path still leads to it.
+    package var isInPlace: Bool {
+        var here = stat()
+        var there = stat()
+        guard fstat(descriptor.number, &here) == 0, stat(path, &there) == 0 else { return false }
+        return here.st_ino == there.st_ino && here.st_dev == there.st_dev
+    }
+
+    /// Bytes it has.
+    package var size: Int64 {
+        var status = stat()
+        return fstat(descriptor.number, &status) == 0 ? Int64(status.st_size) : 0
+    }
+}
+
+/// Standard error, for lines that are not the log's.
+package enum StandardError {
+    /// Writes a line, its end included, by one call.
+    package static func write(line: String) throws(SystemError) {
+        let bytes = Array((line + "\n").utf8)
+        guard Glibc.write(STDERR_FILENO, bytes, bytes.count) == bytes.count else {
+            throw SystemError("write", on: "standard error")
+        }
+    }
+}

@@ -1,0 +1,165 @@
+// nginx's own auth_request in front of the gateway, and the gateway's authorizer behind it.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Who may upload")
+struct AuthRequestTests {
+    /// An application that knows two users by their tokens, and nobody else.
+    private func application(_ fields: @escaping @Sendable (String) -> [String]) throws
+        -> LoopbackOrigin
+    {
+        try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let user = ["Bearer a": "alice", "Bearer b": "bob"][
+                    request.values("authorization").first ?? ""
+                ]
+                try connection.answer(
+                    user == nil ? "401 Unauthorized" : "204 No Content",
+                    fields: user.map(fields) ?? ["WWW-Authenticate: Bearer", "X-App: 1"],
+                    content: user == nil ? "who are you?" : "",
+                    hasContent: user == nil
+                )
+            }
+        }
+    }
+
+    @Test("nginx asks before it reads content, and the user it is told owns the upload")
+    func authRequest() throws {
+        let origin = try application { ["X-User: \($0)"] }
+        let sandbox = try Sandbox(front: .nginxAsking(origin.port))
+        // Refused although not one byte of its content has come, and never will.
+        let stranger = try WireClient(port: sandbox.port)
+        stranger.sendHead(
+            "POST",
+            "/files/a",
+            ["Upload-Complete: ?1", "Content-Length: 1000000", "Expect: 100-continue"]
+        )
+        let refused = try stranger.read()
+        #expect(refused.status == 401)
+        #expect(refused["www-authenticate"] == "Bearer")
+        #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
+        let chunked = try WireClient(port: sandbox.port)
+        chunked.sendHead("POST", "/files/a", ["Upload-Complete: ?1", "Transfer-Encoding: chunked"])
+        #expect(try chunked.read().status == 401)
+        let resource = try sandbox.create("/files/a?b=c", ["Authorization: Bearer a"])
+        let asked = try #require(origin.requests.last)
+        #expect(asked.line.hasPrefix("GET /may-upload "))
+        #expect(asked.values("x-forwarded-method") == ["POST"])
+        #expect(asked.values("x-forwarded-uri") == ["/files/a?b=c"])
+        #expect(asked.values("content-length") == [])
+        let list = try sandbox.spoolgate("list", "--json").output
+        #expect(list.contains("\"owner\":\"alice\""))
+        // Asked for each request, not for the creation only.
+        let content = Data(repeating: 7, count: 3 << 20)
+        func append(_ token: String) throws -> Int {
+            try sandbox.append(
+                resource,
+                offset: 0,
+                content,
+                complete: true,
+                ["Authorization: Bearer \(token)"]
+            ).status
+        }
+        #expect(try append("b") == 404, "another user")
+        #expect(try append("x") == 401)
+        #expect(try append("a") == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content])
+    }
+
+    @Test("where nobody can be asked, the connection breaks and the upload goes on later")
+    func nobodyThere() throws {
+        let origin = try application { ["X-User: \($0)"] }
+        let sandbox = try Sandbox(front: .nginxAsking(origin.port))
+        let resource = try sandbox.create("/files/a", ["Authorization: Bearer a"])
+        origin.stop()
+        #expect(throws: (any Error).self) {
+            try sandbox.append(
+                resource,
+                offset: 0,
+                Data("x".utf8),
+                complete: true,
+                ["Authorization: Bearer a"]
+            )
+        }
+    }
+
+    @Test("the gateway's authorizer answers in its own words before content is read")
+    func authorizer() throws {
+        let origin = try application { ["Spoolgate-Owner: \($0)", "Spoolgate-Max-Size: 1000"] }
+        let sandbox = try Sandbox(
+            routeSettings: ["authorize: {url: '\(origin.base)/may'}", "limits: {min-size: 0}"]
+        )
+        let stranger = try WireClient(port: sandbox.port)
+        stranger.sendHead("POST", "/files/a", ["Upload-Complete: ?1", "Content-Length: 1000000"])
+        let refused = try stranger.read()
+        #expect(refused.status == 401)
+        #expect(refused.text == "who are you?")
+        #expect(refused["x-app"] == "1")
+        let large = try WireClient(port: sandbox.port)
+        large.sendHead(
+            "PUT",
+            "/files/a",
+            ["Content-Length: 1001", "Authorization: Bearer a"]
+        )
+        #expect(try large.read().status == 413)
+        let resource = try sandbox.create("/files/a", ["Authorization: Bearer a"])
+        let list = try sandbox.spoolgate("list", "--json").output
+        #expect(list.contains("\"owner\":\"alice\""))
+        // A restart in between changes nothing.
+        try sandbox.crash()
+        let over = try sandbox.append(
+            resource,
+            offset: 0,
+            Data(repeating: 7, count: 1001),
+            complete: true
+        )
+        #expect(over.status == 413)
+        let content = Data(repeating: 7, count: 1000)
+        #expect(try sandbox.append(resource, offset: 0, content, complete: true).status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content])
+    }
+
+    @Test("a scanner refuses, events tell it, also those of purge, over a crash of the daemon")
+    func inspectedAndTold() throws {
+        let origin = try LoopbackOrigin()
+        let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path()
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let sandbox = try Sandbox(
+            routeSettings: [
+                "inspect:", "  command: [/usr/bin/grep, -qv, virus]", "limits: {min-size: 0}",
+            ],
+            extra: ["events: {file: '\(file)', webhook: {url: '\(origin.base)/hook'}}"]
+        )
+        func post(_ text: String) throws -> WireClient.Answer {
+            try WireClient(port: sandbox.port).ask(
+                "POST",
+                "/files/a",
+                ["Upload-Complete: ?1"],
+                content: Data(text.utf8)
+            )
+        }
+        #expect(try post("clean\n").status == 201)
+        #expect(try post("virus\n").status == 422)
+        _ = try sandbox.create("/files/b")
+        try sandbox.crash()
+        #expect(try sandbox.spoolgate("purge", "--older-than", "0s").status == 0)
+        func events(_ texts: [String]) throws -> [String] {
+            try texts.map { text in
+                let object = try JSONSerialization.jsonObject(with: Data(text.utf8))
+                return try #require((object as? [String: Any])?["event"] as? String)
+            }
+        }
+        let told = [
+            "created", "completed", "delivered", "created", "completed", "failed", "created",
+        ]
+        let lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n")
+        #expect(try events(lines.map(String.init)) == told + ["purged", "purged", "purged"])
+        try eventually("the webhook has all of them") {
+            let all = origin.requests.map { String(decoding: $0.content, as: UTF8.self) }
+            return Set(all).count == told.count + 3
+        }
+        #expect(try sandbox.delivered().count == 1)
+    }
+}

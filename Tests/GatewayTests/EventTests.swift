@@ -1,0 +1,253 @@
+// Events: what the life of an upload tells, where it goes, and what correlates it.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+
+@Suite struct EventTests {
+    /// A gateway that tells events to a file, which `events` reads.
+    private func telling(
+        _ target: UpstreamTarget? = nil,
+        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+    ) throws -> GatewayUnderTest {
+        let file = "\(NSTemporaryDirectory())/events-\(UInt64.random(in: 0...(.max)))"
+        return try GatewayUnderTest(target) { settings, route in
+            settings.events.destination = .file(file)
+            settings.correlationField = .known("x-request-id")
+            change(&settings, &route)
+        }
+    }
+
+    private func file(of test: GatewayUnderTest) -> String {
+        guard case .file(let path) = test.gateway.current.settings.events.destination else {
+            return ""
+        }
+        return path
+    }
+
+    /// What was told, as pairs of member and value, time and identity left out.
+    private func events(_ test: GatewayUnderTest) throws -> [[String: String]] {
+        defer { try? FileManager.default.removeItem(atPath: file(of: test)) }
+        let text = try String(contentsOfFile: file(of: test), encoding: .utf8)
+        return try text.split(separator: "\n").map { line in
+            let object = try #require(
+                try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+            )
+            let time = try #require(object["time"] as? String)
+            #expect(time.wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/) != nil)
+            #expect((object["upload"] as? String)?.count == 26)
+            return object.filter { $0.key != "time" && $0.key != "upload" }
+                .mapValues { "\($0)" }
+        }
+    }
+
+    @Test("the life of an upload, from its creation over a cut to its delivery")
+    func life() throws {
+        let test = try telling()
+        let fields: HTTPFields = [.known("x-request-id"): "id-1", .authorization: "Bearer secret"]
+        let context = ExchangeContext(owner: "alice", interimStatuses: [104])
+        let cut = test.serve(
+            .creation(
+                [.text("hel"), .fails(.truncated)],
+                complete: true,
+                length: .known(5),
+                target: "/files/a",
+                fields: fields,
+                context: context
+            )
+        )
+        let location = try #require(cut.location)
+        let other: HTTPFields = [.known("x-request-id"): "id-2"]
+        _ = test.serve(
+            .append(
+                location,
+                at: 3,
+                [.text("lo")],
+                complete: true,
+                fields: other,
+                context: context
+            )
+        )
+        #expect(!(try String(contentsOfFile: file(of: test), encoding: .utf8)).contains("secret"))
+        let common = [
+            "route": "default", "owner": "alice", "method": "POST", "target": "/files/a",
+            "correlation": "id-1", "length": "5",
+        ]
+        func event(_ kind: String, _ members: [String: String]) -> [String: String] {
+            common.merging(members) { $1 }.merging(["event": kind]) { $1 }
+        }
+        #expect(
+            try events(test) == [
+                event("created", ["offset": "0", "attempts": "0"]),
+                event("interrupted", ["offset": "3", "attempts": "0", "reason": "truncated"]),
+                event("completed", ["offset": "5", "attempts": "0"]),
+                event("delivered", ["offset": "5", "attempts": "1", "status": "201"]),
+            ]
+        )
+    }
+
+    @Test("what can befall an upload")
+    func fates() throws {
+        let gone = try LoopbackOrigin()
+        gone.stop()
+        let test = try telling(.http(base: gone.base)) { settings, route in
+            settings.correlationField = nil
+            route.limits.maxAge = 60
+        }
+        let cancelled = test.createPartial()
+        _ = test.serve(.cancellation(cancelled))
+        let expired = test.createPartial()
+        try test.age(expired, by: 100)
+        #expect(test.serve(.retrieval(expired)).status == 404)
+        _ = test.serve(.creation([.text("x")], complete: true))
+        let told = try events(test)
+        #expect(
+            told.map { $0["event"] } == [
+                "created", "cancelled", "created", "expired", "created", "completed", "deferred",
+            ]
+        )
+        #expect(told.allSatisfy { $0["correlation"] == nil && $0["owner"] == nil })
+        #expect(told.last?["reason"]?.contains("no connection") == true)
+        #expect(told.last?["attempts"] == "1")
+    }
+
+    @Test("an outcome that is unknown holds an upload; the queue says when it tries again")
+    func heldAndQueued() throws {
+        let silent = try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
+        let test = try telling(.http(base: silent.base))
+        _ = test.serve(.creation([.text("x")], complete: true))
+        #expect(try events(test).last?["event"] == "held")
+        let queued = try telling(.http(base: silent.base)) { _, route in
+            route.reply = .accepted
+            route.honoursIdempotencyKey = true
+        }
+        try queued.gateway.startQueue()
+        _ = queued.serve(.creation([.text("x")], complete: true))
+        try eventually("it is deferred") { queued.log.messages.contains("delivery deferred") }
+        #expect(queued.gateway.stopQueue(until: .after(.seconds(60))) == 0)
+        let told = try events(queued)
+        #expect(told.map { $0["event"] } == ["created", "completed", "deferred"])
+        #expect(told.last?["next-attempt"] != nil)
+    }
+
+    @Test("an ordinary upload is one event")
+    func plain() throws {
+        let test = try telling()
+        _ = test.serve(ScriptedExchange(.put, "/a", [:], [.text("abc")]))
+        let told = try events(test)
+        #expect(told.map { $0["event"] } == ["delivered"])
+        #expect(told.first?["length"] == "3")
+        #expect(told.first?["status"] == "201")
+    }
+
+    @Test("the file is made anew when it was moved away and the settings are read again")
+    func rotated() throws {
+        let test = try telling()
+        let path = file(of: test)
+        _ = test.createPartial()
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".1")
+        _ = test.createPartial()
+        test.gateway.events.reopen()
+        _ = test.createPartial()
+        let old = try String(contentsOfFile: path + ".1", encoding: .utf8)
+        #expect(old.split(separator: "\n").count == 2)
+        let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
+        #expect((mode as? Int).map { $0 & ~0o640 } == 0)
+        #expect(try events(test).count == 1)
+        try FileManager.default.removeItem(atPath: path + ".1")
+    }
+
+    @Test("events that cannot be written disturb nobody, and the log says so once")
+    func lost() throws {
+        let test = try telling { settings, _ in
+            settings.events.destination = .file("/proc/nowhere/events")
+        }
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
+        #expect(test.log.messages.count { $0 == "events lost" } == 1)
+        let full = try telling { settings, _ in settings.events.destination = .file("/dev/full") }
+        #expect(full.serve(.creation([.text("x")], complete: true)).status == 201)
+        #expect(full.log.messages.contains("events lost"))
+    }
+
+    @Test("many threads write whole lines")
+    func concurrent() throws {
+        let test = try telling()
+        let ended = Monitor(0)
+        for _ in 0..<8 {
+            try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
+                for _ in 0..<50 {
+                    test.gateway.events.note(Event(.created, of: nil, id: .random()))
+                }
+                ended.update { $0 += 1 }
+            }
+        }
+        let all: Bool? = ended.wait(until: .after(.seconds(60))) { $0 == 8 ? true : nil }
+        #expect(all == true)
+        #expect(try events(test).count == 400)
+    }
+
+    // MARK: Correlation
+
+    @Test(
+        "a usable value is taken, any other is replaced",
+        arguments: [
+            ("abc-1", true), (String(repeating: "x", count: 128), true),
+            (String(repeating: "x", count: 129), false), ("a b", false), ("a\u{e4}", false),
+            ("", false), (nil, false),
+        ]
+    )
+    func correlation(value: String?, isTaken: Bool) throws {
+        let backend = try LoopbackOrigin()
+        let test = try telling(.http(base: backend.base))
+        var fields = HTTPFields()
+        if let value { fields.append(HTTPField(name: .known("x-request-id"), value: value)) }
+        _ = test.serve(.creation([.text("x")], complete: true, fields: fields))
+        _ = test.serve(ScriptedExchange(.get, "/a", fields, []))
+        #expect(backend.requests.count == 2)
+        for request in backend.requests {
+            let sent = request.values("x-request-id")
+            #expect(sent.count == 1)
+            #expect((sent.first == value) == isTaken)
+            #expect(sent.first?.isEmpty == false)
+        }
+        let told = try events(test)
+        #expect(
+            told.allSatisfy { $0["correlation"] == backend.requests[0].values("x-request-id")[0] }
+        )
+    }
+
+    @Test("a field sent twice is replaced by one")
+    func repeatedCorrelation() throws {
+        let backend = try LoopbackOrigin()
+        let test = try telling(.http(base: backend.base))
+        var fields = HTTPFields()
+        fields.append(HTTPField(name: .known("x-request-id"), value: "a"))
+        fields.append(HTTPField(name: .known("x-request-id"), value: "b"))
+        _ = test.serve(.creation([.text("x")], complete: true, fields: fields))
+        let sent = try #require(backend.requests.first).values("x-request-id")
+        #expect(sent.count == 1 && sent != ["a"] && sent != ["b"])
+        try? FileManager.default.removeItem(atPath: file(of: test))
+    }
+
+    @Test("log lines of an upload have its own value, whoever works on it")
+    func correlatedLines() throws {
+        let test = try telling()
+        let name = HTTPField.Name.known("x-request-id")
+        let created = test.serve(
+            .creation([.text("x")], complete: false, fields: [name: "first"])
+        )
+        let location = try #require(created.location)
+        _ = test.serve(.append(location, at: 1, [.text("y")], complete: true, fields: [name: "2"]))
+        #expect(test.log.values(of: "correlation", in: "upload created") == ["first"])
+        #expect(test.log.values(of: "correlation", in: "delivered") == ["first"])
+        #expect(test.log.values(of: "correlation", in: "content received") == ["first", "first"])
+        try? FileManager.default.removeItem(atPath: file(of: test))
+    }
+}

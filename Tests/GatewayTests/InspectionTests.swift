@@ -1,0 +1,280 @@
+// Commands that look at uploads before they are delivered: real ones, in a shell.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+
+@Suite struct InspectionTests {
+    /// A gateway whose route inspects with a script.
+    private func inspecting(
+        _ script: String,
+        to target: UpstreamTarget? = nil,
+        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+    ) throws -> GatewayUnderTest {
+        try GatewayUnderTest(target) { settings, route in
+            route.inspection.command = ["/bin/sh", "-c", script, "inspect"]
+            change(&settings, &route)
+        }
+    }
+
+    private func detail(of record: ScriptedExchange.Record) throws -> String? {
+        let object = try JSONSerialization.jsonObject(with: Data(record.content)) as? [String: Any]
+        return object?["detail"] as? String
+    }
+
+    @Test(
+        "an upload that is taken is delivered; the command saw its content and what is known of it"
+    )
+    func taken() throws {
+        let test = try inspecting(
+            """
+            cp "$1" "$1.seen"; mv "$1.seen" ROOT/seen; env | grep ^SPOOLGATE_ | sort > ROOT/env; \
+            [ "$SPOOLGATE_FILE" = "$1" ]
+            """
+        ) { _, route in
+            let root = route.upstream.targets[0].directoryPath
+            route.inspection.command[2].replace("ROOT", with: root + "/..")
+        }
+        let record = test.serve(
+            .creation(
+                [.text("hello")],
+                complete: true,
+                target: "/files/a%20b.txt?x=1",
+                fields: [.contentType: "text/plain"],
+                context: ExchangeContext(owner: "alice", interimStatuses: [104])
+            )
+        )
+        #expect(record.status == 201)
+        #expect(try test.drops() == [Array("hello".utf8)])
+        let seen = try #require(FileManager.default.contents(atPath: test.root + "/seen"))
+        #expect(seen == Data("hello".utf8))
+        let lines = try String(contentsOfFile: test.root + "/env", encoding: .utf8)
+            .split(separator: "\n")
+        let values = lines.map { $0.split(separator: "=", maxSplits: 1) }
+            .filter { $0[0] != "SPOOLGATE_UPLOAD" && $0[0] != "SPOOLGATE_FILE" }
+        #expect(
+            values.map { $0.joined(separator: "=") } == [
+                "SPOOLGATE_LENGTH=5", "SPOOLGATE_NAME=a_b.txt", "SPOOLGATE_OWNER=alice",
+                "SPOOLGATE_ROUTE=default", "SPOOLGATE_TARGET=/files/a%20b.txt?x=1",
+                "SPOOLGATE_TYPE=text/plain",
+            ]
+        )
+    }
+
+    @Test(
+        "an upload that is refused gets the status and the command's words, again when asked again"
+    )
+    func refused() throws {
+        let test = try inspecting("printf 'bad\\n\\033thing'; exit 1") { _, route in
+            route.inspection.status = 415
+        }
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5, [.text("!")], complete: true))
+        #expect(record.status == 415)
+        #expect(record[.contentType] == "application/problem+json")
+        #expect(record[.uploadComplete] == "?1")
+        #expect(try detail(of: record) == "bad  thing")
+        #expect(try test.drops() == [])
+        #expect(try test.queue(of: location) == .delivered)
+        let data = try #require(FileManager.default.enumerator(atPath: test.root + "/spool/data"))
+        #expect(data.allObjects.compactMap { $0 as? String }.allSatisfy { $0.count < 2 })
+        let again = test.serve(.append(location, at: 6, complete: true))
+        #expect(again.status == 415)
+        #expect(again.content == record.content)
+        #expect(test.log.messages.contains("upload refused"))
+    }
+
+    @Test("a client that takes the offset for success does not hear it of a refused upload")
+    func refusedUnseen() throws {
+        let test = try inspecting("[ -e \"$0.no\" ] || { exit 2; }; exit 1") { _, route in
+            let root = route.upstream.targets[0].directoryPath
+            route.inspection.command[3] = root + "/../flag"
+        }
+        let location = test.createPartial(version: 6)
+        let waiting = test.serve(
+            .append(location, at: 5, [.text("!")], complete: true, version: 6)
+        )
+        #expect(waiting.status == 503)
+        #expect(try test.queue(of: location) == .deferred)
+        #expect(FileManager.default.createFile(atPath: test.root + "/flag.no", contents: nil))
+        #expect(test.serve(.retrieval(location, version: 6)).status == 410)
+        #expect(try test.drops() == [])
+    }
+
+    @Test(
+        "anything but a verdict defers the upload with the reason",
+        arguments: [
+            ("echo no database >&2; exit 2", "/bin/sh ended with status 2: no database"),
+            ("kill -SEGV $$", "/bin/sh was ended by signal 11"),
+            (
+                "exec sleep 600",
+                "/bin/sh did not end within 100ms (inspect.timeout) and was killed"
+            ),
+            (
+                "trap '' TERM; sleep 600 & exec cat /dev/zero",
+                "/bin/sh did not end within 100ms (inspect.timeout) and was killed"
+            ),
+        ]
+    )
+    func failed(script: String, reason: String) throws {
+        let test = try inspecting(script) { _, route in
+            if !script.contains("exit"), !script.contains("SEGV") {
+                route.inspection.timeout = .milliseconds(100)
+            }
+        }
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5, [.text("!")], complete: true))
+        #expect(record.status == 503)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record.offset == 6)
+        #expect(try test.drops() == [])
+        let summary = try #require(try test.summaries().first)
+        #expect(summary.queue == .deferred)
+        #expect(summary.reason == reason)
+        #expect(summary.attempts == 0)
+    }
+
+    @Test("a command that cannot be started defers the upload")
+    func missing() throws {
+        let test = try GatewayUnderTest { _, route in
+            route.inspection.command = ["/nowhere/inspect"]
+        }
+        let record = test.serve(.creation([.text("x")], complete: true))
+        #expect(record.status == 503)
+        #expect(
+            try test.summaries().first?.reason
+                == "the inspection could not be started: posix_spawn /nowhere/inspect: No such file or directory"
+        )
+    }
+
+    @Test("at most so many run at a time; the others wait, and hear heartbeats")
+    func concurrency() throws {
+        let test = try inspecting(
+            """
+            echo >> ROOT/running; while [ ! -e ROOT/go ]; do sleep 0.02; done
+            """
+        ) { settings, route in
+            let root = route.upstream.targets[0].directoryPath
+            route.inspection.command[2].replace("ROOT", with: root + "/..")
+            route.inspection.maximumConcurrent = 2
+            settings.interim.heartbeat = .milliseconds(100)
+        }
+        func runs() -> Int {
+            FileManager.default.contents(atPath: test.root + "/running")?.count ?? 0
+        }
+        let exchanges = (0..<5).map { _ in ScriptedExchange.creation([.text("x")], complete: true) }
+        let running = try exchanges.map { try test.start($0) }
+        try eventually("two run") { runs() == 2 }
+        // One for the creation, the others are heartbeats.
+        for exchange in exchanges {
+            try eventually("a heartbeat") { exchange.record.interims.count >= 3 }
+        }
+        #expect(runs() == 2)
+        #expect(FileManager.default.createFile(atPath: test.root + "/go", contents: nil))
+        for exchange in running { #expect(try exchange.finish().status == 201) }
+        #expect(runs() == 5)
+    }
+
+    @Test("who gets no place in time is deferred")
+    func noPlace() throws {
+        let inspection = try #require(
+            Inspection(
+                {
+                    var settings = InspectionSettings()
+                    settings.command = ["/bin/sh", "-c", "echo > \"$1.up\"; exec sleep 600", "x"]
+                    settings.maximumConcurrent = 1
+                    return settings
+                }()
+            )
+        )
+        let path = NSTemporaryDirectory() + "/inspection-\(UInt64.random(in: 0...(.max)))"
+        defer { try? FileManager.default.removeItem(atPath: path + ".up") }
+        let subject = InspectionSubject(
+            id: UploadID(high: 1, low: 1),
+            route: "r",
+            owner: nil,
+            head: RequestHead(method: .put, target: "/x"),
+            length: 0
+        )
+        let isOver = Monitor(false)
+        struct Enough: Error {}
+        try Posix.Thread.start(name: "first") {
+            _ = try? inspection.run(path, about: subject) { () throws(SpoolError) in
+                if isOver.update({ $0 }) { throw .busy(UploadID(high: 1, low: 1)) }
+            }
+            isOver.update { $0 = false }
+        }
+        try eventually("the first runs") { FileManager.default.fileExists(atPath: path + ".up") }
+        var calls = 0
+        #expect(throws: SpoolError.self) {
+            try inspection.run(path, about: subject) { () throws(SpoolError) in
+                calls += 1
+                if calls == 2 { throw .busy(UploadID(high: 1, low: 2)) }
+            }
+        }
+        isOver.update { $0 = true }
+        let ended: Bool? = isOver.wait(until: .after(.seconds(60))) { $0 ? nil : true }
+        #expect(ended == true, "what the wait throws ends the command")
+    }
+
+    @Test("ordinary uploads are inspected too, small and large", arguments: [3, 400_000])
+    func plain(size: Int) throws {
+        let test = try inspecting(
+            "[ $(wc -c < \"$1\") = $SPOOLGATE_LENGTH ] || exit 9; grep -q virus \"$1\" && "
+                + "{ echo found; exit 1; }; exit 0"
+        )
+        let clean = [UInt8](repeating: UInt8(ascii: "a"), count: size)
+        let good = test.serve(ScriptedExchange(.put, "/a", [:], [.bytes(clean)]))
+        #expect(good.status == 201)
+        let bad = test.serve(ScriptedExchange(.put, "/b", [:], [.bytes(clean), .text("virus")]))
+        #expect(bad.status == 422)
+        #expect(try detail(of: bad) == "found")
+        #expect(bad[.uploadComplete] == nil)
+        #expect(try test.drops() == [clean])
+        let left = try FileManager.default.contentsOfDirectory(atPath: test.root + "/spool/tmp")
+        #expect(left == [])
+    }
+
+    @Test("an ordinary upload that could not be inspected is answered 503 and gone")
+    func plainFailed() throws {
+        let test = try inspecting("exit 3")
+        let record = test.serve(ScriptedExchange(.put, "/a", [:], [.text("x")]))
+        #expect(record.status == 503)
+        #expect(try test.drops() == [])
+        #expect(test.log.messages.contains("plain upload failed"))
+    }
+
+    @Test("where a file cannot get a name, the command reaches it over the descriptor")
+    func throughDescriptor() throws {
+        let test = try inspecting("case $1 in /proc/*) grep -q content \"$1\";; *) exit 4;; esac")
+        test.disk.refuse(.link, errno: EPERM)
+        let record = test.serve(ScriptedExchange(.put, "/a", [:], [.text("content")]))
+        #expect(record.status == 201)
+    }
+
+    @Test("the queue inspects as well")
+    func queued() throws {
+        let test = try inspecting("echo no; exit 1") { _, route in route.reply = .accepted }
+        try test.gateway.startQueue()
+        let record = test.serve(.creation([.text("x")], complete: true))
+        #expect(record.status == 202)
+        try eventually("it is refused") { test.log.messages.contains("upload refused") }
+        try eventually("it is over") { try test.summaries().first?.queue == .delivered }
+        #expect(try test.drops() == [])
+    }
+}
+
+extension UpstreamTarget {
+    /// The path of a directory.
+    fileprivate var directoryPath: String {
+        guard case .directory(let path) = self else { return "" }
+        return path
+    }
+}

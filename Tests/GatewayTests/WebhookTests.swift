@@ -1,0 +1,252 @@
+// The webhook's queue: in order, at least once, through refusals and restarts.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+
+@Suite struct WebhookTests {
+    private func telling(
+        _ url: String,
+        lifetime: Duration = .seconds(600)
+    ) throws -> GatewayUnderTest {
+        let url = try ServiceURL(url)
+        return try GatewayUnderTest { settings, _ in
+            settings.events.webhook.url = url
+            settings.events.webhook.timeout = .seconds(5)
+            settings.events.lifetime = lifetime
+        }
+    }
+
+    /// Another process's view of the same events.
+    private func events(_ test: GatewayUnderTest, url: String? = nil) throws -> Events {
+        var settings = test.gateway.current.settings
+        if let url { settings.events.webhook.url = try ServiceURL(url) }
+        return Events(settings, spool: test.spool.directory, log: Log(test.log.logger))
+    }
+
+    private func names(_ origin: LoopbackOrigin) -> [String] {
+        origin.requests.map { request in
+            let object = try? JSONSerialization.jsonObject(with: Data(request.content))
+            return (object as? [String: Any])?["event"] as? String ?? "?"
+        }
+    }
+
+    private func stop(_ events: Events) {
+        #expect(events.stopSending(until: .after(.seconds(60))))
+    }
+
+    /// The names of the files in the queue, but for the lock.
+    private func files(_ test: GatewayUnderTest) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: test.root + "/spool/events")
+            .filter { $0 != "sender" }.sorted()
+    }
+
+    @Test("each event is posted, in order, with an identity of its own")
+    func posted() throws {
+        let origin = try LoopbackOrigin()
+        let test = try telling(origin.base + "/hook?x=1")
+        try test.gateway.events.startSending()
+        _ = test.serve(.creation([.text("hello")], complete: true))
+        try eventually("three events") { origin.requests.count == 3 }
+        #expect(names(origin) == ["created", "completed", "delivered"])
+        for request in origin.requests {
+            #expect(request.line == "POST /hook?x=1 HTTP/1.1")
+            #expect(request.values("content-type") == ["application/json"])
+        }
+        let identities = origin.requests.flatMap { $0.values("spoolgate-delivery") }
+        #expect(Set(identities).count == 3)
+        try eventually("the queue is empty") { try files(test).isEmpty }
+        stop(test.gateway.events)
+        let mode = try FileManager.default
+            .attributesOfItem(atPath: test.root + "/spool/events")[.posixPermissions]
+        #expect(mode as? Int == 0o700)
+    }
+
+    @Test("one that is refused is sent again with the same identity, and those behind it wait")
+    func refused() throws {
+        let left = Monitor(2)
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                let isRefused = left.update { left in
+                    left -= 1
+                    return left >= 0
+                }
+                try connection.answer(
+                    isRefused ? "500 x" : "204 No Content",
+                    fields: [],
+                    content: "",
+                    hasContent: !isRefused
+                )
+            }
+        }
+        let test = try telling(origin.base)
+        _ = test.createPartial()
+        _ = test.createPartial()
+        try test.gateway.events.startSending()
+        try eventually("all are taken") { origin.requests.count == 4 }
+        let identities = origin.requests.flatMap { $0.values("spoolgate-delivery") }
+        #expect(identities[0] == identities[1] && identities[1] == identities[2])
+        #expect(identities[3] != identities[2])
+        #expect(test.log.messages.count { $0 == "webhook failed" } == 1)
+        stop(test.gateway.events)
+    }
+
+    @Test("what was not taken before a restart is sent after it, and what was is not")
+    func restart() throws {
+        let left = Monitor(2)
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                let isTaken = left.update { left in
+                    left -= 1
+                    return left >= 0
+                }
+                // Then it does not answer any more.
+                guard isTaken else { return connection.waitForEnd() }
+                try connection.answer("200 OK", fields: [], content: "ok", hasContent: true)
+            }
+        }
+        let test = try telling(origin.base)
+        for _ in 0..<4 { _ = test.createPartial() }
+        try test.gateway.events.startSending()
+        try eventually("the third is on its way") { origin.requests.count == 3 }
+        #expect(try files(test) == ["sending"])
+        origin.stop()
+        stop(test.gateway.events)
+        _ = test.createPartial()
+        #expect(try files(test) == ["pending", "sending"])
+        let next = try LoopbackOrigin()
+        let events = try events(test, url: next.base)
+        try events.startSending()
+        try eventually("the rest comes") { next.requests.count == 3 }
+        let before = origin.requests.flatMap { $0.values("spoolgate-delivery") }
+        let after = next.requests.flatMap { $0.values("spoolgate-delivery") }
+        #expect(before.count == 3 && after.first == before[2])
+        #expect(Set(before).union(after).count == 5)
+        try eventually("the queue is empty") { try files(test).isEmpty }
+        stop(events)
+    }
+
+    @Test("of two processes one sends; the other takes over")
+    func oneSender() throws {
+        let origin = try LoopbackOrigin()
+        let other = try LoopbackOrigin()
+        let test = try telling(origin.base)
+        try test.gateway.events.startSending()
+        _ = test.createPartial()
+        try eventually("the first sends") { origin.requests.count == 1 }
+        let events = try events(test, url: other.base)
+        try events.startSending()
+        // Written down by the one that does not send.
+        events.note(Event(.purged, of: nil, id: .random()))
+        try eventually("the first sends") { origin.requests.count == 2 }
+        #expect(other.requests.isEmpty)
+        stop(test.gateway.events)
+        events.note(Event(.purged, of: nil, id: .random()))
+        try eventually("the second sends") { other.requests.count == 1 }
+        stop(events)
+    }
+
+    @Test("an event that is too old is dropped, with a line in the log")
+    func tooOld() throws {
+        let origin = try LoopbackOrigin(status: "503 x")
+        let test = try telling(origin.base, lifetime: .zero)
+        try test.gateway.events.startSending()
+        _ = test.createPartial()
+        try eventually("it is dropped") { test.log.messages.contains("event dropped") }
+        try eventually("the queue is empty") { try files(test).isEmpty }
+        #expect(origin.requests.count == 1)
+        stop(test.gateway.events)
+    }
+
+    @Test("lines that are none are passed over")
+    func damaged() throws {
+        let origin = try LoopbackOrigin()
+        let test = try telling(origin.base)
+        _ = test.createPartial()
+        let path = test.root + "/spool/events/pending"
+        let line = try #require(FileManager.default.contents(atPath: path))
+        var damaged = Data("\n- x\n- a 12 {\"half\n\0\0\0\n".utf8)
+        damaged.append(Data(repeating: UInt8(ascii: "z"), count: 600_000))
+        damaged.append(UInt8(ascii: "\n"))
+        damaged.append(line)
+        damaged.append(Data("- broken 1 {".utf8))
+        try damaged.write(to: URL(filePath: path))
+        try test.gateway.events.startSending()
+        try eventually("the queue is empty") { try files(test).isEmpty }
+        #expect(names(origin) == ["created"])
+        stop(test.gateway.events)
+    }
+
+    @Test("a queue that is full takes no more, and no upload minds")
+    func full() throws {
+        let gone = try LoopbackOrigin()
+        gone.stop()
+        let test = try telling(gone.base)
+        _ = test.createPartial()
+        let path = test.root + "/spool/events/pending"
+        #expect(truncate(path, off_t(EventQueue.fileLimit - 10)) == 0)
+        _ = test.createPartial()
+        #expect(test.log.messages.count { $0 == "events lost" } == 1)
+    }
+
+    @Test("new settings are taken up while an event waits to be sent again")
+    func reloaded() throws {
+        let refusing = try LoopbackOrigin(status: "500 x")
+        let taking = try LoopbackOrigin()
+        let test = try telling(refusing.base)
+        try test.gateway.events.startSending()
+        _ = test.createPartial()
+        try eventually("it is refused") { !refusing.requests.isEmpty }
+        var settings = test.gateway.current.settings
+        settings.events.webhook.url = try ServiceURL(taking.base)
+        test.gateway.reload(settings)
+        try eventually("the other one has it") { taking.requests.count == 1 }
+        settings.events.webhook.url = nil
+        test.gateway.reload(settings)
+        _ = test.createPartial()
+        #expect(try files(test).isEmpty || names(taking).count == 1)
+        stop(test.gateway.events)
+    }
+
+    @Test("many writers and a sender lose nothing and keep each writer's order")
+    func concurrent() throws {
+        let origin = try LoopbackOrigin()
+        let test = try telling(origin.base)
+        try test.gateway.events.startSending()
+        let other = try events(test)
+        let ended = Monitor(0)
+        for writer in 0..<6 {
+            let events = writer % 2 == 0 ? test.gateway.events : other
+            try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
+                for number in 0..<40 {
+                    var event = Event(.created, of: nil, id: .random())
+                    event.offset = Int64(writer)
+                    event.length = Int64(number)
+                    events.note(event)
+                }
+                ended.update { $0 += 1 }
+            }
+        }
+        let all: Bool? = ended.wait(until: .after(.seconds(60))) { $0 == 6 ? true : nil }
+        #expect(all == true)
+        try eventually("all are sent") { origin.requests.count >= 240 }
+        #expect(!test.log.messages.contains("events lost"))
+        var seen: [Int: [Int]] = [:]
+        for request in origin.requests {
+            let object = try JSONSerialization.jsonObject(with: Data(request.content))
+            let members = try #require(object as? [String: Any])
+            let writer = try #require(members["offset"] as? Int)
+            seen[writer, default: []].append(try #require(members["length"] as? Int))
+        }
+        #expect(seen.count == 6)
+        for numbers in seen.values { #expect(numbers == Array(0..<40)) }
+        stop(test.gateway.events)
+    }
+}
