@@ -161,6 +161,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "spoolgate-bench",
+            dependencies: ["Upstream", "UploadProtocol", httpTypes],
             path: "Tests/Bench",
             exclude: ["README.md"],
             swiftSettings: testSettings

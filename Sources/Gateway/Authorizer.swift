@@ -31,6 +31,10 @@ struct AuthorizationQuestion {
     var remoteAddress: String?
     /// The scheme the client used.
     var scheme: String?
+    /// The fields of the request that completes the upload, where one does.
+    var completing: HTTPFields?
+    /// Whose credentials go along; the rest of it is for the upstream.
+    var policy = FieldPolicy()
 }
 
 /// What an authorizer lets an upload have.
@@ -117,7 +121,14 @@ final class Authorizer: Sendable {
 
     /// The client's fields, without what belongs to content, framing or conditions, and what is asked.
     private static func fields(for question: AuthorizationQuestion) -> HTTPFields {
-        var fields = UpstreamFields.delivered(question.head.fields)
+        var policy = FieldPolicy()
+        policy.credentials = question.policy.credentials
+        policy.credentialFields = question.policy.credentialFields
+        var fields = UpstreamFields.delivered(
+            question.head.fields,
+            completing: question.completing,
+            policy: policy
+        )
         let host = fields[.host]
         fields.removeAll { leftOut($0.name.canonicalName) }
         fields.addForwarding(
@@ -155,7 +166,7 @@ extension Grant {
         }
         for field in fields where field.name.canonicalName.hasPrefix(Self.setPrefix) {
             let name = String(field.name.rawName.dropFirst(Self.setPrefix.count))
-            guard let name = HTTPField.Name(name), Self.canSet(name) else {
+            guard let name = Self.settable(name) else {
                 refusedNames.append(name)
                 continue
             }
@@ -163,13 +174,9 @@ extension Grant {
         }
     }
 
-    /// Whether the upstream gets a field of that name from a client at all.
-    private static func canSet(_ name: HTTPField.Name) -> Bool {
-        let isOurs = ["upload-", "tus-", "spoolgate-"].contains {
-            name.canonicalName.hasPrefix($0)
-        }
-        guard !isOurs else { return false }
-        return UpstreamFields.delivered([name: "value"]).contains(name)
+    /// The name of a field that can be set; nil for another.
+    private static func settable(_ text: String) -> HTTPField.Name? {
+        FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
     /// The fields of a request with those that are to be set in it.

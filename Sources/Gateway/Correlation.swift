@@ -32,9 +32,7 @@ extension SettingsSection {
             "correlation-field",
             expecting: "a field name that passes to the upstream, such as X-Request-Id"
         ) { text in
-            HTTPField.Name(text).flatMap { name in
-                UpstreamFields.delivered([name: "value"]).contains(name) ? name : nil
-            }
+            FieldPolicy.name(text)
         }
     }
 }

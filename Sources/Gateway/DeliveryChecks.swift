@@ -47,14 +47,16 @@ struct RouteChecks: Sendable {
     ///
     /// - Parameters:
     ///   - upload: held, and not in `active`.
-    ///   - fields: those that the upstream would be sent, credentials included.
+    ///   - policy: whose credentials the authorizer gets.
+    ///   - completing: the fields of the request that completes the upload, where one does.
     ///   - meanwhile: called at least once a second, except while a connection is being made; what it
     ///     throws ends the check.
     /// - Returns: the verdict; an authorizer that has trouble of its own (408, 429 or 5xx) gives none.
     /// - Throws: what `meanwhile` throws.
     func clear(
         _ upload: Upload,
-        fields: HTTPFields,
+        policy: FieldPolicy,
+        completing: HTTPFields?,
         meanwhile: () throws(SpoolError) -> Void
     ) throws(SpoolError) -> Clearance {
         let creation = upload.creation
@@ -69,16 +71,16 @@ struct RouteChecks: Sendable {
             }
         }
         guard let authorizer else { return .cleared }
-        var head = creation.head
-        head.fields = fields
         let question = AuthorizationQuestion(
             moment: .delivery,
-            head: head,
+            head: creation.head,
             id: creation.id,
             length: upload.state.offset,
             owner: creation.principal,
             remoteAddress: creation.remoteAddress,
-            scheme: creation.scheme
+            scheme: creation.scheme,
+            completing: completing,
+            policy: policy
         )
         var failure: SpoolError?
         let answer = withoutActuallyEscaping(meanwhile) { meanwhile in
@@ -119,12 +121,11 @@ extension Delivery {
         guard !checks.isEmpty else { return .cleared }
         // Whoever asks for it must hear the verdict, not what came before.
         upload.awaitVerdict()
-        let fields = UpstreamFields.delivered(
-            upload.creation.head.fields,
-            completing: listener.completing,
-            policy: route.fields
-        )
-        let clearance = try checks.clear(upload, fields: fields) { () throws(SpoolError) in
+        let clearance = try checks.clear(
+            upload,
+            policy: route.fields,
+            completing: listener.completing
+        ) { () throws(SpoolError) in
             try listener.heartbeat?.beat(upload)
         }
         switch clearance {

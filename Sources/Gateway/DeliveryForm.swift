@@ -102,7 +102,7 @@ extension Delivery {
                 id: creation.id,
                 creation: creation.head,
                 completing: completing,
-                owner: creation.owner,
+                owner: creation.principal,
                 address: creation.remoteAddress,
                 scheme: creation.scheme,
                 idempotencyKey: route.honoursIdempotencyKey ? "\"\(creation.id)\"" : nil,

@@ -20,6 +20,8 @@ final class DeliveryQueue: Sendable {
         /// Uploads whose time has come, of each route in the order in which it did.
         var ready: [String: ReadyList] = [:]
         var known: Set<UploadID> = []
+        /// When those that wait for their time are due; what the schedule says else is out of date.
+        var due: [UploadID: WallTime] = [:]
         var running: [String: Int] = [:]
         var threads = 0
         var idle = 0
@@ -29,6 +31,8 @@ final class DeliveryQueue: Sendable {
         /// Moves what is due to the ready lists.
         mutating func promote(until now: WallTime) {
             while let entry = schedule.popFirst(until: now) {
+                guard due[entry.id] == entry.due else { continue }
+                due[entry.id] = nil
                 ready[entry.route, default: ReadyList()].append(entry.id)
             }
         }
@@ -64,10 +68,15 @@ final class DeliveryQueue: Sendable {
 
     private let table = Monitor(Table())
 
-    /// Adds an upload that is to be tried at `due`; nothing if it is there already.
+    /// Adds an upload that is to be tried at `due`; one that is there already is tried then if it
+    /// waited for longer.
     func add(_ id: UploadID, route: String, due: WallTime) {
         table.update { table in
-            guard !table.isStopping, table.known.insert(id).inserted else { return }
+            guard !table.isStopping else { return }
+            if !table.known.insert(id).inserted {
+                guard let known = table.due[id], due < known else { return }
+            }
+            table.due[id] = due
             table.schedule.insert(DueList.Entry(due: due, id: id, route: route))
         }
     }

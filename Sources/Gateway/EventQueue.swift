@@ -15,17 +15,18 @@ final class EventQueue: Sendable {
     /// Who the spool belongs to; nil where that cannot be seen.
     let owner: UInt32?
     private let path: String
+    /// How long an event waits for the queue's lock; whoever has it lets go at once.
+    private let patience: Duration
     /// Most bytes of a file of the queue, of which there are two.
     static let fileLimit: Int64 = 32 << 20
-    /// How long an event waits for the queue's lock; whoever has it lets go at once.
-    private static let patience = Duration.milliseconds(200)
     private static let mode: UInt32 = 0o600
 
     private var pending: String { "\(path)/pending" }
     private var sending: String { "\(path)/sending" }
 
     /// The queue in a spool; makes nothing.
-    init(spool: String) {
+    init(spool: String, patience: Duration = .milliseconds(200)) {
+        self.patience = patience
         path = "\(spool)/events"
         // Without it, a file that root makes is root's.
         owner = try? Directory(path: spool).status().owner
@@ -36,13 +37,14 @@ final class EventQueue: Sendable {
     /// Adds an event; survives the death of the process, not a power cut.
     func add(_ event: String, at time: WallTime) throws(SystemError) {
         let line = QueuedEvent(time: time, json: event).line
-        let deadline = Deadline.after(Self.patience)
+        let deadline = Deadline.after(patience)
+        var file = try openPending()
         while true {
-            let file = try openPending()
             if try file.descriptor.tryLock(subject: file.path) {
+                if file.isInPlace { return try add(line, to: file) }
                 // Renamed before the lock was had: the sender may be done with it.
-                guard file.isInPlace else { continue }
-                return try add(line, to: file)
+                file = try openPending()
+                continue
             }
             guard !deadline.hasPassed else {
                 throw SystemError(call: "fcntl", subject: file.path, errno: SystemError.inUse)

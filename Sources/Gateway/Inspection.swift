@@ -7,7 +7,6 @@ import HTTPTypes
 import Posix
 import Spool
 import UploadProtocol
-import Upstream
 
 /// What an inspection found.
 enum InspectionVerdict: Sendable, Equatable {
@@ -41,7 +40,7 @@ struct InspectionSubject: Sendable {
         environment = [
             ("SPOOLGATE_UPLOAD", id.description), ("SPOOLGATE_ROUTE", route),
             ("SPOOLGATE_OWNER", owner ?? ""),
-            ("SPOOLGATE_NAME", ClientFileName(target: head.target, fields: head.fields).text),
+            ("SPOOLGATE_NAME", ClientFileName(target: head.target, fields: head.fields).harmless),
             ("SPOOLGATE_TYPE", type ?? ""), ("SPOOLGATE_LENGTH", String(length)),
             ("SPOOLGATE_TARGET", head.target),
         ].map { ($0.0, Self.clean($0.1)) }

@@ -156,7 +156,7 @@ extension Transaction {
                 creation: head,
                 completing: head.fields,
                 isWhole: true,
-                owner: exchange.context.owner,
+                owner: exchange.context.owner ?? grant.owner,
                 address: exchange.context.remoteAddress,
                 scheme: exchange.context.scheme,
                 length: content.length,

@@ -99,7 +99,7 @@ struct Show: ParsableCommand {
         line("response", response.map { "\($0.head.status.code)" })
         guard let creation = summary.creation else { return }
         line("route", creation.route)
-        line("owner", creation.owner)
+        line("owner", creation.principal)
         line("client", creation.remoteAddress)
         line("resource", creation.resourcePath)
         line("request", "\(creation.head.method.rawValue) \(creation.head.target)")
@@ -110,7 +110,7 @@ struct Show: ParsableCommand {
 extension UploadCreation {
     /// Fields whose values prove who somebody is.
     private static let secret: Set = [
-        "authorization", "proxy-authorization", "cookie", "set-cookie",
+        "authorization", "cookie", "proxy-authorization", "set-cookie",
     ]
 
     /// The creation's fields with credentials left out.

@@ -16,8 +16,11 @@ enum Bench {
                 close(STDOUT_FILENO)
                 try Sink.serve(output: output)
             }
+            if CommandLine.arguments.dropFirst().first == "deliver" {
+                return try Deliverer.run(CommandLine.arguments.dropFirst(2))
+            }
         } catch {
-            note("spoolgate-bench sink: \(error)")
+            note("spoolgate-bench \(CommandLine.arguments[1]): \(error)")
             exit(1)
         }
         var options: Options?
@@ -70,12 +73,16 @@ enum Bench {
         _ options: Options
     ) throws(BenchFailure) -> SectionResult {
         if section == .slowUploads { return try runSlowUploads(options) }
-        let stage = try Stage(options)
+        let stage = try Stage(options, withTLS: section.isSecure)
         defer { stage.end() }
         switch section {
         case .oneRequest: return OneRequest.run(options, on: stage)
         case .appends: return Appends.run(options, on: stage)
         case .smallUploads: return SmallUploads.run(options, on: stage)
+        case .delivery, .secureDelivery:
+            return try Deliveries.run(section, options, on: stage)
+        case .smallDeliveries, .smallSecureDeliveries:
+            return try SmallDeliveries.run(section, options, on: stage)
         case .offsetRetrieval, .slowUploads:
             return try OffsetRetrieval.run(options, on: stage)
         }

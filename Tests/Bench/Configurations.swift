@@ -13,6 +13,7 @@ func nginxConfiguration(
     local: String,
     gateway: String,
     sinkPort: UInt16,
+    identity: Identity?,
     log: String,
     workers: Int
 ) -> String {
@@ -68,8 +69,27 @@ func nginxConfiguration(
             location /small/ { set $route small; \(gatewayLocation) }
             location /drop/ { set $route drop; \(gatewayLocation) }
         }
+        \(identity.map(secureServer) ?? "")
     }
 
+    """
+}
+
+/// The server that ends TLS for the sink.
+private func secureServer(_ identity: Identity) -> String {
+    """
+    server {
+            listen 127.0.0.1:\(identity.port) ssl;
+            ssl_certificate \(identity.certificate);
+            ssl_certificate_key \(identity.key);
+            ssl_session_cache shared:bench:1m;
+            location / {
+                proxy_pass http://sink;
+                proxy_http_version 1.1;
+                proxy_request_buffering off;
+                proxy_set_header Connection "";
+            }
+        }
     """
 }
 
@@ -101,31 +121,34 @@ private let gatewayLocation = """
 func gatewaySettings(
     work: String,
     socket: String,
-    sinkPort: UInt16,
+    sinkURL: String,
+    authority: String?,
     threads: Int
 ) -> String {
-    """
-    listen: "unix:\(socket)"
-    socket-mode: "0666"
-    spool:
-      directory: "\(work)/spool"
-      reserve: 64MiB
-    log-level: warning\(threads > 4096 ? "\nthreads:\n  maximum: \(threads)" : "")
-    routes:
-      default:
-        upstream: "http://127.0.0.1:\(sinkPort)"
-        limits:
-          min-size: 128KiB
-      small:
-        upstream: "http://127.0.0.1:\(sinkPort)"
-        limits:
-          min-size: 0
-      drop:
-        upstream: "directory:\(work)/drop"
-        limits:
-          min-size: 128KiB
+    let upstream =
+        "upstream: \"\(sinkURL)\"" + (authority.map { "\n    tls: {ca: \"\($0)\"}" } ?? "")
+    return """
+        listen: "unix:\(socket)"
+        socket-mode: "0666"
+        spool:
+          directory: "\(work)/spool"
+          reserve: 64MiB
+        log-level: warning\(threads > 4096 ? "\nthreads:\n  maximum: \(threads)" : "")
+        routes:
+          default:
+            \(upstream)
+            limits:
+              min-size: 128KiB
+          small:
+            \(upstream)
+            limits:
+              min-size: 0
+          drop:
+            upstream: "directory:\(work)/drop"
+            limits:
+              min-size: 128KiB
 
-    """
+        """
 }
 
 /// Raises this process's limit of open files, which children inherit, as far as it may go.

@@ -90,3 +90,18 @@ func fileLengths(below directory: String) throws(BenchFailure) -> [Int64] {
     }
     return lengths
 }
+
+/// Makes a file of `length` bytes of the shared block, on the disk when this returns.
+func makeFile(_ path: String, length: Int64) throws(BenchFailure) {
+    let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    guard file >= 0 else { throw BenchFailure(call: "open", on: path) }
+    defer { close(file) }
+    var left = length
+    while left > 0 {
+        let count = Int(min(left, Int64(Content.block.count)))
+        guard Content.block.withUnsafeBytes({ writeAll(file, .init(rebasing: $0[..<count])) })
+        else { throw BenchFailure(call: "write", on: path) }
+        left -= Int64(count)
+    }
+    guard fsync(file) == 0 else { throw BenchFailure(call: "fsync", on: path) }
+}

@@ -12,6 +12,8 @@ struct Outcome {
     var latencies: [Double] = []
     /// Requests made, where their number is not fixed.
     var requests = 0
+    /// Processor seconds of a program that ran for this row and has ended; nil: there was none.
+    var programSeconds: Double?
     /// Processor seconds that the benchmark spent on a server's work (making a file durable).
     var addedSeconds = 0.0
     /// Checks the result; it is neither timed nor counted.
@@ -24,6 +26,8 @@ struct Row {
     let name: String
     /// Whether it needs spoolgate.
     let usesGateway: Bool
+    /// Makes what the work needs, neither timed nor counted; `Int` is the round.
+    var prepare: (Int) throws(BenchFailure) -> Void = { _ in }
     /// Does the work once; `Int` is the round.
     let run: (Int) throws(BenchFailure) -> Outcome
 }
@@ -43,6 +47,9 @@ struct Sample {
     /// The share of the machine's processors that other processes used.
     let othersPercent: Double
     let outcome: Outcome
+
+    /// Processor seconds of whoever delivers: the row's program, or spoolgate.
+    var delivererSeconds: Double { outcome.programSeconds ?? gatewaySeconds ?? 0 }
 }
 
 /// The figures of one row over the rounds, by column key.
@@ -125,6 +132,7 @@ private func measure(
     on stage: Stage,
     memory: Int64
 ) throws(BenchFailure) -> Sample {
+    try row.prepare(round)
     stage.settle()
     try touchMemory(memory, in: stage.work)
     if let pid = stage.gatewayPID { ProcessStatus.resetPeak(pid) }

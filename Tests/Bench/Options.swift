@@ -10,6 +10,10 @@ enum Section: String, CaseIterable {
     case smallUploads = "C"
     case offsetRetrieval = "D"
     case slowUploads = "E"
+    case delivery = "F"
+    case secureDelivery = "G"
+    case smallDeliveries = "H"
+    case smallSecureDeliveries = "I"
 }
 
 /// What the command line asks for.
@@ -57,6 +61,10 @@ struct Options {
                               C  1000 uploads of 64 KiB by 16 clients
                               D  offset retrieval (HEAD)
                               E  many slow uploads at once
+                              F  one large delivery to the upstream over http, beside curl
+                              G  the same over https
+                              H  64 KiB deliveries one after the other over http, beside curl
+                              I  the same over https
           --rounds N        Measure every row N times, rows taking turns (default 3).
           --quick           64 MiB for 1 GiB, 200 slow uploads for 5 s, one round.
           --slow N[,N...]   How many slow uploads (default 2000; the targets also name 9000).
@@ -134,10 +142,15 @@ struct Options {
         var wanted: [Section] = []
         for letter in text.split(separator: ",") {
             guard let section = Section(rawValue: letter.uppercased()) else {
-                throw BenchFailure("--only knows A, B, C, D and E, not '\(letter)'")
+                throw BenchFailure("--only knows A to I, not '\(letter)'")
             }
             wanted.append(section)
         }
         return Section.allCases.filter(wanted.contains)
     }
+}
+
+extension Section {
+    /// Whether its deliveries go over https.
+    var isSecure: Bool { self == .secureDelivery || self == .smallSecureDeliveries }
 }

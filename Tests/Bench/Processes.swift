@@ -80,6 +80,16 @@ struct Child: Sendable {
             ? "\(name) ended with status \(status)" : "\(name) was ended by signal \(status)"
     }
 
+    /// Waits until it ends by itself; its exit status, or 128 and the number of the signal that
+    /// ended it.
+    func waitForEnd() -> Int32 {
+        var status: Int32 = 0
+        while waitpid(pid, &status, 0) < 0, errno == EINTR {}
+        running.withLock { $0.removeAll { $0 == pid } }
+        let signal = status & 0x7f
+        return signal == 0 ? (status >> 8) & 0xff : 128 + signal
+    }
+
     /// Ends it: SIGTERM, and after 10 s SIGKILL for its whole group.
     func end() {
         Child.end([pid])

@@ -25,9 +25,10 @@ func gatewayProgram(_ options: Options) throws(BenchFailure) -> String {
 func findProgram(_ name: String) throws(BenchFailure) -> String {
     if name.contains("/") { return name }
     let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
-    for directory in path.split(separator: ":") + ["/usr/sbin", "/usr/local/sbin"] {
+    let named = path.split(separator: ":").map { String($0) }
+    for directory in named + ["/usr/sbin", "/usr/local/sbin"] {
         let candidate = "\(directory)/\(name)"
         if access(candidate, X_OK) == 0 { return candidate }
     }
-    throw BenchFailure("no \(name) in PATH; use --nginx")
+    throw BenchFailure("no \(name) in PATH")
 }

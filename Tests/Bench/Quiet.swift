@@ -14,7 +14,9 @@ struct MachineLoad {
     /// Reads the instant; `stage` names the processes that are the benchmark's.
     init(_ stage: Stage) {
         busy = MachineLoad.busySeconds()
-        own = stage.serverSeconds + processorSeconds(stage.sinkPID) + processorSeconds(getpid())
+        own =
+            stage.serverSeconds + processorSeconds(stage.sinkPID) + processorSeconds(getpid())
+            + endedSeconds()
     }
 
     /// The share of all processors, in percent, that others have used since `earlier`.

@@ -10,6 +10,10 @@ import Glibc
 final class Stage {
     /// nginx by TCP.
     let address: Address
+    /// The sink as an upstream: `http://`, or `https://` where the stage has TLS.
+    let sinkURL: String
+    /// The authority of the sink's certificate, a PEM file; nil without TLS.
+    let authority: String?
     /// nginx by a unix socket, which has no ports to run out of.
     let localAddress: Address
     /// The directory that dav PUT fills.
@@ -33,8 +37,11 @@ final class Stage {
 
     /// Starts everything and waits until it answers.
     ///
+    /// - Parameters:
+    ///   - options: sizes and programs.
+    ///   - withTLS: whether the sink is reached over TLS, which nginx then ends for it.
     /// - Throws: `BenchFailure` if something does not start within 15 s.
-    init(_ options: Options) throws(BenchFailure) {
+    init(_ options: Options, withTLS: Bool = false) throws(BenchFailure) {
         let state = try Stage.absolute(options.state)
         let work = state + "/work"
         self.work = work
@@ -53,6 +60,10 @@ final class Stage {
         self.sink = sink
         let port = try freePort()
         address = .port(port)
+        let identity = withTLS ? try Identity(in: work, log: logs[1]) : nil
+        authority = identity?.certificate
+        sinkURL =
+            identity.map { "https://127.0.0.1:\($0.port)" } ?? "http://127.0.0.1:\(sinkPort)"
         let local = work + "/nginx.sock"
         let socket = work + "/gateway.sock"
         guard local.utf8.count < 100, socket.utf8.count < 100 else {
@@ -67,7 +78,8 @@ final class Stage {
                 options,
                 work: work,
                 socket: socket,
-                sinkPort: sinkPort,
+                sinkURL: sinkURL,
+                authority: authority,
                 log: logs[0]
             )
 
@@ -79,6 +91,7 @@ final class Stage {
                 local: local,
                 gateway: socket,
                 sinkPort: sinkPort,
+                identity: identity,
                 log: logs[1],
                 workers: options.workers
             ),
@@ -140,13 +153,20 @@ final class Stage {
         _ options: Options,
         work: String,
         socket: String,
-        sinkPort: UInt16,
+        sinkURL: String,
+        authority: String?,
         log: String
     ) throws(BenchFailure) -> Child {
         let settings = work + "/spoolgate.yaml"
         let threads = (options.slowCounts.max() ?? 0) + 200
         try writeText(
-            gatewaySettings(work: work, socket: socket, sinkPort: sinkPort, threads: threads),
+            gatewaySettings(
+                work: work,
+                socket: socket,
+                sinkURL: sinkURL,
+                authority: authority,
+                threads: threads
+            ),
             to: settings
         )
         let child = try Child.start(

@@ -65,6 +65,19 @@ func printTargets(_ results: [SectionResult], _ options: Options) {
     }
 }
 
+private func atMost(
+    _ bound: Double,
+    _ unit: String,
+    _ sentence: String,
+    _ values: [Double]
+) -> Target {
+    Target(sentence: sentence, values: values, bound: bound, isUpper: true, unit: unit)
+}
+
+private func atLeast(_ bound: Double, _ sentence: String, _ values: [Double]) -> Target {
+    Target(sentence: sentence, values: values, bound: bound, isUpper: false, unit: "x")
+}
+
 private func targets(_ results: [SectionResult]) -> [Target] {
     func figure(
         _ section: Section,
@@ -73,12 +86,6 @@ private func targets(_ results: [SectionResult]) -> [Target] {
         over reference: String? = nil
     ) -> [Double] {
         results.first { $0.section == section }?.values(row, key, over: reference) ?? []
-    }
-    func atMost(_ bound: Double, _ unit: String, _ sentence: String, _ values: [Double]) -> Target {
-        Target(sentence: sentence, values: values, bound: bound, isUpper: true, unit: unit)
-    }
-    func atLeast(_ bound: Double, _ sentence: String, _ values: [Double]) -> Target {
-        Target(sentence: sentence, values: values, bound: bound, isUpper: false, unit: "x")
     }
     let dav = OneRequest.davRow
     let synced = OneRequest.syncedDavRow
@@ -156,5 +163,42 @@ private func targets(_ results: [SectionResult]) -> [Target] {
             "9000 slow uploads within 300 MiB",
             figure(.slowUploads, SlowUploads.rowName(9_000), "rss_mib")
         ),
-    ]
+    ] + deliveryTargets(figure)
+}
+
+/// The targets of sections F to I.
+private func deliveryTargets(
+    _ figure: (Section, String, String, _ over: String?) -> [Double]
+) -> [Target] {
+    var targets: [Target] = []
+    for (section, scheme) in [(Section.delivery, "http"), (.secureDelivery, "https")] {
+        for peer in [Deliveries.uploadRow, Deliveries.dataRow] {
+            targets += [
+                atLeast(
+                    1,
+                    "delivery over \(scheme): no slower than \(peer)",
+                    figure(section, Deliveries.gatewayRow, "mib_per_s", peer)
+                ),
+                atMost(
+                    1,
+                    "x",
+                    "  and with no more processor",
+                    figure(section, Deliveries.gatewayRow, "own_cpu_s_per_gib", peer)
+                ),
+            ]
+        }
+    }
+    for (section, scheme) in [
+        (Section.smallDeliveries, "http"), (.smallSecureDeliveries, "https"),
+    ] {
+        targets.append(
+            atMost(
+                20,
+                "ms",
+                "64 KiB over \(scheme), 99 of 100 below 20 ms: no delayed acknowledgement",
+                figure(section, SmallDeliveries.wholeRow, "p99_ms", nil)
+            )
+        )
+    }
+    return targets
 }

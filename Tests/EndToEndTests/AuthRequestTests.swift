@@ -1,6 +1,7 @@
 // nginx's own auth_request in front of the gateway, and the gateway's authorizer behind it.
 
 import Foundation
+import Synchronization
 import TestSupport
 import Testing
 
@@ -123,7 +124,23 @@ struct AuthRequestTests {
 
     @Test("a scanner refuses, events tell it, also those of purge, over a crash of the daemon")
     func inspectedAndTold() throws {
-        let origin = try LoopbackOrigin()
+        // It refuses everything until the daemon has died.
+        let isTaking = Mutex(false)
+        let taken = Mutex<[String]>([])
+        let origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let takes = isTaking.withLock { $0 }
+                if takes {
+                    taken.withLock { $0.append(String(decoding: request.content, as: UTF8.self)) }
+                }
+                try connection.answer(
+                    takes ? "200 OK" : "503 Service Unavailable",
+                    fields: [],
+                    content: "",
+                    hasContent: true
+                )
+            }
+        }
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path()
         defer { try? FileManager.default.removeItem(atPath: file) }
         let sandbox = try Sandbox(
@@ -143,7 +160,10 @@ struct AuthRequestTests {
         #expect(try post("clean\n").status == 201)
         #expect(try post("virus\n").status == 422)
         _ = try sandbox.create("/files/b")
-        try sandbox.crash()
+        try eventually("the webhook was tried") { !origin.requests.isEmpty }
+        sandbox.kill()
+        isTaking.withLock { $0 = true }
+        try sandbox.startAgain()
         #expect(try sandbox.spoolgate("purge", "--older-than", "0s").status == 0)
         func events(_ texts: [String]) throws -> [String] {
             try texts.map { text in
@@ -157,9 +177,9 @@ struct AuthRequestTests {
         let lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n")
         #expect(try events(lines.map(String.init)) == told + ["purged", "purged", "purged"])
         try eventually("the webhook has all of them") {
-            let all = origin.requests.map { String(decoding: $0.content, as: UTF8.self) }
-            return Set(all).count == told.count + 3
+            taken.withLock { $0.count } == told.count + 3
         }
+        #expect(try events(taken.withLock { $0 }) == told + ["purged", "purged", "purged"])
         #expect(try sandbox.delivered().count == 1)
     }
 }

@@ -45,6 +45,7 @@ import Upstream
                     .host: "uploads.example", .authorization: "Bearer t", .cookie: "a=b",
                     .contentType: "text/plain", .ifMatch: "x", .range: "bytes=0-1",
                     .spoolgateOwner: "forged", .xForwardedUri: "/forged", .xForwardedHost: "f",
+                    .known("spoolgate-set-x"): "forged",
                     .xForwardedFor: "198.51.100.1", .contentEncoding: "identity",
                 ],
                 context: owned
@@ -64,7 +65,7 @@ import Upstream
         for (name, value) in expected { #expect(first.values(name) == [value], "\(name)") }
         for name in [
             "upload-complete", "upload-draft-interop-version", "if-match", "range",
-            "content-length", "spoolgate-upload", "expect",
+            "content-length", "spoolgate-upload", "spoolgate-set-x", "expect",
         ] { #expect(first.values(name) == [], "\(name)") }
         let second = origin.requests[1]
         #expect(second.values("spoolgate-event") == ["delivery"])

@@ -138,6 +138,16 @@ private let scenarios: [String: Scenario] = [
         },
         isTold: { record, _ in record.offset != nil }
     ),
+    "accepted": Scenario(
+        prepare: { test in
+            var settings = Settings()
+            settings.routes[Route.defaultName]?.reply = .accepted
+            settings.routes[Route.defaultName]?.limits.minSize = 0
+            test.gateway.reload(settings)
+            return .creation([.text("hello")], complete: true)
+        },
+        isTold: Scenario.told(202)
+    ),
     "sent": Scenario(
         prepare: { test in
             .append(try Scenario.interrupted(test, isTold: true), at: 5, complete: true)

@@ -153,6 +153,56 @@ import Upstream
         stop(events)
     }
 
+    @Test("a line that was added last is not removed with the file")
+    func addedLast() throws {
+        let test = try telling("http://127.0.0.1:1")
+        let queue = EventQueue(spool: test.spool.directory)
+        try queue.add("{\"n\":1}", at: .now)
+        let batch = try #require(try queue.batch())
+        guard case .event = try batch.look() else { return #expect(Bool(false), "no event") }
+        try batch.advance(marking: true)
+        guard case .end = try batch.look() else { return #expect(Bool(false), "more events") }
+        // By somebody who had the file open and locked when it was renamed.
+        let late = try AppendedFile(path: test.root + "/spool/events/sending", mode: 0o600)
+        try late.add(line: QueuedEvent(time: .now, json: "{\"n\":2}").line)
+        #expect(try !batch.remove())
+        guard case .event(let event) = try batch.look() else {
+            return #expect(Bool(false), "it is lost")
+        }
+        #expect(event.json == "{\"n\":2}")
+        try batch.advance(marking: true)
+        #expect(try batch.remove())
+        #expect(try files(test).isEmpty)
+    }
+
+    @Test("a line that waited for the lock does not go into a file that is sent and gone")
+    func waitedForLock() throws {
+        let test = try telling("http://127.0.0.1:1")
+        let queue = EventQueue(spool: test.spool.directory, patience: .seconds(60))
+        try queue.add("{\"n\":1}", at: .now)
+        let path = test.root + "/spool/events/pending"
+        var holder: AppendedFile? = try AppendedFile(path: path, mode: 0o600)
+        #expect(try holder?.descriptor.tryLock(subject: path) == true)
+        let isAdded = Monitor(false)
+        try Posix.Thread.start(name: "adder") {
+            try? queue.add("{\"n\":2}", at: .now)
+            isAdded.update { $0 = true }
+        }
+        try eventually("it has the file open") {
+            let numbers = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+            return numbers.count {
+                (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)"))
+                    == path
+            } == 2
+        }
+        try FileManager.default.removeItem(atPath: path)
+        holder = nil
+        let done: Bool? = isAdded.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+        #expect(done == true)
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        #expect(text.hasSuffix("{\"n\":2}\n"))
+    }
+
     @Test("an event that is too old is dropped, with a line in the log")
     func tooOld() throws {
         let origin = try LoopbackOrigin(status: "503 x")

@@ -1,0 +1,77 @@
+// curl's command as the peer of a delivery: one process, its connection kept from upload to upload.
+
+/// Runs of curl against a stage's sink.
+struct Curl {
+    /// What it is told to send a file with.
+    enum Way {
+        /// `-T`: read and sent piece by piece.
+        case upload
+        /// `--data-binary @`: read into memory, then sent.
+        case data
+    }
+
+    private let program: String
+    private let stage: Stage
+
+    /// Finds the program.
+    ///
+    /// - Throws: `BenchFailure` if there is none.
+    init(_ stage: Stage) throws(BenchFailure) {
+        program = try findProgram("curl")
+        self.stage = stage
+    }
+
+    /// Sends `file`, of `length` bytes, once; the clock of the outcome's row runs meanwhile.
+    func send(_ file: String, length: Int64, _ way: Way) throws(BenchFailure) -> Outcome {
+        let way = way == .upload ? ["-T", file] : ["--data-binary", "@\(file)"]
+        let run = try run(way + ["\(stage.sinkURL)/curl"])
+        return Outcome(programSeconds: run.processorSeconds) { () throws(BenchFailure) in
+            guard Int64(run.output.prefix { $0 != "\n" }) == length else {
+                throw BenchFailure("the sink has '\(run.output.prefix(40))' of curl's \(length)")
+            }
+        }
+    }
+
+    /// Sends `file`, of `length` bytes, `count` times, one after the other.
+    func send(_ file: String, length: Int64, count: Int) throws(BenchFailure) -> Outcome {
+        let list = stage.work + "/curl.list"
+        var text = ""
+        for number in 0..<count {
+            text += "url = \"\(stage.sinkURL)/\(number)\"\nupload-file = \"\(file)\"\n"
+            text += "output = \"/dev/null\"\n"
+        }
+        try writeText(text, to: list)
+        let run = try run(["-K", list, "-w", "%{size_upload} %{time_total}\\n"])
+        return try Outcome(run, length: length, count: count)
+    }
+
+    private func run(_ arguments: [String]) throws(BenchFailure) -> CommandRun {
+        let trust = stage.authority.map { ["--cacert", $0] } ?? []
+        return try CommandRun(
+            "curl",
+            program: program,
+            arguments: ["-q", "-sS", "-f", "--noproxy", "*", "--http1.1", "-H", "Expect:"] + trust
+                + arguments,
+            output: stage.work + "/curl.out",
+            log: stage.work + "/curl.log"
+        )
+    }
+}
+
+extension Outcome {
+    /// What a program did that tells a line `BYTES SECONDS` for each of `count` deliveries.
+    init(_ run: CommandRun, length: Int64, count: Int) throws(BenchFailure) {
+        var latencies: [Double] = []
+        for line in run.output.split(separator: "\n") {
+            let words = line.split(separator: " ")
+            guard words.count == 2, Int64(words[0]) == length, let seconds = Double(words[1]) else {
+                throw BenchFailure("a delivery of \(length) bytes is told as '\(line)'")
+            }
+            latencies.append(seconds)
+        }
+        guard latencies.count == count else {
+            throw BenchFailure("\(latencies.count) of \(count) deliveries were made")
+        }
+        self.init(latencies: latencies, requests: count, programSeconds: run.processorSeconds)
+    }
+}

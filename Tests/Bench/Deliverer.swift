@@ -1,0 +1,99 @@
+// spoolgate's delivery alone: a process that sends a file again and again by the daemon's own code.
+//
+// It is to the daemon what curl's command is to a person: no nginx, no FastCGI, no record. It tells a line
+// `BYTES SECONDS` for each delivery, BYTES as the sink has counted them.
+
+import Glibc
+import HTTPTypes
+import UploadProtocol
+import Upstream
+
+/// The process `spoolgate-bench deliver`.
+enum Deliverer {
+    /// Runs the program on a stage and reads what it told.
+    static func send(
+        _ file: String,
+        length: Int64,
+        count: Int,
+        on stage: Stage
+    ) throws(BenchFailure) -> Outcome {
+        let run = try CommandRun(
+            "deliverer",
+            program: ownProgram(),
+            arguments: ["deliver", stage.sinkURL, file, "\(count)"]
+                + (stage.authority.map { [$0] } ?? []),
+            output: stage.work + "/deliverer.out",
+            log: stage.work + "/deliverer.log"
+        )
+        return try Outcome(run, length: length, count: count)
+    }
+
+    /// Delivers: arguments are the target, the file, how often, and the authority for https.
+    static func run(_ arguments: ArraySlice<String>) throws(BenchFailure) {
+        let arguments = Array(arguments)
+        guard arguments.count >= 3, let count = Int(arguments[2]) else {
+            throw BenchFailure("deliver needs TARGET FILE COUNT [AUTHORITY]")
+        }
+        let file = open(arguments[1], O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { throw BenchFailure(call: "open", on: arguments[1]) }
+        let length = try fileLength(arguments[1])
+        let target: UpstreamTarget
+        do throws(UpstreamTargetError) {
+            target = try UpstreamTarget(arguments[0])
+        } catch {
+            throw BenchFailure("\(arguments[0]): \(error.reason)")
+        }
+        let upstream = Upstream(
+            UpstreamSettings(
+                targets: [target],
+                certificateAuthority: arguments.count > 3 ? arguments[3] : nil
+            )
+        )
+        var lines = ""
+        for number in 0..<count {
+            let sink = CountingSink()
+            let start = now()
+            let outcome = upstream.attempt(
+                request("/\(number)", file: file, length: length),
+                sink: sink
+            )
+            let seconds = now() - start
+            guard outcome == .answered, sink.status == 200 else {
+                throw BenchFailure("\(arguments[0]): \(outcome), status \(sink.status)")
+            }
+            lines += "\(sink.count) \(seconds)\n"
+        }
+        lines.withUTF8 { _ = write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+    }
+
+    private static func request(_ target: String, file: Int32, length: Int64) -> UpstreamRequest {
+        UpstreamRequest(
+            method: .put,
+            target: target,
+            fields: [:],
+            content: .file(descriptor: nil, length: length) { buffer, position in
+                let count = pread(file, buffer.baseAddress, buffer.count, Int(position))
+                guard count >= 0 else { throw BenchFailure(call: "pread", on: target) }
+                return count
+            },
+            isUpload: true,
+            id: UploadID(high: 0, low: 0)
+        )
+    }
+}
+
+/// Keeps the status and the number that the sink answers with.
+private final class CountingSink: ResponseSink {
+    private(set) var status = 0
+    private var text = ""
+
+    var count: Int64 { Int64(text.prefix { $0 != "\n" }) ?? -1 }
+
+    func receive(interim head: ResponseHead) {}
+
+    func receive(head: ResponseHead, contentLength: Int64?) { status = head.status.code }
+
+    func receive(content: RawSpan) {
+        content.withUnsafeBytes { text += String(decoding: $0.prefix(40), as: UTF8.self) }
+    }
+}

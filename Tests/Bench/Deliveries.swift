@@ -1,0 +1,96 @@
+// Sections F and G: one large upload, whole in the spool, delivered to the upstream, beside curl.
+
+import Glibc
+
+/// Sections F and G.
+enum Deliveries {
+    static let uploadRow = "curl -T file"
+    static let dataRow = "curl --data-binary @file"
+    static let gatewayRow = "spoolgate: whole in the spool, delivered"
+
+    /// Runs the section.
+    static func run(
+        _ section: Section,
+        _ options: Options,
+        on stage: Stage
+    ) throws(BenchFailure) -> SectionResult {
+        let length = options.largeLength / 2
+        let file = stage.work + "/content"
+        try makeFile(file, length: length)
+        let curl = try Curl(stage)
+        var upload: UploadResource?
+        let rows = [
+            Row(name: uploadRow, usesGateway: false) { _ throws(BenchFailure) in
+                try curl.send(file, length: length, .upload)
+            },
+            Row(name: dataRow, usesGateway: false) { _ throws(BenchFailure) in
+                try curl.send(file, length: length, .data)
+            },
+            Row(
+                name: gatewayRow,
+                usesGateway: true,
+                prepare: { round throws(BenchFailure) in
+                    upload = try receive(length, "/files/delivery-\(round)", stage)
+                }
+            ) { _ throws(BenchFailure) in
+                guard let upload else { throw BenchFailure("there is no upload to deliver") }
+                let response = try upload.append(0, at: length, last: true)
+                return Outcome { () throws(BenchFailure) in
+                    let whole = Request(method: "PATCH", target: upload.path, length: length)
+                    try requireCount(response, whole)
+                }
+            },
+        ]
+        let mebibytes = Double(length) / Double(1 << 20)
+        let results = takeTurns(
+            rows,
+            on: stage,
+            section: section,
+            options: options,
+            memory: length
+        ) { sample in
+            [
+                "mib_per_s": mebibytes / sample.seconds,
+                "own_cpu_s_per_gib": sample.delivererSeconds / mebibytes * 1024,
+                "sink_cpu_s_per_gib": sample.sinkSeconds / mebibytes * 1024,
+            ]
+        }
+        return SectionResult(
+            section: section,
+            title:
+                "\(length >> 20) MiB to the upstream over \(section.isSecure ? "https" : "http")",
+            columns: columns,
+            rows: results
+        )
+    }
+
+    /// An upload that has all its content and is not complete: an empty append delivers it.
+    private static func receive(
+        _ length: Int64,
+        _ target: String,
+        _ stage: Stage
+    ) throws(BenchFailure) -> UploadResource {
+        let connection = try Connection(to: stage.address)
+        let response = try connection.exchange(
+            Request(
+                method: "PUT",
+                target: target,
+                fields: [("Upload-Complete", "?0")],
+                length: length
+            ),
+            expecting: 201
+        )
+        return try UploadResource(response, connection)
+    }
+
+    private static let columns = [
+        Column(key: "mib_per_s", title: "MiB/s"),
+        Column(key: "mib_per_s", title: "of -T", decimals: 2, reference: uploadRow),
+        Column(key: "mib_per_s", title: "of data", decimals: 2, reference: dataRow),
+        Column(key: "own_cpu_s_per_gib", title: "own CPU s/GiB", decimals: 2),
+        Column(key: "own_cpu_s_per_gib", title: "of -T", decimals: 2, reference: uploadRow),
+        Column(key: "own_cpu_s_per_gib", title: "of data", decimals: 2, reference: dataRow),
+        Column(key: "sink_cpu_s_per_gib", title: "sink CPU", decimals: 2),
+        Column(key: "others_percent", title: "others %"),
+    ]
+}

@@ -1,0 +1,104 @@
+// Digests through a real web server and a daemon that dies: what is not verified is never there.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Digests", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct DigestTests {
+    /// The value of an integrity field, by OpenSSL.
+    private func field(of data: Data, in sandbox: Sandbox) throws -> String {
+        let file = sandbox.directory.appending(path: "digested-\(UUID().uuidString)")
+        try data.write(to: file)
+        let digest = sandbox.directory.appending(path: "digest-\(UUID().uuidString)")
+        let made = try Command(
+            "/usr/bin/openssl",
+            ["dgst", "-sha256", "-binary", "-out", digest.path(), file.path()]
+        )
+        #expect(made.status == 0)
+        return "sha-256=:\(try Data(contentsOf: digest).base64EncodedString()):"
+    }
+
+    @Test("kill -9 in content that is to be verified leaves the upload where it was")
+    func killed() throws {
+        let sandbox = try Sandbox()
+        let (_, bytes) = try sandbox.randomFile(3 << 20)
+        let resource = try sandbox.create("/files/verified.bin")
+        let first = bytes.prefix(1 << 20)
+        let rest = Data(bytes.suffix(from: 1 << 20))
+        let kept = try sandbox.append(resource, offset: 0, first, complete: false)
+        #expect(kept.status == 204)
+        let digest = "Content-Digest: " + (try field(of: rest, in: sandbox))
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: \(first.count)", "Upload-Complete: ?1",
+                "Content-Length: \(rest.count)", "Content-Type: application/partial-upload", digest,
+            ]
+        )
+        sender.send(rest.prefix(1 << 20))
+        let data = sandbox.directory.appending(path: "spool/data").path()
+        try eventually("more than the first part is on the disk") {
+            try Self.bytes(below: data) > first.count
+        }
+        try sandbox.crash()
+        sender.cut()
+        #expect(try sandbox.offset(of: resource) == first.count)
+        let wrong = try sandbox.append(
+            resource,
+            offset: first.count,
+            Data(rest.reversed()),
+            complete: true,
+            [digest]
+        )
+        #expect(wrong.status == 400)
+        #expect(wrong["upload-complete"] == "?0" && wrong["upload-offset"] == "\(first.count)")
+        let right = try sandbox.append(
+            resource,
+            offset: first.count,
+            rest,
+            complete: true,
+            [digest, "Repr-Digest: " + (try field(of: bytes, in: sandbox))]
+        )
+        #expect(right.status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("PHP never hears of an upload that is not what its client says it is")
+    func contradicted() throws {
+        let backend = try Backend()
+        let sandbox = try Sandbox(upstream: backend.url)
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        let other = "Repr-Digest: " + (try field(of: Data("other".utf8), in: sandbox))
+        let resource = try sandbox.create("/files/index.php", [other])
+        let answer = try sandbox.append(resource, offset: 0, bytes, complete: true)
+        #expect(answer.status == 400)
+        #expect(answer["upload-complete"] == "?1")
+        #expect(answer.text.contains("digest-mismatched-values"))
+        #expect(try WireClient(port: sandbox.port).ask("HEAD", resource).status == 404)
+        let plain = try WireClient(port: sandbox.port).ask(
+            "PUT",
+            "/files/index.php",
+            [other],
+            content: bytes
+        )
+        #expect(plain.status == 400)
+        #expect(try backend.phpCalls() == 0)
+        let wanting = try sandbox.create("/files/index.php", ["Want-Repr-Digest: sha-256=1"])
+        let told = try sandbox.append(wanting, offset: 0, bytes, complete: true)
+        #expect(told.status == 202)
+        #expect(told["repr-digest"] == (try field(of: bytes, in: sandbox)))
+    }
+
+    /// Bytes of all files below a directory.
+    private static func bytes(below path: String) throws -> Int {
+        let files = FileManager.default.enumerator(atPath: path)?.allObjects as? [String] ?? []
+        return try files.reduce(0) { sum, file in
+            let attributes = try FileManager.default.attributesOfItem(atPath: "\(path)/\(file)")
+            let isFile = attributes[.type] as? FileAttributeType == .typeRegular
+            return sum + (isFile ? attributes[.size] as? Int ?? 0 : 0)
+        }
+    }
+}

@@ -1,0 +1,223 @@
+// What an operator does with uploads that are not delivered: show, hold, release and requeue, beside a
+// real daemon.
+
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+/// An upstream that answers as it is told to.
+private final class Moody: Sendable {
+    enum Mood { case silent, refusing, taking }
+
+    private final class Word: Sendable { let mood = Mutex(Mood.silent) }
+
+    private let word = Word()
+    private let origin: LoopbackOrigin
+
+    init() throws {
+        let word = word
+        origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                switch word.mood.withLock({ $0 }) {
+                case .silent: return
+                case .refusing: try connection.answer("422 Unprocessable Content", content: "no")
+                case .taking: try connection.answer("200 OK", content: "taken")
+                }
+            }
+        }
+    }
+
+    func become(_ mood: Mood) { word.mood.withLock { $0 = mood } }
+
+    var base: String { origin.base }
+    var count: Int { origin.requests.count }
+}
+
+@Suite("An operator's commands")
+struct OperatorTests {
+    private let upstream: Moody
+    private let sandbox: Sandbox
+
+    init() throws {
+        upstream = try Moody()
+        sandbox = try Sandbox(
+            upstream: upstream.base,
+            // What is tried again is tried because somebody said so.
+            routeSettings: ["reply: accepted", "queue: {minimum-backoff: 1h}"],
+            extra: ["delivery: {queue-run: 1h}"]
+        )
+    }
+
+    /// Sends an upload that is accepted; its identity.
+    private func accepted(by method: String) throws -> String {
+        let created = try WireClient(port: sandbox.port).ask(
+            method,
+            "/files/a.txt",
+            ["Upload-Complete: ?0", "Authorization: Basic c2VjcmV0", "X-Said: this"],
+            content: Data()
+        )
+        let location = try #require(created["location"])
+        let resource = String(location.drop(upTo: "/files/"))
+        let answer = try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true)
+        #expect(answer.status == 202)
+        return try #require(resource.split(separator: "/").last.map(String.init))
+    }
+
+    private func awaitState(_ state: String) throws {
+        try eventually("the upload is \(state)") {
+            try sandbox.spoolgate("list", "--json").output.contains("\"state\":\"\(state)\"")
+        }
+    }
+
+    @Test("a held upload stays until it is released, and the daemon then delivers it when asked")
+    func holdAndRelease() throws {
+        let id = try accepted(by: "PUT")
+        try eventually("the attempt has failed") {
+            try sandbox.spoolgate("list", "--json").output.contains("\"attempts\":1")
+                && sandbox.spoolgate("list").output.contains("deferred")
+        }
+        let hold = try sandbox.spoolgate("hold", id)
+        #expect((hold.status, hold.errors) == (0, ""))
+        #expect(hold.output.hasPrefix("held \(id): it was deferred: "))
+        #expect(try sandbox.spoolgate("hold", id).status == 0)
+        #expect(try sandbox.spoolgate("list").output.contains("held"))
+        upstream.become(.taking)
+        sandbox.daemon.signal(SIGUSR1)
+        let all = try sandbox.spoolgate("requeue", "--all")
+        #expect((all.status, all.output) == (0, ""))
+        try awaitState("held")
+        let release = try sandbox.spoolgate("release", id)
+        #expect(release.status == 0)
+        #expect(release.output.contains("released \(id): it was held: "))
+        #expect(release.output.contains("within 1h; systemctl kill -s USR1 spoolgate"))
+        #expect(upstream.count == 1)
+        sandbox.daemon.signal(SIGUSR1)
+        try awaitState("delivered")
+        #expect(upstream.count == 2)
+        let again = try sandbox.spoolgate("release", id)
+        #expect(again.status == 65)
+        #expect(again.errors == "spoolgate: \(id): it is delivered, not held\n")
+    }
+
+    @Test("one that is put off for long is tried at once where somebody says so")
+    func requeueDeferred() throws {
+        let id = try accepted(by: "PUT")
+        try awaitState("deferred")
+        try eventually("the attempt is made") { upstream.count == 1 }
+        upstream.become(.taking)
+        try eventually("it can be queued again") {
+            try sandbox.spoolgate("requeue", id, "--json").status == 0
+        }
+        sandbox.daemon.signal(SIGUSR1)
+        try awaitState("delivered")
+        #expect(upstream.count == 2)
+    }
+
+    @Test("what the upstream may have already is sent again only if exactly that is said")
+    func indeterminate() throws {
+        let id = try accepted(by: "POST")
+        try awaitState("indeterminate")
+        for command in ["release", "hold"] {
+            let refused = try sandbox.spoolgate(command, id)
+            #expect((refused.status, refused.output) == (65, ""))
+            #expect(refused.errors.contains("its outcome is indeterminate"))
+        }
+        let all = try sandbox.spoolgate("requeue", "--all")
+        #expect((all.status, all.output) == (65, ""))
+        #expect(all.errors.contains("add --indeterminate"))
+        #expect(try sandbox.spoolgate("requeue", "--all", "--queue", "deferred").status == 0)
+        #expect(
+            try sandbox.spoolgate("purge", "--older-than", "0s", "--queue", "hold", "--dry-run")
+                .output.contains("(hold: indeterminate, ")
+        )
+        upstream.become(.taking)
+        let requeue = try sandbox.spoolgate("requeue", id)
+        #expect(requeue.status == 0)
+        #expect(requeue.output.contains("the upstream may have it already"))
+        sandbox.daemon.signal(SIGUSR1)
+        try awaitState("delivered")
+        #expect(upstream.count == 2)
+        #expect(try sandbox.spoolgate("requeue", id).status == 65)
+    }
+
+    @Test("show tells everything of one upload, and nobody's credentials")
+    func show() throws {
+        upstream.become(.refusing)
+        let id = try accepted(by: "POST")
+        try awaitState("failed")
+        let shown = try sandbox.spoolgate("show", id)
+        #expect(shown.status == 0)
+        for line in [
+            "upload         \(id)\n", "state          failed\n",
+            "reason         the upstream answered 422\n", "offset         7\n",
+            "attempts       1\n", "response       422\n", "request        POST /files/a.txt\n",
+            "x-said: this\n", "authorization: (not shown)\n",
+        ] {
+            #expect(shown.output.lowercased().contains(line.lowercased()), "\(shown.output)")
+        }
+        let json = try sandbox.spoolgate("show", "--json", id).output
+        let object = try #require(
+            JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+        )
+        #expect(object["state"] as? String == "failed")
+        #expect(object["status"] as? Int == 422)
+        #expect(!(shown.output + json).contains("c2VjcmV0"))
+        upstream.become(.taking)
+        let all = try sandbox.spoolgate("requeue", "--all", "--json")
+        #expect(all.status == 0)
+        #expect(all.output.contains("\"action\":\"requeued\""))
+        sandbox.daemon.signal(SIGUSR1)
+        try awaitState("delivered")
+    }
+
+    @Test("what is in use, unknown or of another state is left alone, each with a code of its own")
+    func refused() throws {
+        let resource = try sandbox.create("/files/busy.bin")
+        let id = try #require(resource.split(separator: "/").last.map(String.init))
+        let whole = try sandbox.spoolgate("requeue", id)
+        #expect((whole.status, whole.output) == (65, ""))
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 8",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(Data("half".utf8))
+        try eventually("the upload is in use") {
+            try sandbox.spoolgate("show", id).output.contains("(in use)")
+        }
+        for command in ["requeue", "hold", "release"] {
+            let busy = try sandbox.spoolgate(command, id)
+            #expect((busy.status, busy.output) == (75, ""))
+            #expect(busy.errors.contains("in use"))
+            let unknown = String(repeating: "0", count: 26)
+            #expect(try sandbox.spoolgate(command, id, unknown).status == 66)
+            #expect(try sandbox.spoolgate(command).status == 64)
+            #expect(try sandbox.spoolgate(command, "no-identity").status == 64)
+        }
+        #expect(try sandbox.spoolgate("show", String(repeating: "0", count: 26)).status == 66)
+        #expect(try sandbox.spoolgate("requeue", "--all", id).status == 64)
+        // Nobody asked the sender to let go.
+        sender.send(Data("half".utf8))
+        #expect(try sender.read().status == 202)
+    }
+
+    @Test("after the machine was started nothing is changed before a recovery")
+    func unrecovered() throws {
+        let id = try accepted(by: "POST")
+        try awaitState("indeterminate")
+        sandbox.kill()
+        let boot = sandbox.directory.appending(path: "spool/boot")
+        let before = try Data(contentsOf: boot)
+        try Data("another\n".utf8).write(to: boot)
+        let refused = try sandbox.spoolgate("requeue", id)
+        #expect(refused.status == 69)
+        #expect(refused.errors.contains("start the daemon first"))
+        try before.write(to: boot)
+        #expect(try sandbox.spoolgate("requeue", id).status == 0)
+    }
+}
