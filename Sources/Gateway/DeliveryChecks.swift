@@ -132,11 +132,14 @@ extension Delivery {
         case .cleared:
             return .cleared
         case .postponed(let reason):
+            // No attempt was counted, so the pauses grow with the time it has waited.
+            let waited = upload.wholeSince.map { WallTime.now.seconds - $0.seconds }
             return .ended(
                 try postpone(
                     upload,
                     reason: reason,
                     listener,
+                    asked: waited.map { Int(max(0, $0)) },
                     telling: .notChecked(isKept: true)
                 )
             )

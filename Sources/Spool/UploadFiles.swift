@@ -63,7 +63,7 @@ extension Spool {
                 let dataStatus = try files.data?.status()
                 var fault: UnreadableRecord?
                 // In `hold` nothing follows from it.
-                if ![.delivered, .hold].contains(files.queue) || readsResponse,
+                if (files.queue != .delivered && files.queue != .hold) || readsResponse,
                     case .failure(let found) = try record.response(in: files.file)
                 {
                     fault = found

@@ -18,6 +18,8 @@ struct CurlOptionError: Error {
 struct CurlOptions: ~Copyable {
     /// Largest upload buffer; larger ones were not faster.
     static let largestUploadBuffer = 2 << 20
+    /// The same over TLS: what is encrypted must still be in the processor's cache after the read.
+    static let largestSecureUploadBuffer = 512 << 10
     /// Content below this is sent by libcurl in one call with the head (MAX_INITIAL_POST_SIZE).
     static let inlineLimit: Int64 = 64 * 1024
 
@@ -83,7 +85,12 @@ struct CurlOptions: ~Copyable {
         if request.method == .head {
             try set(CURLOPT_NOBODY, 1)
         } else {
-            try setContent(source, inline: inline)
+            try setContent(
+                source,
+                inline: inline,
+                largestBuffer: location.isSecure
+                    ? Self.largestSecureUploadBuffer : Self.largestUploadBuffer
+            )
             try set(CURLOPT_CUSTOMREQUEST, request.method.rawValue)
         }
         try addFields(request.fields, location: location)
@@ -95,7 +102,11 @@ struct CurlOptions: ~Copyable {
         )
     }
 
-    private func setContent(_ source: ContentSource?, inline: [UInt8]?) throws(CurlOptionError) {
+    private func setContent(
+        _ source: ContentSource?,
+        inline: [UInt8]?,
+        largestBuffer: Int
+    ) throws(CurlOptionError) {
         guard let source else {
             try set(CURLOPT_HTTPGET, 1)
             return
@@ -112,7 +123,7 @@ struct CurlOptions: ~Copyable {
         }
         try set(CURLOPT_UPLOAD, 1)
         try set(offset: CURLOPT_INFILESIZE_LARGE, source.length ?? -1)
-        let wanted = source.length.map { Int(min($0, Int64(Self.largestUploadBuffer))) }
+        let wanted = source.length.map { Int(min($0, Int64(largestBuffer))) }
         try set(CURLOPT_UPLOAD_BUFFERSIZE, max(16 * 1024, wanted ?? 256 * 1024))
     }
 

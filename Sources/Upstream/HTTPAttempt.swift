@@ -28,10 +28,7 @@ final class HTTPAttempt {
 
     /// Why we told libcurl to stop.
     private var stopReason: AttemptOutcome?
-    private var reader = ResponseHeadReader()
-    private var hasFinalHead = false
-    /// Content still to come where the head told; nil: until libcurl says it is over.
-    private var remaining: Int64?
+    private var reading: ResponseReading
 
     /// How many times the request was about to be sent.
     private var starts = 0
@@ -67,6 +64,7 @@ final class HTTPAttempt {
         self.connection = connection
         self.sink = sink
         reasons = AttemptReasons(request, location: location, settings: settings)
+        reading = ResponseReading(of: request.method, purpose: reasons.purpose, to: sink)
         source = request.method == .head ? nil : ContentSource(request.content)
     }
 
@@ -216,7 +214,7 @@ final class HTTPAttempt {
         stopReason = .indeterminate(
             reason: reasons.silence(
                 sent: lastSeen.isSending ? lastSeen.uploaded : nil,
-                hasHead: hasFinalHead
+                hasHead: reading.hasFinalHead
             ),
             timedOut: true
         )
@@ -237,7 +235,7 @@ final class HTTPAttempt {
     }
 
     private func isSending(_ uploaded: Int64) -> Bool {
-        guard let source, !isInline, !hasFinalHead else { return false }
+        guard let source, !isInline, !reading.hasFinalHead else { return false }
         if let length = source.length { return uploaded < length }
         return !source.isAtEnd || uploaded < source.position
     }
@@ -248,96 +246,45 @@ final class HTTPAttempt {
 
     // MARK: Receiving
 
-    /// Takes one line of a head, or of the trailer section, which is dropped.
+    /// Takes one line of a head, or of the trailer section; false: give up.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
-        guard !hasFinalHead else { return true }
-        do throws(ResponseHeadReader.Malformed) {
-            switch try reader.take(line) {
-            case .more: return true
-            case .head(let head, let length): return try take(head, contentLength: length)
-            }
-        } catch {
-            stopReason = .indeterminate(
-                reason: "\(purpose) was answered with something that is no response: "
-                    + "\(error.reason); look at what listens there"
-            )
-            return false
-        }
+        let heads = reading.headCount
+        // A head that never ends is no progress.
+        defer { if reading.headCount > heads { progressed() } }
+        return keep(reading.takeHeadLine(line))
     }
 
-    private func take(
-        _ head: ResponseHead,
-        contentLength: Int64?
-    ) throws(ResponseHeadReader.Malformed) -> Bool {
-        defer { progressed() }
-        switch head.status.code {
-        case 100, 104:
-            return true
-        case 101:
-            throw .init(reason: "101 Switching Protocols, which was not asked for")
-        case 102..<200:
-            return pass { try sink.receive(interim: head) }
-        default:
-            hasFinalHead = true
-            let hasNoContent = [204, 304].contains(head.status.code)
-            remaining = hasNoContent || request.method == .head ? 0 : contentLength
-            // The answer to HEAD tells the length that GET would have (RFC 9110 §9.3.2).
-            return pass {
-                try sink.receive(head: head, contentLength: hasNoContent ? nil : contentLength)
-            }
-        }
-    }
-
-    /// Takes content of the final response.
+    /// Takes content of the final response; false: give up.
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool {
         defer { progressed() }
-        remaining = remaining.map { $0 - Int64(content.count) }
-        return pass { try sink.receive(content: content.bytes) }
+        return keep(reading.takeContent(content))
     }
 
-    private func pass(_ body: () throws -> Void) -> Bool {
-        do {
-            try body()
-            return true
-        } catch {
-            stopReason = .abandoned(
-                reason: "\(purpose): the response could not be passed on: \(error)"
-            )
-            return false
-        }
+    private func keep(_ reason: AttemptOutcome?) -> Bool {
+        stopReason = stopReason ?? reason
+        return reason == nil
     }
 
     /// Whether what the upstream says now may be the answer, readable without TLS.
-    var awaitsAnswer: Bool { starts > 0 && !hasFinalHead && !location.isSecure }
+    var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !location.isSecure }
 
-    /// Takes the answer of an upstream that closed before it had read the whole request.
-    ///
-    /// libcurl does not read any more once a write has failed. Only a response whose length is told
-    /// and that is there whole counts.
+    /// Takes the answer of an upstream that closed before it had read the whole request; libcurl
+    /// does not read any more once a write has failed.
     func hearLastWords() {
         guard awaitsAnswer else { return }
-        var rest = connection.context.lastWords[...]
-        while !hasFinalHead {
-            guard let end = rest.firstIndex(of: 0x0a) else { return }
-            let line = rest[...end]
-            rest = rest[(end + 1)...]
-            guard line.withUnsafeBytes({ takeHeadLine($0) }) else { return }
-        }
-        guard let remaining, remaining > 0 else { return }
-        let content = rest.prefix(Int(clamping: remaining))
-        if !content.isEmpty { _ = content.withUnsafeBytes { takeContent($0) } }
+        _ = keep(reading.takeWhole(connection.context.lastWords))
     }
 
     // MARK: The verdict
 
     /// Whether the final response came whole, as its head tells its length.
-    var isAnswered: Bool { hasFinalHead && remaining == 0 }
+    var isAnswered: Bool { reading.isWhole }
 
     private func outcome(_ code: CURLcode) -> AttemptOutcome {
         if code == CURLE_SEND_ERROR { hearLastWords() }
         if let stopReason { return stopReason }
         // An upstream that answered whole and then broke the sending off has answered.
-        if isAnswered || hasFinalHead && code == CURLE_OK { return .answered }
+        if isAnswered || reading.hasFinalHead && code == CURLE_OK { return .answered }
         if code == CURLE_OK {
             return .indeterminate(
                 reason: "\(purpose) was sent, and the connection ended inside the response's head"
@@ -348,7 +295,7 @@ final class HTTPAttempt {
         guard wasTaken else {
             return .notReached(reason: reasons.unreached(code, text), timedOut: timedOut)
         }
-        if hasFinalHead {
+        if reading.hasFinalHead {
             return .indeterminate(reason: "\(purpose): the response was cut short: \(text)")
         }
         if starts > 0, !mayStartAgain, code == CURLE_ABORTED_BY_CALLBACK || isRefusal(code) {

@@ -6,6 +6,7 @@
 
 import ArgumentParser
 import Gateway
+import Logging
 import Posix
 import Spool
 import UploadProtocol
@@ -38,6 +39,7 @@ struct UploadAction {
     /// What is said of an upload that was changed: `held`.
     let word: String
     let json: Bool
+    private let events: Events
 
     private var worst: CommandFailure.Code?
     private(set) var done = 0
@@ -45,6 +47,8 @@ struct UploadAction {
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
         spool = try openSpool(options)
+        let log = Log(Serve.logger(.warning))
+        events = Events(try options.settings(), spool: spool.directory, log: log)
         self.word = word
         self.json = json
         do throws(SpoolError) { try spool.requireRecovered() } catch {
@@ -72,6 +76,9 @@ struct UploadAction {
             switch try body(upload) {
             case .done(let was):
                 done += 1
+                if upload.state.phase == .held {
+                    events.note(Event(.held, of: upload, reason: upload.reason))
+                }
                 tell(id, word, nil, was)
             case .refused(let why): tell(id, "refused", .refused, why)
             }

@@ -6,6 +6,7 @@ import Glibc
 enum Deliveries {
     static let uploadRow = "curl -T file"
     static let dataRow = "curl --data-binary @file"
+    static let aloneRow = "spoolgate's delivery alone"
     static let gatewayRow = "spoolgate: whole in the spool, delivered"
 
     /// Runs the section.
@@ -25,6 +26,9 @@ enum Deliveries {
             },
             Row(name: dataRow, usesGateway: false) { _ throws(BenchFailure) in
                 try curl.send(file, length: length, .data)
+            },
+            Row(name: aloneRow, usesGateway: false) { _ throws(BenchFailure) in
+                try Deliverer.send(file, length: length, count: 1, on: stage)
             },
             Row(
                 name: gatewayRow,

@@ -177,13 +177,13 @@ private func deliveryTargets(
                 atLeast(
                     1,
                     "delivery over \(scheme): no slower than \(peer)",
-                    figure(section, Deliveries.gatewayRow, "mib_per_s", peer)
+                    figure(section, Deliveries.aloneRow, "mib_per_s", peer)
                 ),
                 atMost(
                     1,
                     "x",
                     "  and with no more processor",
-                    figure(section, Deliveries.gatewayRow, "own_cpu_s_per_gib", peer)
+                    figure(section, Deliveries.aloneRow, "own_cpu_s_per_gib", peer)
                 ),
             ]
         }

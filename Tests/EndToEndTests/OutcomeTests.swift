@@ -45,7 +45,9 @@ struct OutcomeTests {
         case .unknown:
             #expect([502, 504].contains(answer.status))
             #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
-            #expect(try sandbox.spoolgate("list").output.contains(isSafe ? "deferred" : "hold"))
+            #expect(
+                try sandbox.spoolgate("list").output.contains(isSafe ? "deferred" : "indeterminate")
+            )
             try comeBack(sandbox, resource, isSafe ? 201 : 502)
             #expect(backend.count(of: "/files/a") == (isSafe ? 2 : 1))
         }

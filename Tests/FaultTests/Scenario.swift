@@ -80,6 +80,32 @@ struct Scenario: Sendable, CustomStringConvertible {
             else { throw Stopped() }
             try client.append(from: second, on: world.daemon)
         }
+        + each("verified in parts") { world, method in
+            let client = world.client(method)
+            client.digests = .right
+            guard try client.create(upTo: first, complete: false, on: world.daemon) == 201
+            else { throw Stopped() }
+            try client.append(from: first, ends: .cut, on: world.daemon)
+            try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+        }
+        + each("contradicted by its digest") { world, method in
+            let client = world.client(method)
+            try client.create(upTo: first, ends: .cut, on: world.daemon)
+            client.digests = .wrong
+            // Whatever happens, it comes back with right ones.
+            defer { client.digests = .right }
+            let status = try client.append(
+                from: client.retrieve(on: world.daemon),
+                upTo: second,
+                complete: false,
+                on: world.daemon
+            )
+            if status == 204 {
+                world.complain("content that is not what it is said to be is taken")
+            }
+            client.digests = .right
+            try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+        }
         + [
             Scenario(name: "length told late") { world in
                 let client = world.client()

@@ -17,6 +17,9 @@ final class UploadClient {
     /// What a request was for.
     enum Purpose { case creation, append, retrieval, cancellation }
 
+    /// What a request says of its content.
+    enum Digests { case none, right, wrong }
+
     private let world: World
     let method: HTTPMethod
     let answer: Origin.Answer
@@ -45,6 +48,8 @@ final class UploadClient {
     var attemptsBeforeRequeue: Int?
     /// Whether it was told that the upload is cancelled, or it has let the upload expire.
     var isGivenUp = false
+    /// What its requests say of their content in `Content-Digest`.
+    var digests = Digests.none
     /// Whether its cancellation was confirmed.
     private(set) var isCancelled = false
     /// The numbers of all uploads it has begun.
@@ -103,6 +108,7 @@ final class UploadClient {
                 .filter { !$0.isEmpty }
             if case .proper = end { length = .known(Int64(to - from)) }
             if let announced { fields[.uploadLength] = "\(announced)" }
+            fields[.contentDigest] = digest(of: Array(content[from..<to]))
         case .retrieval, .cancellation: break
         }
         if purpose == .creation {
@@ -131,6 +137,14 @@ final class UploadClient {
             isDead: { machine.isDead(process) },
             onInterim: { if $0.fields[.uploadOffset] == whole { origin.open() } }
         )
+    }
+
+    private func digest(of part: [UInt8]) -> String? {
+        guard digests != .none else { return nil }
+        let reading = DigestReading([.sha256])
+        reading.update(part.span.bytes)
+        if digests == .wrong { reading.update([0].span.bytes) }
+        return reading.finish().fieldValue
     }
 
     /// Serves a request to its end and notes what was heard; stops where the daemon died.

@@ -259,6 +259,29 @@ import Upstream
         #expect(record.status == 201)
     }
 
+    @Test("the client of an accepted upload does not wait for its inspection")
+    func acceptedWhileInspected() throws {
+        let test = try inspecting(
+            "echo > ROOT/up; while [ ! -e ROOT/go ]; do sleep 0.02; done"
+        ) { settings, route in
+            let root = route.upstream.targets[0].directoryPath
+            route.inspection.command[2].replace("ROOT", with: root + "/..")
+            route.reply = .accepted
+            settings.holdTimeout = .seconds(60)
+        }
+        try test.gateway.startQueue()
+        let record = test.serve(.creation([.text("x")], complete: true))
+        let location = try #require(record.location)
+        try eventually("it is inspected") {
+            FileManager.default.fileExists(atPath: test.root + "/up")
+        }
+        #expect(test.serve(.retrieval(location)).status == 204)
+        #expect(test.serve(.append(location, at: 1, complete: true)).status == 202)
+        #expect(!FileManager.default.fileExists(atPath: test.root + "/go"))
+        #expect(FileManager.default.createFile(atPath: test.root + "/go", contents: nil))
+        try eventually("it is delivered") { try test.drops().count == 1 }
+    }
+
     @Test("the queue inspects as well")
     func queued() throws {
         let test = try inspecting("echo no; exit 1") { _, route in route.reply = .accepted }

@@ -240,7 +240,7 @@ struct OutcomeTests {
         // The watch looks while the other process tries.
         let isOver = Monitor(false)
         try Thread.start(name: "taker") { [id] in
-            for _ in 0..<200 { _ = try? other.attachIfFree(id) }
+            for _ in 0..<5_000 { _ = try? other.attachIfFree(id) }
             isOver.update { $0 = true }
         }
         while isOver.wait(until: .after(.zero), { $0 ? true : nil }) == nil {

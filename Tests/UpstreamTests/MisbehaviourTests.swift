@@ -127,6 +127,18 @@ struct MisbehaviourTests {
             _ = try $0.receiveRequest(keptContent: 0)
             try $0.send("HTTP/1.1 200 OK\r\nContent-Le")
         },
+        Case(
+            "drips a head without end",
+            Verdict(kind: .indeterminate, words: "no response for", timedOut: true)
+        ) {
+            _ = try $0.receiveRequest(keptContent: 0)
+            try $0.send("HTTP/1.1 200 OK\r\n")
+            while true {
+                try $0.send("X: y\r\n")
+                // The slowness under test: a line well within each deadline.
+                usleep(50_000)
+            }
+        },
         Case("sends a head without end", Verdict(kind: .indeterminate, words: "longer than")) {
             _ = try $0.receiveRequest(keptContent: 0)
             let line = "X: " + String(repeating: "y", count: 8000) + "\r\n"

@@ -1,0 +1,124 @@
+// The reply `accepted`: what is promised with 202, what the status resource tells, and that no request
+// waits for the queue.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+@Suite struct AcceptanceTests {
+    // MARK: The reply `accepted`
+
+    @Test("202 comes before the upstream hears anything, and the status resource tells the rest")
+    func accepted() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let test = try QueueScene.gateway(.unix(path: path)) { _, route in route.reply = .accepted }
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.status == 202)
+        #expect(record[.uploadComplete] == "?1")
+        #expect(record.offset == 5)
+        let location = try #require(record.location)
+        #expect(record[.link] == "<\(location)/status>; rel=\"status\"")
+        #expect(record.text.contains("\"status-resource\":\"\(location)/status\""))
+        #expect(test.disk.count(.sync, on: "/data/") == 1, "a 202 is a promise")
+        // A client that lost it, in every dialect: it is a success, and nothing is sent twice.
+        for version in [3, 5, 6, 8, 9, 10] {
+            #expect(test.serve(.retrieval(location, version: version)).offset == 5)
+        }
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 202)
+        let waiting = test.serve(.status(location))
+        #expect(waiting.status == 200)
+        #expect(waiting.text.contains("\"state\":\"deferred\""))
+
+        let origin = try QueueScene.origin([], socketPath: path)
+        try test.gateway.startQueue()
+        try test.waitUntil(location, isIn: .delivered)
+        let done = test.serve(.status(location))
+        #expect(done.text.contains("\"state\":\"delivered\""))
+        #expect(done.text.contains("\"status\":201"))
+        #expect(test.serve(.append(location, at: 5, complete: true)).text == "ok")
+        #expect(origin.requests.count == 1)
+        let stranger = ExchangeContext(owner: "somebody else")
+        #expect(test.serve(.status(location, context: stranger)).status == 404)
+        #expect(test.serve(.status("\(location)x")).status == 404)
+    }
+
+    @Test("while the queue delivers, no request waits for it")
+    func acceptedUnderWay() throws {
+        let gate = Gate()
+        let origin = try QueueScene.origin([.waits(gate)])
+        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+            route.reply = .accepted
+        }
+        try test.gateway.startQueue()
+        let location = try #require(
+            test.serve(.creation([.text("hello")], complete: true)).location
+        )
+        try eventually("the attempt") { origin.requests.count == 1 }
+        #expect(test.serve(.retrieval(location)).offset == 5)
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 202)
+        #expect(test.serve(.status(location)).text.contains("\"state\":\"delivering\""))
+        gate.open()
+        try test.waitUntil(location, isIn: .delivered)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("an ordinary upload is accepted too, without fields of the protocol")
+    func acceptedPlain() throws {
+        let origin = try QueueScene.origin([])
+        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+            route.reply = .accepted
+        }
+        let record = test.serve(ScriptedExchange(.post, "/form", [:], [.text("hello")]))
+        #expect(record.status == 202)
+        #expect(record[.uploadComplete] == nil && record[.uploadOffset] == nil)
+        let link = try #require(record[.link])
+        let status = String(link.dropFirst().prefix { $0 != ">" })
+        #expect(test.serve(ScriptedExchange(.get, status)).status == 200)
+        try test.gateway.startQueue()
+        try eventually("delivered") {
+            test.serve(ScriptedExchange(.get, status)).text.contains("\"state\":\"delivered\"")
+        }
+        #expect(origin.requests.map(\.line) == ["POST /form HTTP/1.1"])
+        // What does not come whole is gone.
+        let cut = ScriptedExchange(.post, "/form", [:], [.text("hel"), .fails(.truncated)])
+        #expect(test.serve(cut).isAborted)
+        #expect(try test.summaries().count == 1)
+    }
+
+    @Test("an accepted upload that the upstream refuses has failed, is kept, and can be requeued")
+    func acceptedRefused() throws {
+        let origin = try QueueScene.origin([.answers(400)])
+        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, route in
+            route.reply = .accepted
+            settings.queueRunInterval = .milliseconds(20)
+        }
+        try test.gateway.startQueue()
+        let location = try #require(
+            test.serve(.creation([.text("hello")], complete: true)).location
+        )
+        try test.waitUntil(location, isIn: .hold)
+        let status = test.serve(.status(location))
+        #expect(status.text.contains("\"state\":\"failed\""))
+        #expect(status.text.contains("\"status\":400"))
+        #expect(test.serve(.retrieval(location)).status == 410)
+        #expect(test.serve(.append(location, at: 5, complete: true)).status == 400)
+        #expect(test.log.messages.contains("delivery failed"))
+
+        let upload = try #require(
+            try test.spool.attach(try test.id(location), until: .never, release: {})
+        )
+        try upload.requeue(at: .now)
+        upload.detach()
+        try test.waitUntil(location, isIn: .delivered)
+        #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
+    }
+}

@@ -1,0 +1,77 @@
+// What tests of the delivery queue share: an upstream that does as it is told, and a gateway that does not
+// wait long.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+enum QueueScene {
+    /// What an upstream does with one request.
+    enum Deed: Sendable {
+        case answers(Int, fields: String = "")
+        /// Reads it and ends the connection.
+        case breaksOff
+        /// Waits, and then answers 201.
+        case waits(Gate)
+    }
+
+    /// An upstream that does one deed after the other, and answers 201 after them.
+    static func origin(
+        _ deeds: [Deed],
+        socketPath: String? = nil,
+        afterEach: @escaping @Sendable () -> Void = {}
+    ) throws -> LoopbackOrigin {
+        let left = Mutex(deeds)
+        return try LoopbackOrigin(socketPath: socketPath) { connection in
+            _ = try connection.receiveRequest()
+            let deed = left.withLock { $0.isEmpty ? Deed.answers(201) : $0.removeFirst() }
+            afterEach()
+            var (status, fields) = (201, "")
+            switch deed {
+            case .answers(let code, let lines): (status, fields) = (code, lines)
+            case .breaksOff: return
+            case .waits(let gate): gate.pass()
+            }
+            try connection.send("HTTP/1.1 \(status) Said\r\n\(fields)Content-Length: 2\r\n")
+            try connection.send("Connection: close\r\n\r\nok")
+        }
+    }
+
+    static func socketPath() -> String {
+        "\(NSTemporaryDirectory())/queue-\(UInt64.random(in: 0...(.max))).sock"
+    }
+
+    /// A gateway whose queue waits a second between attempts.
+    static func gateway(
+        _ target: UpstreamTarget,
+        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+    ) throws -> GatewayUnderTest {
+        try GatewayUnderTest(target) { settings, route in
+            route.queue.minimumBackoff = .seconds(1)
+            route.queue.maximumBackoff = .seconds(1)
+            change(&settings, &route)
+        }
+    }
+}
+
+extension GatewayUnderTest {
+    func summary(_ location: String) throws -> UploadSummary {
+        try #require(try summaries().first { location.hasSuffix($0.id.description) })
+    }
+
+    func waitUntil(_ location: String, isIn queue: Queue) throws {
+        try eventually("\(location) in \(queue)") { try self.queue(of: location) == queue }
+    }
+
+    func id(_ location: String) throws -> UploadID {
+        try #require(location.split(separator: "/").last.flatMap { UploadID(String($0)) })
+    }
+}
