@@ -6,7 +6,6 @@
 import HTTPTypes
 package import Posix
 package import Spool
-import Synchronization
 import UploadProtocol
 
 /// The events of one process.
@@ -19,7 +18,7 @@ package final class Events: Sendable {
         var file: AppendedFile?
     }
 
-    private let state: Mutex<State>
+    private let state: Monitor<State>
     private let queue: EventQueue
     private let webhook: Webhook
     private let losses: Losses
@@ -33,7 +32,7 @@ package final class Events: Sendable {
     ///   - spool: the spool's directory; the webhook's queue is in it.
     ///   - log: where it is said that events were lost.
     package init(_ settings: Settings, spool: String, log: Log) {
-        state = Mutex(
+        state = Monitor(
             State(settings: settings.events, correlationField: settings.correlationField)
         )
         losses = Losses(log)
@@ -43,12 +42,12 @@ package final class Events: Sendable {
 
     /// Whether anybody wants events.
     private var isWanted: Bool {
-        state.withLock { $0.settings.destination != nil || $0.settings.webhook.url != nil }
+        state.update { $0.settings.destination != nil || $0.settings.webhook.url != nil }
     }
 
     /// Puts new settings in force, and opens the file anew.
     package func reload(_ settings: Settings) {
-        state.withLock {
+        state.update {
             $0.settings = settings.events
             $0.correlationField = settings.correlationField
             $0.file = nil
@@ -57,11 +56,11 @@ package final class Events: Sendable {
     }
 
     /// Opens the file anew, for what rotates it.
-    package func reopen() { state.withLock { $0.file = nil } }
+    package func reopen() { state.update { $0.file = nil } }
 
     /// What correlates an upload with other logs; nil where nothing does.
     package func correlation(of creation: UploadCreation) -> String? {
-        state.withLock { $0.correlationField }.flatMap { creation.head.fields[$0] }
+        state.update { $0.correlationField }.flatMap { creation.head.fields[$0] }
     }
 
     /// Tells an event; returns without waiting for whom it is told.
@@ -70,7 +69,7 @@ package final class Events: Sendable {
         var event = event()
         if let creation = event.creation { event.correlation = correlation(of: creation) }
         let line = event.json.text
-        let settings = state.withLock { $0.settings }
+        let settings = state.update { $0.settings }
         switch settings.destination {
         case nil: break
         case .journal:
@@ -85,10 +84,10 @@ package final class Events: Sendable {
     }
 
     private func file(_ path: String) throws(SystemError) -> AppendedFile {
-        if let file = state.withLock({ $0.file }), file.path == path { return file }
+        if let file = state.update({ $0.file }), file.path == path { return file }
         // Two threads may both open it here; either one will do.
         let opened = try AppendedFile(path: path, mode: Self.fileMode, owner: queue.owner)
-        state.withLock { if $0.settings.destination == .file(path) { $0.file = opened } }
+        state.update { if $0.settings.destination == .file(path) { $0.file = opened } }
         return opened
     }
 
@@ -115,7 +114,7 @@ private final class Losses: Sendable {
         var next = Deadline.after(.zero)
     }
 
-    private let count = Mutex(Count())
+    private let count = Monitor(Count())
     private let log: Log
     private static let interval = Duration.seconds(60)
 
@@ -123,7 +122,7 @@ private final class Losses: Sendable {
 
     func counting(_ body: () throws(SystemError) -> Void) {
         do throws(SystemError) { try body() } catch {
-            let lost = count.withLock { count -> Int? in
+            let lost = count.update { count -> Int? in
                 count.lost += 1
                 guard count.next.hasPassed else { return nil }
                 count.next = .after(Self.interval)

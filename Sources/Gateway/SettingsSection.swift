@@ -102,14 +102,9 @@ struct SettingsSection {
         expecting: String,
         _ read: (String) -> T?
     ) throws(SettingsError) -> [T]? {
-        guard let node = take(key) else { return nil }
-        var nodes = [node]
-        if case .sequence(let listed) = node.content { nodes = listed }
+        guard let texts = try texts(key, expecting: expecting) else { return nil }
         var values: [T] = []
-        for node in nodes {
-            guard case .scalar(let text, _) = node.content else {
-                throw fault(node, key, "expected \(expecting), or a list of such")
-            }
+        for (text, node) in texts.listed {
             guard let value = read(text) else {
                 throw fault(node, key, "'\(text)' is not \(expecting)")
             }
@@ -127,22 +122,35 @@ struct SettingsSection {
         reason: (Reason) -> String,
         _ read: (_ text: String, _ before: [T]) throws(Reason) -> T
     ) throws(SettingsError) -> [T]? {
-        guard let node = take(key) else { return nil }
-        var nodes = [node]
-        if case .sequence(let listed) = node.content { nodes = listed }
+        guard let texts = try texts(key, expecting: "one text") else { return nil }
         var values: [T] = []
-        for node in nodes {
-            guard case .scalar(let text, _) = node.content else {
-                throw fault(node, key, "expected one text, or a list of such")
-            }
+        for (text, node) in texts.listed {
             do {
                 values.append(try read(text, values))
             } catch {
                 throw fault(node, key, "'\(text)': \(reason(error))")
             }
         }
-        guard !values.isEmpty else { throw fault(node, key, "expected at least one") }
+        guard !values.isEmpty else { throw fault(texts.list, key, "expected at least one") }
         return values
+    }
+
+    /// The texts of a list, each with its node, and the node of the list.
+    private mutating func texts(
+        _ key: String,
+        expecting: String
+    ) throws(SettingsError) -> (list: YAMLNode, listed: [(String, YAMLNode)])? {
+        guard let node = take(key) else { return nil }
+        var nodes = [node]
+        if case .sequence(let listed) = node.content { nodes = listed }
+        var texts: [(String, YAMLNode)] = []
+        for node in nodes {
+            guard case .scalar(let text, _) = node.content else {
+                throw fault(node, key, "expected \(expecting), or a list of such")
+            }
+            texts.append((text, node))
+        }
+        return (node, texts)
     }
 
     /// A mapping of the operator's own names to values, in the file's order.

@@ -6,7 +6,6 @@
 
 import CLinux
 import Glibc
-import Synchronization
 
 /// A file open for adding to its end.
 ///
@@ -17,7 +16,7 @@ package final class AppendedFile: Sendable {
     /// The open descriptor.
     package let descriptor: Descriptor
     /// Whether the last line could not be written whole.
-    private let isBroken = Mutex(false)
+    private let isBroken = Monitor(false)
 
     /// Opens a file, making it if it is not there.
     ///
@@ -44,7 +43,7 @@ package final class AppendedFile: Sendable {
     /// Adds a line, its end included, by one call.
     package func add(line: String) throws(SystemError) {
         // Behind a broken line the next one begins on a line of its own.
-        let isBroken = self.isBroken.withLock { isBroken in
+        let isBroken = self.isBroken.update { isBroken in
             defer { isBroken = false }
             return isBroken
         }
@@ -55,7 +54,7 @@ package final class AppendedFile: Sendable {
             count < 0
             ? SystemError("write", on: path)
             : SystemError(call: "write", subject: path, errno: ENOSPC)
-        if count > 0 || isBroken { self.isBroken.withLock { $0 = true } }
+        if count > 0 || isBroken { self.isBroken.update { $0 = true } }
         throw error
     }
 

@@ -16,7 +16,8 @@ final class Backend {
     /// A CA that did not.
     var strangeAuthority: String { directory.path() + "/strange.pem" }
 
-    init(port: Int? = nil) throws {
+    /// Starts it, at `port` if one is given; with a certificate that ended yesterday if so ordered.
+    init(port: Int? = nil, isExpired: Bool = false) throws {
         directory = FileManager.default.temporaryDirectory
             .appending(path: "backend-\(UUID().uuidString.prefix(8))")
         for folder in ["root/files/dav", "temp"] {
@@ -29,7 +30,7 @@ final class Backend {
         let ports = [port ?? free[0], free[1]]
         url = "http://127.0.0.1:\(ports[0])"
         tlsURL = "https://localhost:\(ports[1])"
-        try makeCertificates()
+        try makeCertificates(days: isExpired ? -1 : 2)
         try Self.php.write(
             to: directory.appending(path: "root/files/index.php"),
             atomically: true,
@@ -183,7 +184,7 @@ final class Backend {
         try eventually("the backend listens") { (try? WireClient(port: ports[0])) != nil }
     }
 
-    private func makeCertificates() throws {
+    private func makeCertificates(days: Int) throws {
         let path = directory.path()
         func openssl(_ arguments: String) throws {
             let result = try Command(
@@ -209,7 +210,7 @@ final class Backend {
         )
         try openssl(
             "x509 -req -in \(path)/server.csr -CA \(path)/ca.pem -CAkey \(path)/ca.key "
-                + "-CAcreateserial -days 2 -extfile \(path)/san -out \(path)/server.pem"
+                + "-CAcreateserial -days \(days) -extfile \(path)/san -out \(path)/server.pem"
         )
     }
 }

@@ -7,7 +7,6 @@ import Foundation
 import HTTPTypes
 import Logging
 import Posix
-import Synchronization
 import TestSupport
 import Testing
 import UploadProtocol
@@ -165,23 +164,23 @@ final class WatchedDisk: Sendable {
         var refusals: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
     }
 
-    private let state = Mutex(State())
+    private let state = Monitor(State())
 
     var disk: Disk { Disk { call, subject throws(SystemError) in try self.check(call, subject) } }
 
     /// From now on `body` is called before each call.
     func watch(_ body: @escaping @Sendable (Disk.Call, String) -> Void) {
-        state.withLock { $0.watcher = body }
+        state.update { $0.watcher = body }
     }
 
     private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
         // Outside the lock: it looks at what other threads do.
-        state.withLock { $0.watcher }?(call, subject)
+        state.update { $0.watcher }?(call, subject)
         return try refuseOrCount(call, subject)
     }
 
     private func refuseOrCount(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
-        try state.withLock { state throws(SystemError) in
+        try state.update { state throws(SystemError) in
             state.calls.append((call, subject))
             for index in state.refusals.indices {
                 let refusal = state.refusals[index]
@@ -195,19 +194,19 @@ final class WatchedDisk: Sendable {
         }
     }
 
-    func forget() { state.withLock { $0.calls = [] } }
+    func forget() { state.update { $0.calls = [] } }
 
     /// From now on such calls fail on paths with a part; the first `times` of them.
     func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
-        state.withLock { $0.refusals.append((call, part, errno, times)) }
+        state.update { $0.refusals.append((call, part, errno, times)) }
     }
 
     /// From now on every call is made again.
-    func allow() { state.withLock { $0.refusals = [] } }
+    func allow() { state.update { $0.refusals = [] } }
 
     /// How often a call was made on paths with a part.
     func count(_ call: Disk.Call, on part: String = "") -> Int {
-        state.withLock { state in
+        state.update { state in
             state.calls.count { $0.call == call && (part.isEmpty || $0.subject.contains(part)) }
         }
     }
@@ -215,19 +214,19 @@ final class WatchedDisk: Sendable {
 
 /// The log lines of one gateway.
 final class LogLines: Sendable {
-    private let lines = Mutex<
+    private let lines = Monitor<
         [(level: Logger.Level, message: String, metadata: Logger.Metadata)]
     >([])
 
-    var messages: [String] { lines.withLock { $0.map(\.message) } }
+    var messages: [String] { lines.update { $0.map(\.message) } }
 
     func level(of message: String) -> Logger.Level? {
-        lines.withLock { $0.first { $0.message == message }?.level }
+        lines.update { $0.first { $0.message == message }?.level }
     }
 
     /// The values of a key in every line with a message.
     func values(of key: String, in message: String) -> [String] {
-        lines.withLock { lines in
+        lines.update { lines in
             lines.filter { $0.message == message }.compactMap { $0.metadata[key].map { "\($0)" } }
         }
     }
@@ -250,7 +249,7 @@ final class LogLines: Sendable {
 
         func log(event: LogEvent) {
             let all = metadata.merging(event.metadata ?? [:]) { $1 }
-            lines.lines.withLock { $0.append((event.level, "\(event.message)", all)) }
+            lines.lines.update { $0.append((event.level, "\(event.message)", all)) }
         }
     }
 }

@@ -52,11 +52,11 @@ package final class LoopbackOrigin: Sendable {
     /// The base for an upstream on TCP.
     package var base: String { "http://127.0.0.1:\(port)" }
     /// Connections accepted so far.
-    package var connectionCount: Int { state.withLock { $0.accepted } }
+    package var connectionCount: Int { state.update { $0.accepted } }
     /// Connections open now.
-    package var openCount: Int { state.withLock { $0.open.count } }
+    package var openCount: Int { state.update { $0.open.count } }
     /// The requests read whole so far.
-    package var requests: [Request] { state.withLock { $0.requests } }
+    package var requests: [Request] { state.update { $0.requests } }
 
     private struct State {
         var accepted = 0
@@ -66,7 +66,7 @@ package final class LoopbackOrigin: Sendable {
     }
 
     private let listener: Int32
-    private let state = Mutex(State())
+    private let state = Monitor(State())
 
     /// Listens and serves.
     ///
@@ -132,7 +132,7 @@ package final class LoopbackOrigin: Sendable {
     /// Ends every connection and listens no more.
     package func stop() {
         // Inside the lock, so that no number can be closed and given away meanwhile.
-        let isFirst = state.withLock { state in
+        let isFirst = state.update { state in
             defer { state.isStopped = true }
             for number in state.open { shutdown(number, Int32(SHUT_RDWR)) }
             return !state.isStopped
@@ -153,7 +153,7 @@ package final class LoopbackOrigin: Sendable {
     }
 
     private func add(_ number: Int32) -> Bool {
-        state.withLock {
+        state.update {
             guard !$0.isStopped else { return false }
             $0.accepted += 1
             $0.open.append(number)
@@ -162,10 +162,10 @@ package final class LoopbackOrigin: Sendable {
     }
 
     private func forget(_ number: Int32) {
-        state.withLock { $0.open.removeAll { $0 == number } }
+        state.update { $0.open.removeAll { $0 == number } }
     }
 
-    private func note(_ request: Request) { state.withLock { $0.requests.append(request) } }
+    private func note(_ request: Request) { state.update { $0.requests.append(request) } }
 
     private static func listen(_ path: String?) throws -> Int32 {
         let family = path == nil ? AF_INET : AF_UNIX

@@ -1,0 +1,64 @@
+// An upload that was accepted for an https backend which is wrong in one way: it waits, nothing of it is
+// sent, and once the backend is right it goes there once.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("https backends that are wrong")
+struct TLSBackendTests {
+    enum Wrong: String, CaseIterable {
+        /// Its certificate has expired.
+        case expired
+        /// Another authority than the one trusted signed its certificate.
+        case strange
+        /// It takes the connection and never begins TLS.
+        case slow
+    }
+
+    @Test(
+        "nothing is sent to it, and one delivery follows once it is right",
+        arguments: Wrong.allCases
+    )
+    func waits(wrong: Wrong) throws {
+        let right = try Backend()
+        let expired = try Backend(isExpired: wrong == .expired)
+        let silent = try LoopbackOrigin { $0.waitWithoutReading() }
+        let (url, authority, reason) =
+            switch wrong {
+            case .expired: (expired.tlsURL, expired.authority, "expired")
+            case .strange: (expired.tlsURL, right.authority, "certificate")
+            case .slow: ("https://localhost:\(silent.port)", right.authority, "connect timeout")
+            }
+        let sandbox = try Sandbox(
+            upstream: url,
+            routeSettings: [
+                "tls: {ca: \(authority)}", "reply: accepted",
+                "timeouts: {connect: 1s}", "queue: {minimum-backoff: 1s, maximum-backoff: 1s}",
+            ]
+        )
+        let content = Data(repeating: 5, count: 300_000)
+        let answer = try WireClient(port: sandbox.port).ask(
+            "POST",
+            "/files/index.php",
+            ["Upload-Complete: ?1"],
+            content: content
+        )
+        #expect(answer.status == 202)
+        try eventually("deferred; log: \(sandbox.log.suffix(2_000))") {
+            let lines = sandbox.log.components(separatedBy: "\n")
+            return lines.contains { $0.contains("delivery deferred") && $0.contains(reason) }
+        }
+        #expect(try sandbox.spoolgate("list").output.contains("deferred"))
+        #expect(try expired.phpCalls() == 0)
+        if authority != right.authority {
+            try sandbox.reload(replacing: authority, with: right.authority)
+        }
+        try sandbox.reload(replacing: url, with: right.tlsURL)
+        try eventually("delivered; log: \(sandbox.log.suffix(2_000))") {
+            try sandbox.spoolgate("list").output.contains("delivered")
+        }
+        #expect(try right.phpCalls() == 1)
+        #expect(try expired.phpCalls() == 0)
+    }
+}
