@@ -35,7 +35,14 @@ extension Transaction {
         switch route.reply {
         case .accepted:
             // Whoever is told 202 is not there for what would come out later.
-            if let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
+            let heartbeat = Heartbeat(progressReport, rate: interimRate)
+            let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
+                do throws(SpoolError) { try heartbeat?.beat(upload) } catch {
+                    // Content that was cut back ends early for whoever reads it.
+                    log.spoolFailed(error, upload: upload.creation.id)
+                }
+            }
+            if let refusal {
                 return refuse(refusal, offset: upload.state.offset)
             }
             try delivery.keepCompletion(upload, head.fields)

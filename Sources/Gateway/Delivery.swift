@@ -46,7 +46,8 @@ struct Delivery {
     /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its verdict.
     func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
-            // Its client was told that it is not delivered and did not come back.
+            // Its client was told that it is not delivered, and has the time of the queue to come back.
+            guard isOver(upload, at: .now) else { return }
             return try fail(upload, reason: upload.reason ?? "its client did not come back")
         }
         // Who put it there may have died before it was durable, and clients are told of the attempt.
@@ -91,6 +92,7 @@ struct Delivery {
             to: listener,
             cap: Int(route.responseCap),
             keepsRefused: isAccepted(upload),
+            isRepeatable: isRepeatable(upload),
             log: log
         )
         relay.slot = slot
@@ -109,7 +111,7 @@ struct Delivery {
                 telling: error.refusal(isKept: true)
             )
         }
-        try upload.beginAttempt()
+        try upload.beginAttempt(isRepeatable: isRepeatable(upload))
         log.delivering(id, length: upload.state.offset)
         let outcome = upstream.attempt(form.request, sink: relay)
         if outcome == .answered { relay.finish() }
@@ -153,7 +155,7 @@ struct Delivery {
                 relay.breakOff()
                 return nil
             }
-            if upload.creation.isRepeatable {
+            if isRepeatable(upload) {
                 return try postpone(
                     upload,
                     reason: reason,
@@ -176,6 +178,12 @@ struct Delivery {
             log.delivered(upload.creation.id, status: relay.status)
             gateway.events.note(Event(.delivered, of: upload, status: relay.status))
         }
+    }
+
+    /// Whether an attempt of unknown outcome may be repeated, by the settings of the creation and by those
+    /// in force: a reload may have made a POST of it, or taken its key away.
+    private func isRepeatable(_ upload: Upload) -> Bool {
+        upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
     }
 
     /// Whether the client was told 202, and so hears nothing of what the upstream says.
@@ -209,20 +217,26 @@ struct Delivery {
             random: RandomBits.next()
         )
         let next = WallTime(seconds: now.seconds + pause.components.seconds)
-        let since = upload.wholeSince ?? now
-        if next.seconds - since.seconds > route.queue.lifetime.components.seconds {
+        if isOver(upload, at: next) {
             // It goes to `hold` from `deferred` or `active`, never from where it is received.
             if upload.state.phase == .receiving { try upload.deferred(reason: reason) }
             try fail(upload, reason: reason)
             return .deliveryFailed
         }
-        let isQueued = upload.nextAttempt != nil || !listener.isThere
+        // Who hears that it is not delivered must not find it delivered behind its back.
+        let isQueued = !listener.isThere
         if isQueued { try keepCompletion(upload, listener.completing) }
         try upload.deferred(reason: reason, next: isQueued ? next : nil)
         try upload.settle()
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
         gateway.events.note(Event(.deferred, of: upload, reason: reason))
         return refusal
+    }
+
+    /// Whether the upload's time in the queue is over at `time`.
+    private func isOver(_ upload: Upload, at time: WallTime) -> Bool {
+        let since = upload.wholeSince ?? .now
+        return time.seconds - since.seconds > route.queue.lifetime.components.seconds
     }
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {

@@ -39,6 +39,7 @@ extension Delivery {
         let values = try compute(duty.algorithms, of: upload, goesOn)
         if let refusal = duty.refusal(values) {
             try upload.remove(durably: true)
+            gateway.events.note(Event(.failed, of: upload, reason: refusal.title))
             log.deactivated(upload.creation.id, reason: refusal.title)
             return .failure(refusal)
         }
@@ -49,17 +50,22 @@ extension Delivery {
     ///
     /// Of an upload that was accepted before nothing is read.
     ///
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - completing: the fields of the request that completes it.
+    ///   - goesOn: called between two parts.
     /// - Returns: nil where nothing does.
     /// - Throws: `SpoolError` where it cannot be read or removed.
     func contradiction(
         of upload: Upload,
-        completing: HTTPFields
+        completing: HTTPFields,
+        _ goesOn: () -> Void
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
         var asIs = self
         asIs.route.digest = nil
         asIs.route.form = .body
-        switch try asIs.checkDigests(of: upload, completing: completing, {}) {
+        switch try asIs.checkDigests(of: upload, completing: completing, goesOn) {
         case .success: return nil
         case .failure(let refusal): return refusal
         }

@@ -14,20 +14,17 @@ import UploadProtocol
 final class EventQueue: Sendable {
     /// Who the spool belongs to; nil where that cannot be seen.
     let owner: UInt32?
-    private let path: String
+    private let spool: String
     /// How long an event waits for the queue's lock; whoever has it lets go at once.
     private let patience: Duration
     /// Most bytes of a file of the queue, of which there are two.
     static let fileLimit: Int64 = 32 << 20
     private static let mode: UInt32 = 0o600
 
-    private var pending: String { "\(path)/pending" }
-    private var sending: String { "\(path)/sending" }
-
     /// The queue in a spool; makes nothing.
     init(spool: String, patience: Duration = .milliseconds(200)) {
         self.patience = patience
-        path = "\(spool)/events"
+        self.spool = spool
         // Without it, a file that root makes is root's.
         owner = try? Directory(path: spool).status().owner
     }
@@ -56,16 +53,25 @@ final class EventQueue: Sendable {
 
     private func openPending() throws(SystemError) -> AppendedFile {
         do throws(SystemError) {
-            return try AppendedFile(path: pending, mode: Self.mode, owner: owner)
+            return try open("pending")
         } catch {
             guard error.errno == SystemError.gone else { throw error }
             try makeDirectory()
-            return try AppendedFile(path: pending, mode: Self.mode, owner: owner)
+            return try open("pending")
         }
     }
 
+    private func open(_ name: String) throws(SystemError) -> AppendedFile {
+        try AppendedFile(name, in: try directory(), mode: Self.mode, owner: owner)
+    }
+
+    /// The queue's directory, if it is one: root works here as well, and must not follow a link.
+    private func directory() throws(SystemError) -> Directory {
+        try Directory("events", in: try Directory(path: spool))
+    }
+
     private func makeDirectory() throws(SystemError) {
-        try AppendedFile.makeDirectory(path: path, owner: owner)
+        try AppendedFile.makeDirectory(path: "\(spool)/events", owner: owner)
     }
 
     private func add(_ line: String, to file: AppendedFile) throws(SystemError) {
@@ -86,13 +92,13 @@ final class EventQueue: Sendable {
     /// Takes the sender's place; nil while another process has it.
     func takeSender() throws(SystemError) -> AppendedFile? {
         try makeDirectory()
-        let file = try AppendedFile(path: "\(path)/sender", mode: Self.mode, owner: owner)
+        let file = try open("sender")
         return try file.descriptor.tryLock(subject: file.path) ? file : nil
     }
 
     /// Opens the file whose lines are to be sent next; nil where there is none.
     func batch() throws(SystemError) -> EventBatch? {
-        let directory = try Directory(path: path)
+        let directory = try directory()
         if let file = try directory.open("sending", forWriting: true) {
             return EventBatch(file, in: directory)
         }

@@ -61,6 +61,8 @@ package final class Gateway: Sendable {
         configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
         slots.reload(settings)
         events.reload(settings)
+        // The pause before the next run was the old settings', and uploads may have a route again.
+        queue.askForRun()
     }
 
     /// The configuration in force.

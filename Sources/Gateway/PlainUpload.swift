@@ -124,13 +124,17 @@ extension Transaction {
             let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, slot: slot)
             return (upstream.attempt(form.request, sink: relay), relay)
         }
-        guard let (outcome, relay) = outcome else { return refusePlain(.busy) }
+        guard let (outcome, relay) = outcome else {
+            form.takeBack()
+            return refusePlain(.busy)
+        }
         form.end(status: relay.status)
         switch outcome {
         case .answered:
             log.plainDelivered(id, route: routeName, length: length, status: relay.status)
             notePlain(.delivered, id, length: length, status: relay.status)
         case .notReached(let reason, let timedOut):
+            form.takeBack()
             log.plainFailed(id, route: routeName, reason: reason)
             notePlain(.failed, id, length: length, reason: reason)
             fail(.notReached(timedOut: timedOut, isKept: false), relay)

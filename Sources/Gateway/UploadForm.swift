@@ -108,6 +108,9 @@ struct UploadForm {
         handover?.withdraw()
     }
 
+    /// Takes back what was handed over, where the backend never heard of it and will not.
+    func takeBack() { handover?.withdraw() }
+
     private static func fields(of upload: WholeUpload, policy: FieldPolicy) -> HTTPFields {
         var fields = UpstreamFields.delivered(
             upload.creation.fields,
@@ -146,6 +149,11 @@ extension Route {
         case .body: creation.method
         case .multipart, .path: .post
         }
+    }
+
+    /// Whether the upstream may be sent an upload again of which it may have everything.
+    func mayRepeat(_ creation: RequestHead) -> Bool {
+        method(for: creation).isIdempotent || honoursIdempotencyKey
     }
 }
 

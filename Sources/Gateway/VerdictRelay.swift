@@ -48,6 +48,7 @@ final class VerdictRelay: ResponseSink {
     private let cap: Int
     /// Whether an error status is a failure to be kept, and not the client's answer.
     private let keepsRefused: Bool
+    private let isRepeatable: Bool
     private let log: Log
     /// Given back when the head is there.
     var slot: DeliverySlot?
@@ -75,18 +76,21 @@ final class VerdictRelay: ResponseSink {
     ///   - cap: most bytes of content that are stored.
     ///   - keepsRefused: whether an upload that the upstream answers with an error has failed, and keeps
     ///     its content for an operator.
+    ///   - isRepeatable: whether the upstream may be sent it again.
     ///   - log: where a heartbeat that failed is told.
     init(
         _ upload: Upload,
         to listener: VerdictListener,
         cap: Int,
         keepsRefused: Bool,
+        isRepeatable: Bool,
         log: Log
     ) {
         self.upload = upload
         self.listener = listener
         self.cap = cap
         self.keepsRefused = keepsRefused
+        self.isRepeatable = isRepeatable
         self.log = log
     }
 
@@ -112,8 +116,7 @@ final class VerdictRelay: ResponseSink {
         digests.duty.tell(digests.values, in: &told)
         self.head = told
         self.contentLength = contentLength
-        isPutOff =
-            upload.creation.isRepeatable && Self.putOffStatuses.contains(head.status.code)
+        isPutOff = isRepeatable && Self.putOffStatuses.contains(head.status.code)
         retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
     }
 

@@ -27,12 +27,45 @@ package final class AppendedFile: Sendable {
     ///   - mode: its permissions, if it is made.
     ///   - owner: who it is to belong to, if it is made; only root can give files away.
     /// - Throws: where it cannot be opened or made.
-    package init(path: String, mode: UInt32, owner: UInt32? = nil) throws(SystemError) {
+    package convenience init(
+        path: String,
+        mode: UInt32,
+        owner: UInt32? = nil
+    ) throws(SystemError) {
+        try self.init(path, in: AT_FDCWD, path: path, flags: 0, mode, owner)
+    }
+
+    /// Opens the file `name` of a directory, as `init(path:mode:owner:)` does; a symbolic link is none
+    /// (ELOOP): who owns the directory could have put it there for root to follow.
+    package convenience init(
+        _ name: String,
+        in directory: Directory,
+        mode: UInt32,
+        owner: UInt32? = nil
+    ) throws(SystemError) {
+        try self.init(
+            name,
+            in: directory.descriptor.number,
+            path: directory.path(of: name),
+            flags: O_NOFOLLOW,
+            mode,
+            owner
+        )
+    }
+
+    private init(
+        _ name: String,
+        in directory: Int32,
+        path: String,
+        flags: Int32,
+        _ mode: UInt32,
+        _ owner: UInt32?
+    ) throws(SystemError) {
         // Readable as well: its end is looked at where a line may have broken.
-        let flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
-        var number = open(path, flags)
+        let flags = flags | O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+        var number = openat(directory, name, flags)
         if number < 0, errno == ENOENT {
-            number = open(path, flags | O_CREAT, mode)
+            number = openat(directory, name, flags | O_CREAT, mode)
             if number >= 0, let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         }
         guard number >= 0 else { throw SystemError("open", on: path) }
@@ -66,7 +99,7 @@ package final class AppendedFile: Sendable {
     /// - Throws: where it cannot be made.
     package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
         if mkdir(path, 0o700) == 0 {
-            if let owner, geteuid() == 0 { _ = chown(path, owner, gid_t.max) }
+            if let owner, geteuid() == 0 { _ = lchown(path, owner, gid_t.max) }
         } else if errno != EEXIST {
             throw SystemError("mkdir", on: path)
         }

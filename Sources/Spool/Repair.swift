@@ -29,6 +29,9 @@ enum Repair: Equatable {
     /// The record and the content do not fit each other.
     case setAside(reason: String)
 
+    /// Why there is no verdict where the process died, for people.
+    static let interrupted = "the process ended during the delivery attempt"
+
     /// Decides on an upload.
     ///
     /// - Parameters:

@@ -14,7 +14,11 @@ extension Upload {
     /// From here newer requests wait for the verdict instead of asking this holder to let go. If
     /// anything was ever promised of it, the attempt is durable on return, so that a power cut
     /// cannot make it be delivered twice.
-    package func beginAttempt() throws(SpoolError) {
+    ///
+    /// - Parameter isRepeatable: false: where the process dies before the verdict the upload is held,
+    ///   also one that its creation calls repeatable.
+    /// - Throws: `.disk`; nothing of it may be sent then.
+    package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         let data = try held(while: queue == .incoming || queue == .deferred)
         let origin = queue
         let isPromised = recordState.durable != nil
@@ -24,13 +28,14 @@ extension Upload {
             next.decide(nil, next: next.next)
         }
         try move(to: .active)
-        if isPromised {
-            do throws(SpoolError) { try syncPlace() } catch {
-                // Nothing was sent, so it goes back; where the disk refuses that too, it is found in
-                // `active` and treated as an attempt of unknown outcome, the safe mistake.
-                try? move(to: origin)
-                throw error
-            }
+        do throws(SpoolError) {
+            if isPromised { try syncPlace() }
+            if creation.isRepeatable, !isRepeatable { try decideToHold(durably: isPromised) }
+        } catch {
+            // Nothing was sent, so it goes back; where the disk refuses that too, it is found in
+            // `active` and treated as an attempt of unknown outcome, the safe mistake.
+            try? move(to: origin)
+            throw error
         }
         spool.holders.setDelivering(id)
     }
@@ -111,15 +116,29 @@ extension Upload {
 
     // MARK: Steps
 
+    /// Says beforehand that an attempt without a verdict is not repeated.
+    private func decideToHold(durably: Bool) throws(SpoolError) {
+        func change(_ state: inout RecordState) {
+            state.decide(Repair.interrupted + "; its outcome is unknown", cause: .indeterminate)
+        }
+        if durably { try writeDurably(change) } else { try write(change) }
+    }
+
     /// Writes that the content is whole, before the move that says so too.
     ///
     /// A record outside `incoming` must say a length that fits its content. So, once anything was
     /// promised, content and length are durable on return: a power cut may keep the move.
+    ///
+    /// - Throws: `.disk` also where content was cut back that was whole before (see `settle`).
     func setWhole(
         _ data: OpenFile,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
         precondition(recordState.verified == nil, "what is whole is verified")
+        guard state.length == nil || state.length == state.offset else {
+            let lost = SystemError.lost
+            throw .disk(SystemError(call: "delivery of", subject: data.subject, errno: lost))
+        }
         let isPromised = recordState.durable != nil
         if isPromised, recordState.durable != state.offset { try sync(data) }
         func write(_ next: inout RecordState) {

@@ -83,7 +83,7 @@ extension Spool {
     ///
     /// - Throws: `.corrupt` after setting an upload aside.
     func apply(_ repair: Repair, to found: inout FoundUpload) throws(SpoolError) {
-        let reason = "the process ended during the delivery attempt"
+        let reason = Repair.interrupted
         switch repair {
         case .keep: return
         case .cutBack(let size):

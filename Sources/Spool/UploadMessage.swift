@@ -46,7 +46,8 @@ extension Upload {
     /// Survives the death of the process on return, a power cut after the next `settle()`; until then
     /// the fields kept before are. The record is readable by its owner only.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
-        _ = try held(while: queue == .incoming || queue == .deferred)
+        // Also behind an attempt that got no answer; where one got its answer, that stands there.
+        _ = try held(while: [.incoming, .active, .deferred].contains(queue))
         let bytes = fields.completionText
         let start: Int64
         if let before = recordState.completion {

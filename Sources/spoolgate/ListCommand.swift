@@ -38,16 +38,18 @@ struct List: ParsableCommand {
         let now = WallTime.now
         var rows = [["UPLOAD", "STATE", "OFFSET", "LENGTH", "IDLE", "NEXT", "TARGET", "REASON"]]
         for summary in summaries {
-            rows.append([
-                summary.id.description + (summary.isInUse ? "*" : ""),
-                summary.stateWord,
-                ByteSize.rounded(summary.offset),
-                summary.length.map { ByteSize.rounded($0) } ?? "?",
-                idleText(now.seconds - summary.lastActivity.seconds),
-                nextText(summary, now),
-                summary.creation.map { "\($0.head.method.rawValue) \($0.head.target)" } ?? "-",
-                summary.reason ?? "",
-            ])
+            rows.append(
+                [
+                    summary.id.description + (summary.isInUse ? "*" : ""),
+                    summary.stateWord,
+                    ByteSize.rounded(summary.offset),
+                    summary.length.map { ByteSize.rounded($0) } ?? "?",
+                    idleText(now.seconds - summary.lastActivity.seconds),
+                    nextText(summary, now),
+                    summary.creation.map { "\($0.head.method.rawValue) \($0.head.target)" } ?? "-",
+                    summary.reason ?? "",
+                ].map(\.forTerminal)
+            )
         }
         let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
         for row in rows {

@@ -80,6 +80,8 @@ struct Serve: ParsableCommand {
             _ = gateway.stopQueue(until: .after(.zero))
             let isDrained = server.drain(until: deadline)
             let left = gateway.stopQueue(until: deadline)
+            // For an answer that is on its way; whoever does not answer is asked again after the start.
+            gateway.events.stopSending(until: .after(.seconds(1)))
             log.stopped(left: left + (isDrained ? 0 : server.load.active))
         }
     }

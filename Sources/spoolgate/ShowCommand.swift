@@ -36,6 +36,7 @@ struct Show: ParsableCommand {
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
+            let settings = try options.settings()
             let spool = try openSpool(options)
             guard let (summary, response) = try look(in: spool) else {
                 throw CommandFailure(
@@ -43,10 +44,11 @@ struct Show: ParsableCommand {
                     sentence: "\(id): there is no such upload in \(spool.directory)"
                 )
             }
+            let fields = summary.creation?.shownFields(settings) ?? []
             if json {
-                print(object(summary, response).text)
+                print(object(summary, fields, response).text)
             } else {
-                printLines(summary, response)
+                printLines(summary, fields, response)
             }
         }
     }
@@ -62,9 +64,12 @@ struct Show: ParsableCommand {
         }
     }
 
-    private func object(_ summary: UploadSummary, _ response: StoredResponse?) -> JSON {
-        let fields = summary.creation?.shownFields ?? []
-        return .object(
+    private func object(
+        _ summary: UploadSummary,
+        _ fields: [(name: String, value: String)],
+        _ response: StoredResponse?
+    ) -> JSON {
+        .object(
             summary.jsonMembers + [
                 ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
                 (
@@ -80,10 +85,14 @@ struct Show: ParsableCommand {
         )
     }
 
-    private func printLines(_ summary: UploadSummary, _ response: StoredResponse?) {
+    private func printLines(
+        _ summary: UploadSummary,
+        _ fields: [(name: String, value: String)],
+        _ response: StoredResponse?
+    ) {
         func line(_ name: String, _ value: String?) {
             guard let value else { return }
-            print(name + String(repeating: " ", count: max(1, 15 - name.count)) + value)
+            print(name + String(repeating: " ", count: max(1, 15 - name.count)) + value.forTerminal)
         }
         line("upload", "\(summary.id)\(summary.isInUse ? " (in use)" : "")")
         line("state", summary.stateWord)
@@ -103,20 +112,22 @@ struct Show: ParsableCommand {
         line("client", creation.remoteAddress)
         line("resource", creation.resourcePath)
         line("request", "\(creation.head.method.rawValue) \(creation.head.target)")
-        for field in creation.shownFields { line("", "\(field.name): \(field.value)") }
+        for field in fields { line("", "\(field.name): \(field.value)") }
     }
 }
 
 extension UploadCreation {
-    /// Fields whose values prove who somebody is.
+    /// Fields whose values prove who somebody is, whatever the settings say.
     private static let secret: Set = [
         "authorization", "cookie", "proxy-authorization", "set-cookie",
     ]
 
-    /// The creation's fields with credentials left out.
-    fileprivate var shownFields: [(name: String, value: String)] {
-        head.fields.map { field in
-            let isSecret = Self.secret.contains(field.name.canonicalName)
+    /// The creation's fields with credentials left out, its route's own among them.
+    fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
+        let own = settings.routes[route]?.fields.credentialFields ?? []
+        return head.fields.map { field in
+            let isSecret =
+                Self.secret.contains(field.name.canonicalName) || own.contains(field.name)
             return (field.name.rawName, isSecret ? "(not shown)" : field.value)
         }
     }

@@ -105,9 +105,9 @@ struct UploadAction {
                 ]).text
             )
         } else if code == nil {
-            print("\(action) \(id): \(clause)")
+            print("\(action) \(id): \(clause.forTerminal)")
         } else {
-            printError("\(id): \(clause)")
+            printError("\(id): \(clause.forTerminal)")
         }
     }
 

@@ -137,6 +137,14 @@ import Upstream
         #expect(told.last?["next-attempt"] != nil)
     }
 
+    @Test("an upload that its digest contradicts has failed")
+    func contradicted() throws {
+        let test = try telling()
+        let empty = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"
+        _ = test.serve(.creation([.text("x")], complete: true, fields: [.reprDigest: empty]))
+        #expect(try events(test).map { $0["event"] } == ["created", "completed", "failed"])
+    }
+
     @Test("an ordinary upload is one event")
     func plain() throws {
         let test = try telling()

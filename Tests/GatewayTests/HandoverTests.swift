@@ -89,6 +89,34 @@ import Upstream
         }
     }
 
+    @Test("content that was cut back while it was copied is received again, not handed over short")
+    func cutBack() throws {
+        let seen = SeenFiles()
+        let origin = try Self.origin("204 No Content", seen)
+        let stage = try Stage(.http(base: origin.base), copies: true)
+        defer { stage.end() }
+        var settings = stage.test.gateway.current.settings
+        settings.interim.heartbeat = .nanoseconds(1)
+        stage.test.gateway.reload(settings)
+        stage.test.disk.refuse(.sync, on: "/data/", errno: EIO, times: 1)
+        let content = Array("hello".utf8)
+        let cut = stage.test.serve(.creation([.bytes(content)], complete: true, target: "/in"))
+        #expect(cut.status == 500)
+        let location = try #require(cut.location)
+        #expect(try stage.test.queue(of: location) == .incoming)
+        let again = stage.test.serve(.append(location, at: 0, [.bytes(content)], complete: true))
+        #expect(again.status == 204)
+        #expect(seen.contents == [content])
+    }
+
+    @Test("of an ordinary upload that the backend never heard of nothing stays")
+    func neverTold() throws {
+        let stage = try Stage(.http(base: "http://127.0.0.1:1"))
+        defer { stage.end() }
+        #expect(stage.test.serve(ScriptedExchange(.put, "/in", [:], [.text("x")])).status == 502)
+        #expect(try stage.names() == [])
+    }
+
     @Test(
         "the file is there while the backend is asked, and gone after 2xx; linked or copied",
         arguments: [true, false],

@@ -207,6 +207,25 @@ import Upstream
         #expect(try heard.finish().status == 201)
     }
 
+    @Test("the time it takes to verify what is then accepted has heartbeats too")
+    func verification() throws {
+        let test = try GatewayUnderTest { settings, route in
+            settings.interim.heartbeat = .nanoseconds(1)
+            route.reply = .accepted
+        }
+        let wrong = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"
+        let content = [UInt8](repeating: 7, count: 3 << 20)
+        let record = test.serve(
+            .creation(
+                [.bytes(content)],
+                complete: true,
+                fields: [.reprDigest: wrong]
+            )
+        )
+        #expect(record.status == 400)
+        #expect(record.toldOffsets == [3 << 20, 3 << 20])
+    }
+
     @Test("the wait for a place among the deliveries has heartbeats too")
     func slotWait() throws {
         let slow = try Slow()

@@ -64,6 +64,49 @@ import Upstream
         #expect(origin.requests.map(\.content) == [Array("x".utf8), Array("hello".utf8)])
     }
 
+    @Test(
+        "one in the queue whose client comes back, and hears that it is not delivered, waits for it"
+    )
+    func clientBack() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let test = try QueueScene.gateway(.unix(path: path))
+        let made = test.serve(.creation([.text("hello")], complete: false))
+        let location = try #require(made.location)
+        let upload = try #require(
+            try test.spool.attach(try test.id(location), until: .never, release: {})
+        )
+        try upload.deferred(reason: "its client was gone", next: .now)
+        upload.detach()
+        let back = test.serve(.append(location, at: 5, complete: true))
+        #expect(back.status == 502)
+        #expect(back[.uploadComplete] == "?0")
+        #expect(try test.summary(location).nextAttempt == nil)
+        #expect(try test.queue(of: location) == .deferred)
+    }
+
+    @Test("every attempt of the queue has the credentials of the completing request")
+    func credentials() throws {
+        let exchange = ScriptedExchange.creation(
+            [.text("hello")],
+            complete: true,
+            method: .put,
+            fields: [.authorization: "Bearer mine"]
+        )
+        let origin = try QueueScene.origin(
+            [.breaksOff, .answers(503)],
+            afterEach: { exchange.abandon() }
+        )
+        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+            route.fields.credentials = .completing
+        }
+        let location = try #require(test.serve(exchange).location)
+        try test.gateway.startQueue()
+        try test.waitUntil(location, isIn: .delivered)
+        let sent = origin.requests.flatMap { $0.values("Authorization") }
+        #expect(sent == Array(repeating: "Bearer mine", count: 3))
+    }
+
     @Test("a run at start takes up what another process left, and an attempt that it died in")
     func restart() throws {
         let path = QueueScene.socketPath()
@@ -91,6 +134,30 @@ import Upstream
         try test.waitUntil(location, isIn: .delivered)
         #expect(heir.stopQueue(until: .after(.seconds(60))) == 0)
         #expect(second.requests.map(\.content) == [Array("hello".utf8)])
+    }
+
+    @Test("new settings end the pause of the old ones")
+    func reload() throws {
+        let origin = try QueueScene.origin([])
+        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, _ in
+            settings.queueRunInterval = .seconds(3_600)
+        }
+        func leave() throws -> String {
+            let made = test.serve(.creation([.text("x")], complete: false))
+            let location = try #require(made.location)
+            let upload = try #require(
+                try test.spool.attach(try test.id(location), until: .never, release: {})
+            )
+            defer { upload.detach() }
+            try upload.deferred(reason: "a test", next: .now)
+            return location
+        }
+        let first = try leave()
+        try test.gateway.startQueue()
+        try test.waitUntil(first, isIn: .delivered)
+        let second = try leave()
+        test.gateway.reload(test.gateway.current.settings)
+        try test.waitUntil(second, isIn: .delivered)
     }
 
     @Test("two daemons on one spool deliver each upload once")
@@ -175,6 +242,39 @@ import Upstream
         try test.waitUntil(other, isIn: .delivered)
         #expect(test.serve(.retrieval(location)).status == 410)
         #expect(origin.requests.map(\.content) == [Array("hello".utf8), Array("other".utf8)])
+    }
+
+    @Test("what a reload has made a POST of is sent once, however it was created")
+    func madePost() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let test = try QueueScene.gateway(.unix(path: path))
+        let told = test.serve(.creation([.text("hello")], complete: true, method: .put))
+        let location = try #require(told.location)
+        #expect(told.status == 502)
+        var settings = test.gateway.current.settings
+        settings.routes[Route.defaultName]?.form = .multipart
+        test.gateway.reload(settings)
+        let origin = try QueueScene.origin([.breaksOff], socketPath: path)
+        let broken = test.serve(.append(location, at: 5, complete: true))
+        #expect(broken[.uploadComplete] == "?1", "nothing tries again")
+        #expect(try test.queue(of: location) == .hold)
+        #expect(try test.summary(location).holdCause == .indeterminate)
+        #expect(origin.requests.map(\.line) == ["POST /files HTTP/1.1"])
+    }
+
+    @Test("a place in the table that is out of date ends no upload before its time")
+    func staleTable() throws {
+        let test = try QueueScene.gateway(.http(base: "http://127.0.0.1:1"))
+        let told = test.serve(.creation([.text("hello")], complete: true))
+        let location = try #require(told.location)
+        let upload = try #require(
+            try test.spool.attach(try test.id(location), until: .never, release: {})
+        )
+        defer { upload.detach() }
+        #expect(upload.nextAttempt == nil)
+        try #require(test.gateway.delivery(of: upload)).deliverQueued(upload)
+        #expect(upload.state.phase == .deferred)
     }
 
     @Test("when its time in the queue is over it has failed, and its content is kept")

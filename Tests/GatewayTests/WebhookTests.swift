@@ -175,6 +175,21 @@ import Upstream
         #expect(try files(test).isEmpty)
     }
 
+    @Test("a link in the queue's place is not followed", arguments: ["events", "events/pending"])
+    func links(place: String) throws {
+        let test = try telling("http://127.0.0.1:1")
+        let queue = EventQueue(spool: test.spool.directory)
+        try queue.add("{}", at: .now)
+        let files = FileManager.default
+        let elsewhere = test.root + "/elsewhere"
+        try files.moveItem(atPath: test.root + "/spool/" + place, toPath: elsewhere)
+        try files.createSymbolicLink(
+            atPath: test.root + "/spool/" + place,
+            withDestinationPath: elsewhere
+        )
+        #expect(throws: SystemError.self) { try queue.add("{}", at: .now) }
+    }
+
     @Test("a line that waited for the lock does not go into a file that is sent and gone")
     func waitedForLock() throws {
         let test = try telling("http://127.0.0.1:1")

@@ -46,6 +46,27 @@ struct DeferralTests {
         #expect(again.state == UploadState(offset: 17, length: 17, phase: .deferred))
     }
 
+    @Test(
+        "an attempt that may not be repeated any more is held where the process dies, or the power goes",
+        arguments: [false, true],
+        [false, true]
+    )
+    func notRepeatable(isPromised: Bool, isPowerCut: Bool) throws {
+        guard isPromised || !isPowerCut else { return }
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample(repeatable: true)
+        let upload = try directory.open().create(creation, release: {})
+        try upload.append("content")
+        if isPromised { try upload.settle() }
+        try upload.beginAttempt(isRepeatable: false)
+        upload.detach()
+        if isPowerCut { try directory.cutPower() }
+        let spool = try directory.open()
+        _ = try spool.recover()
+        let again = try #require(try spool.attach(creation.id))
+        #expect(again.holdCause == .indeterminate)
+    }
+
     @Test("it counts no attempt, and the next one finds the content")
     func nextAttempt() throws {
         let directory = TemporarySpool()
