@@ -17,7 +17,14 @@ extension Transaction {
         if isNew { try upload.deferred(reason: upload.reason, next: .now) }
         // Also where that was before: who wrote it may have died before it was durable.
         try upload.settle()
-        if isNew { log.accepted(upload.creation.id, length: upload.state.offset) }
+        if isNew {
+            log.accepted(
+                upload.creation.id,
+                route: routeName,
+                target: upload.creation.head.target,
+                length: upload.state.offset
+            )
+        }
         let due = upload.nextAttempt ?? .now
         answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
         upload.detach()

@@ -240,7 +240,7 @@ struct Delivery {
     }
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
-        let whole = "its time in the queue is over; at last: \(reason)"
+        let whole = "its time in the queue is over; the last attempt: \(reason)"
         try upload.failed(reason: whole)
         log.failed(upload.creation.id, reason: whole)
         gateway.events.note(Event(.failed, of: upload, reason: whole))

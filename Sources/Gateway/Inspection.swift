@@ -22,6 +22,8 @@ enum InspectionVerdict: Sendable, Equatable {
 struct InspectionSubject: Sendable {
     /// The variables it gets, beside `PATH` and `SPOOLGATE_FILE`.
     var environment: [(name: String, value: String)]
+    /// `SPOOLGATE_NAME`: what the client calls the file, harmless.
+    var name: String
 
     /// An upload with a resource.
     init(_ creation: UploadCreation, length: Int64) {
@@ -37,10 +39,11 @@ struct InspectionSubject: Sendable {
     /// Any upload.
     init(id: UploadID, route: String, owner: String?, head: RequestHead, length: Int64) {
         let type = UpstreamFields.delivered(head.fields)[.contentType]
+        name = Self.clean(ClientFileName(target: head.target, fields: head.fields).harmless)
         environment = [
             ("SPOOLGATE_UPLOAD", id.description), ("SPOOLGATE_ROUTE", route),
             ("SPOOLGATE_OWNER", owner ?? ""),
-            ("SPOOLGATE_NAME", ClientFileName(target: head.target, fields: head.fields).harmless),
+            ("SPOOLGATE_NAME", name),
             ("SPOOLGATE_TYPE", type ?? ""), ("SPOOLGATE_LENGTH", String(length)),
             ("SPOOLGATE_TARGET", head.target),
         ].map { ($0.0, Self.clean($0.1)) }
@@ -108,7 +111,7 @@ final class Inspection: Sendable {
         let deadline = Deadline.after(settings.timeout)
         while true {
             if let end = child.wait(until: min(deadline, .after(Self.step))) {
-                return verdict(end, child)
+                return verdict(end, child, path, subject)
             }
             if deadline.hasPassed {
                 child.terminate(grace: Self.grace)
@@ -135,11 +138,19 @@ final class Inspection: Sendable {
         }
     }
 
-    private func verdict(_ end: ChildProcess.End, _ child: ChildProcess) -> InspectionVerdict {
+    private func verdict(
+        _ end: ChildProcess.End,
+        _ child: ChildProcess,
+        _ path: String,
+        _ subject: InspectionSubject
+    ) -> InspectionVerdict {
         let program = settings.command[0]
         switch end {
         case .exited(0): return .taken
-        case .exited(1): return .refused(message: Self.text(child.output))
+        case .exited(1):
+            // Scanners begin their line with the path, which is not the client's to know.
+            let output = Self.replacing(path, with: subject.name, in: child.output)
+            return .refused(message: Self.text(output))
         case .exited(let status):
             return .failed(reason: "\(program) ended with status \(status)\(Self.tail(child))")
         case .signalled(let number):
@@ -151,6 +162,22 @@ final class Inspection: Sendable {
     private static func tail(_ child: ChildProcess) -> String {
         let said = text(child.errors.isEmpty ? child.output : child.errors)
         return said.isEmpty ? "" : ": \(said.prefix(200))"
+    }
+
+    private static func replacing(_ old: String, with new: String, in bytes: [UInt8]) -> [UInt8] {
+        let old = Array(old.utf8)
+        var replaced: [UInt8] = []
+        var rest = bytes[...]
+        while let byte = rest.first {
+            if rest.starts(with: old) {
+                replaced += new.utf8
+                rest.removeFirst(old.count)
+            } else {
+                replaced.append(byte)
+                rest.removeFirst()
+            }
+        }
+        return replaced
     }
 
     /// A command's output as one line of text.

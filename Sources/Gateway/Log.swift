@@ -150,8 +150,14 @@ package struct Log: Sendable {
     }
 
     /// The upload was accepted for the queue.
-    package func accepted(_ id: UploadID, length: Int64) {
-        logger.info("upload accepted", metadata: ["upload": "\(id)", "length": "\(length)"])
+    package func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
+        logger.info(
+            "upload accepted",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "target": "\(target)",
+                "length": "\(length)",
+            ]
+        )
     }
 
     /// The upload cannot be delivered; it is held.
@@ -273,7 +279,8 @@ extension SpoolError {
         case .busy(let id): "upload \(id) is in use and was not let go in time"
         case .corrupt(let id, let reason):
             "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt"
-        case .unusable(let directory, let reason): "\(directory) cannot be a spool: \(reason)"
+        case .unusable(let directory, let reason):
+            "\(directory) cannot be a spool: \(reason); look at --spool or spool.directory"
         }
     }
 }

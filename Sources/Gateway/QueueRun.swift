@@ -7,7 +7,7 @@
 
 package import Posix
 import Spool
-import UploadProtocol
+package import UploadProtocol
 
 extension Gateway {
     /// Starts the queue: one run through the spool at once, then attempts as they are due.
@@ -26,6 +26,17 @@ extension Gateway {
 
     /// Looks through the spool at once for uploads that wait for an attempt.
     package func runQueue() { queue.askForRun() }
+
+    /// Tells in the log and as an event that recovery held an upload.
+    package func noteHeld(_ id: UploadID) {
+        // One that cannot be read now, or that somebody has queued again since, tells of itself.
+        guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
+            return
+        }
+        let correlation = summary.creation.flatMap { events.correlation(of: $0) }
+        log.correlated(correlation).indeterminate(id, reason: summary.reason ?? "")
+        events.note(Event(.held, of: summary))
+    }
 
     private static let queueStack = 512 * 1024
 

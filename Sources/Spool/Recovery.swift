@@ -26,6 +26,8 @@ package struct Recovery: Sendable, Equatable {
 
     /// One thing an operator should hear of.
     package enum Finding: Sendable, Equatable {
+        /// An upload was moved to `hold`: its attempt was cut short, and must not be repeated.
+        case held(UploadID)
         /// An upload was moved to `corrupt`.
         case setAside(UploadID, reason: String)
         /// An upload, or where nil several, could not be looked at or mended, and was left alone.
@@ -118,7 +120,13 @@ extension Spool {
                 pass.recovery.uploads += 1
                 do throws(SpoolError) {
                     let isAfterPowerCut = pass.isAfterPowerCut(id, in: shard.name)
-                    try recoverUpload(id, in: queue, isAfterPowerCut, &pass.recovery)
+                    let repair = try recoverUpload(
+                        id,
+                        in: queue,
+                        isAfterPowerCut,
+                        &pass.recovery
+                    )
+                    if repair == .hold { note(.held(id)) }
                 } catch .corrupt(_, let reason) {
                     pass.recovery.corrupt += 1
                     pass.recovery.uploads -= 1
@@ -132,23 +140,23 @@ extension Spool {
         }
     }
 
-    /// Makes one upload legal.
+    /// Makes one upload legal; returns what was done, or nil where nothing is.
     private func recoverUpload(
         _ id: UploadID,
         in queue: Queue,
         _ isAfterPowerCut: Bool,
         _ recovery: inout Recovery
-    ) throws(SpoolError) {
+    ) throws(SpoolError) -> Repair? {
         let opened = try openSound(id) { () throws(SystemError) in
             try openUnused(id, in: queue)
         }
-        guard let files = opened else { return }
+        guard let files = opened else { return nil }
         if isAfterPowerCut { try removeOtherNames(of: files) }
         if isAfterPowerCut, try isUnwritten(files) {
             // Its name was durable before its content: nothing can have been promised.
             try removeFiles(of: files)
             recovery.count(.forget)
-            return
+            return .forget
         }
         var found = try load(files, readsResponse: isAfterPowerCut)
         let repair = Repair(
@@ -160,6 +168,7 @@ extension Spool {
         )
         try apply(repair, to: &found)
         recovery.count(repair)
+        return repair
     }
 
     /// Whether a record lacks parts because it never was durable.

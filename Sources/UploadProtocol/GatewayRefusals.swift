@@ -195,7 +195,7 @@ extension Refusal {
     /// - Returns: a refusal that is the upload's final response.
     package static func notTaken(status: Int, message: String) -> Refusal {
         Refusal(
-            HTTPResponse.Status(code: status),
+            status == 422 ? .unprocessableContent : HTTPResponse.Status(code: status),
             title: "content refused",
             detail: message.isEmpty ? "This content is not taken here." : message,
             completeness: .complete

@@ -70,6 +70,8 @@ package struct Refusal: Error, Sendable, Equatable {
     }
 
     /// The problem document (RFC 9457 §3): `type` and the members where there are any.
+    ///
+    /// Without a type the title is that of the status (§4.2.1), if that has one here.
     package var document: JSON {
         var members: [(name: String, value: JSON)] = []
         if let type {
@@ -77,7 +79,8 @@ package struct Refusal: Error, Sendable, Equatable {
                 ("type", .string("https://iana.org/assignments/http-problem-types#\(type)"))
             )
         }
-        members.append(("title", .string(type == nil ? status.reasonPhrase : title)))
+        let phrase = status.reasonPhrase
+        members.append(("title", .string(type == nil && !phrase.isEmpty ? phrase : title)))
         members.append(("status", .integer(Int64(status.code))))
         members.append(("detail", .string(detail)))
         for member in self.members {

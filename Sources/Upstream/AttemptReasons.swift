@@ -46,14 +46,14 @@ struct AttemptReasons {
             return "\(purpose): no address for host \(location.host): \(text); look at the name "
                 + "and the resolver"
         case CURLE_COULDNT_CONNECT:
-            return "\(purpose): no connection: \(text); look whether the upstream runs and "
-                + "listens there"
+            return "\(purpose): no connection: \(text); look whether a server runs and listens "
+                + "there"
         case CURLE_OPERATION_TIMEDOUT:
             return "\(purpose): no connection within \(settings.connectTimeout): \(text); look "
-                + "at the way to the upstream (connect timeout)"
+                + "at the way to that host (connect timeout)"
         case CURLE_SSL_CONNECT_ERROR:
             return "\(purpose): no TLS with host \(location.host): \(text); look whether the "
-                + "upstream speaks TLS 1.2 or newer there"
+                + "server there speaks TLS 1.2 or newer"
         default:
             return "\(purpose) was not sent: \(text)"
         }
@@ -71,11 +71,11 @@ struct AttemptReasons {
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
             return "\(purpose) stalled: no byte went either way for \(settings.stallTimeout) "
-                + "after \(sent) bytes of content; look whether the upstream still reads "
+                + "after \(sent) bytes of content; look whether the server still reads "
                 + "(stall timeout)"
         }
         let awaited = hasHead ? "nothing more of the response" : "no response"
         return "\(purpose) got \(awaited) for \(settings.responseTimeout); look what the "
-            + "upstream is doing with the request (response timeout)"
+            + "server is doing with the request (response timeout)"
     }
 }

@@ -27,8 +27,11 @@ struct Check: ParsableCommand {
                 )
             }
             print("\(options.file ?? "built-in defaults"): ok")
+            // A route that only the file has differs by what it sets.
+            var plain = Settings()
+            for name in settings.routes.keys { plain.routes[name] = Route() }
             let defaults = Dictionary(
-                uniqueKeysWithValues: Settings().table.map { ($0.key, $0.value) }
+                uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) }
             )
             for (key, value) in settings.table where defaults[key] != value {
                 print("  \(key): \(value)")

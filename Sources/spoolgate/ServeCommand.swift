@@ -10,6 +10,7 @@ import Glibc
 import Logging
 import Posix
 import Spool
+import UploadProtocol
 import Upstream
 
 struct Serve: ParsableCommand {
@@ -17,7 +18,7 @@ struct Serve: ParsableCommand {
         abstract: "Run the gateway in the foreground.",
         discussion: """
             Without settings it listens on \(Settings().listen.text) and drops uploads into \
-            a directory. SIGTERM drains, SIGHUP reads the settings again.
+            a directory. SIGTERM drains, SIGHUP reads the settings again, SIGUSR1 runs the queue.
             """
     )
 
@@ -61,8 +62,9 @@ struct Serve: ParsableCommand {
             let settings = try effectiveSettings()
             if options.file == nil { try settings.makeDirectories() }
             let log = Log(Self.logger(settings.logLevel))
-            let spool = try Self.openSpool(settings, log)
+            let (spool, held) = try Self.openSpool(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log)
+            for id in held { gateway.noteHeld(id) }
             let server = try Self.startServer(settings, gateway, log)
             try Self.startWatch(of: spool)
             try Self.startQueue(of: gateway)
@@ -80,7 +82,7 @@ struct Serve: ParsableCommand {
             _ = gateway.stopQueue(until: .after(.zero))
             let isDrained = server.drain(until: deadline)
             let left = gateway.stopQueue(until: deadline)
-            // For an answer that is on its way; whoever does not answer is asked again after the start.
+            // An event whose answer is on its way would be sent once more by the next process.
             gateway.events.stopSending(until: .after(.seconds(1)))
             log.stopped(left: left + (isDrained ? 0 : server.load.active))
         }
@@ -162,22 +164,27 @@ struct Serve: ParsableCommand {
         return logger
     }
 
-    private static func openSpool(_ settings: Settings, _ log: Log) throws(CommandFailure) -> Spool
-    {
+    /// The spool after its recovery, and the uploads that were held by it.
+    private static func openSpool(
+        _ settings: Settings,
+        _ log: Log
+    ) throws(CommandFailure) -> (Spool, held: [UploadID]) {
         do throws(SpoolError) {
             let spool = try Spool(
                 directory: settings.spoolDirectory,
                 reserve: settings.spoolReserve,
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota
             )
+            var held: [UploadID] = []
             let recovery = try spool.recover { finding in
                 switch finding {
+                case .held(let id): held.append(id)
                 case .setAside(let id, let reason): log.setAside(id, reason: reason)
                 case .leftAlone(let id, let error): log.notRecovered(id, error)
                 }
             }
             log.recovered(recovery)
-            return spool
+            return (spool, held)
         } catch {
             throw CommandFailure(code: .cannotCreate, sentence: error.sentence)
         }

@@ -9,8 +9,8 @@ struct Spoolgate: ParsableCommand {
         commandName: "spoolgate",
         abstract: "A gateway for resumable uploads between nginx and a backend that knows none.",
         discussion: """
-            See spoolgate(8) for the commands, spoolgate.yaml(5) for the settings and \
-            spoolgate-spool(5) for the spool directory.
+            See spoolgate(8) for the commands, spoolgate.yaml(5) for the settings, spoolgate-spool(5) \
+            for the spool directory, and spoolgate-log(5) and spoolgate-events(5) for what it tells.
             """,
         version: version,
         subcommands: [

@@ -8,7 +8,7 @@ import Testing
 
 /// An upstream that answers as it is told to.
 private final class Moody: Sendable {
-    enum Mood { case silent, refusing, taking }
+    enum Mood { case silent, waiting, refusing, taking }
 
     private final class Word: Sendable { let mood = Mutex(Mood.silent) }
 
@@ -21,6 +21,7 @@ private final class Moody: Sendable {
             while try connection.receiveRequest() != nil {
                 switch word.mood.withLock({ $0 }) {
                 case .silent: return
+                case .waiting: connection.waitForEnd()
                 case .refusing: try connection.answer("422 Unprocessable Content", content: "no")
                 case .taking: try connection.answer("200 OK", content: "taken")
                 }
@@ -52,7 +53,8 @@ struct OperatorTests {
     }
 
     /// Sends an upload that is accepted; its identity.
-    private func accepted(by method: String) throws -> String {
+    private func accepted(by method: String, in sandbox: Sandbox? = nil) throws -> String {
+        let sandbox = sandbox ?? self.sandbox
         let created = try WireClient(port: sandbox.port).ask(
             method,
             "/files/a.txt",
@@ -70,7 +72,8 @@ struct OperatorTests {
         return try #require(resource.split(separator: "/").last.map(String.init))
     }
 
-    private func awaitState(_ state: String) throws {
+    private func awaitState(_ state: String, in sandbox: Sandbox? = nil) throws {
+        let sandbox = sandbox ?? self.sandbox
         try eventually("the upload is \(state)") {
             try sandbox.spoolgate("list", "--json").output.contains("\"state\":\"\(state)\"")
         }
@@ -147,6 +150,24 @@ struct OperatorTests {
         #expect(try sandbox.spoolgate("requeue", id).status == 65)
     }
 
+    @Test("a daemon that finds an attempt cut short says so, in the log and as an event")
+    func crashed() throws {
+        let sandbox = try Sandbox(
+            upstream: upstream.base,
+            routeSettings: ["reply: accepted"],
+            extra: ["events: {file: journal}"]
+        )
+        upstream.become(.waiting)
+        let id = try accepted(by: "POST", in: sandbox)
+        try eventually("the upstream has it") { upstream.count == 1 }
+        try sandbox.crash()
+        try awaitState("indeterminate", in: sandbox)
+        let lines = sandbox.log.split(separator: "\n").filter { $0.contains(id) }
+        #expect(lines.count { $0.hasSuffix(" outcome unknown") } == 1)
+        #expect(lines.count { $0.contains("\"event\":\"held\"") } == 1)
+        #expect(upstream.count == 1)
+    }
+
     @Test("show tells everything of one upload, and nobody's credentials")
     func show() throws {
         upstream.become(.refusing)
@@ -176,6 +197,32 @@ struct OperatorTests {
         #expect(all.output.contains("\"action\":\"requeued\""))
         sandbox.daemon.signal(SIGUSR1)
         try awaitState("delivered")
+    }
+
+    @Test("check tells of every route what differs from the defaults, and nothing else")
+    func check() throws {
+        let file = sandbox.directory.path() + "/other.yaml"
+        let socket = sandbox.directory.path() + "/other.sock"
+        try """
+        listen: unix:\(socket)
+        spool: {directory: \(sandbox.directory.path())/other}
+        routes:
+          default: {upstream: http://localhost:3000}
+          photos: {upstream: http://localhost:3001, limits: {max-size: 1GiB, max-age: 24h}}
+        """.write(toFile: file, atomically: true, encoding: .utf8)
+        let check = try Command(Sandbox.program, ["check", "--config", file])
+        #expect(check.errors.isEmpty)
+        #expect(
+            check.output == """
+                \(file): ok
+                  listen: unix:\(socket)
+                  spool.directory: \(sandbox.directory.path())/other
+                  routes.default.upstream: http://localhost:3000
+                  routes.photos.upstream: http://localhost:3001
+                  routes.photos.limits.max-size: 1GiB
+
+                """
+        )
     }
 
     @Test("what is in use, unknown or of another state is left alone, each with a code of its own")

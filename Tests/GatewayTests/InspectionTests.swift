@@ -242,6 +242,13 @@ import Upstream
         #expect(left == [])
     }
 
+    @Test("what a scanner says of the file's path is told of the client's name for it")
+    func pathIsNotTold() throws {
+        let test = try inspecting("echo \"$1: Eicar FOUND ($1)\"; exit 1")
+        let record = test.serve(ScriptedExchange(.put, "/b.txt", [:], [.text("virus")]))
+        #expect(try detail(of: record) == "b.txt: Eicar FOUND (b.txt)")
+    }
+
     @Test("an ordinary upload that could not be inspected is answered 503 and gone")
     func plainFailed() throws {
         let test = try inspecting("exit 3")

@@ -131,7 +131,16 @@ struct DocumentTests {
         .busy, .draining, .spoolFull, .spoolFailed, .stalled(seconds: 1), .truncated,
         .malformed(reason: "r"), .tooManyFields(limit: 1), .fieldsTooLarge(limit: 1),
         .targetTooLong(limit: 1), .unknownRoute(name: "r"), .unknownRoute(name: nil),
+        .notTaken(status: 422, message: ""),
     ]
+
+    @Test("a status without a phrase here leaves the title to the refusal")
+    func title() {
+        #expect(
+            Refusal.notTaken(status: 451, message: "No.").document.text
+                == #"{"title":"content refused","status":451,"detail":"No."}"#
+        )
+    }
 
     @Test("every refusal is an error with a phrase, a title and whole sentences")
     func sentences() {
