@@ -40,8 +40,12 @@ extension Gateway {
 
     private static let queueStack = 512 * 1024
 
+    /// Time between two looks for what was kept long enough: those read much more than a run does.
+    private static let removalInterval = Duration.seconds(600)
+
     private func scheduleQueue() {
         var nextRun = Deadline.after(.zero)
+        var nextRemoval = nextRun
         while true {
             let settings = current.settings
             switch queue.nextStep(nextRun: nextRun, bounds: .init(settings)) {
@@ -49,6 +53,9 @@ extension Gateway {
             case .run:
                 nextRun = .after(settings.queueRunInterval)
                 run(settings)
+                guard nextRemoval.hasPassed else { continue }
+                nextRemoval = .after(Self.removalInterval)
+                removeOld(settings)
             case .startThread:
                 do throws(SystemError) {
                     try Thread.start(name: "delivery", stackSize: Self.queueStack) { [self] in
@@ -68,7 +75,6 @@ extension Gateway {
 
     private func run(_ settings: Settings) {
         let now = WallTime.now
-        removeOldHandovers(settings, now)
         do throws(SpoolError) {
             try spool.forEachQueued { queued in
                 let lifetime = settings.routes[queued.route]?.queue.lifetime ?? .zero
@@ -77,8 +83,16 @@ extension Gateway {
                 guard let next = queued.next ?? (isOver ? now : nil) else { return }
                 queue.add(queued.id, route: queued.route, due: next)
             }
-            try removeOldResponses(settings, now)
         } catch {
+            log.spoolFailed(error, upload: nil)
+        }
+    }
+
+    /// Removes what was kept for as long as its route says: stored responses and handed-over files.
+    private func removeOld(_ settings: Settings) {
+        let now = WallTime.now
+        removeOldHandovers(settings, now)
+        do throws(SpoolError) { try removeOldResponses(settings, now) } catch {
             log.spoolFailed(error, upload: nil)
         }
     }
@@ -111,8 +125,11 @@ extension Gateway {
     /// Tries one upload that is due; returns when to look at it again, where that is not written.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
-            // One that a request uses is delivered by that request, or found by the next run.
-            guard let upload = try spool.attachIfFree(id) else { return nil }
+            guard let upload = try spool.attachIfFree(id) else {
+                // A request may only ask for its offset just now.
+                let isThere = try spool.look(at: id)?.queue == .deferred
+                return isThere ? WallTime(seconds: WallTime.now.seconds + 1) : nil
+            }
             defer { upload.detach() }
             guard upload.state.phase == .deferred else { return nil }
             guard let delivery = delivery(of: upload) else {

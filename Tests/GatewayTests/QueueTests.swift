@@ -294,6 +294,49 @@ import Upstream
         #expect(test.serve(.append(location, at: 5, complete: true)).status == 502)
     }
 
+    @Test("one that a request uses when it is due is tried soon after that")
+    func inUse() throws {
+        let origin = try QueueScene.origin([])
+        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, route in
+            route.reply = .accepted
+            route.queue.maximumConcurrent = 1
+            settings.queueRunInterval = .seconds(3_600)
+        }
+        let location = try #require(
+            test.serve(.creation([.text("hello")], complete: true)).location
+        )
+        let next = try #require(test.serve(.creation([.text("x")], complete: true)).location)
+        let holder = try Spool(directory: "\(test.root)/spool", reserve: 0)
+        let held = try #require(try holder.attachIfFree(try test.id(location)))
+        try test.gateway.startQueue()
+        // One after the other, in the order in which they came: the first was found in use.
+        try test.waitUntil(next, isIn: .delivered)
+        held.detach()
+        try test.waitUntil(location, isIn: .delivered)
+        #expect(origin.requests.map(\.content) == [Array("x".utf8), Array("hello".utf8)])
+    }
+
+    @Test("a stored response is told for as long as the route says, and removed after that")
+    func retention() throws {
+        let origin = try QueueScene.origin([])
+        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+            route.responseRetention = .seconds(3_600)
+        }
+        let locations = try (0..<3).map { _ in
+            try #require(test.serve(.creation([.text("hello")], complete: true)).location)
+        }
+        try test.age(locations[0], by: 3_500)
+        try test.age(locations[1], by: 3_700)
+        try test.age(locations[2], by: 3_700)
+        #expect(test.serve(.append(locations[0], at: 5, complete: true)).status == 201)
+        #expect(test.serve(.append(locations[1], at: 5, complete: true)).status == 404)
+        try test.gateway.startQueue()
+        try eventually("the last is removed") {
+            try test.summaries().map(\.id) == [try test.id(locations[0])]
+        }
+        #expect(origin.requests.count == 3)
+    }
+
     // MARK: Bounds
 
     @Test("a route's bound holds for its requests and its queue together")
