@@ -109,7 +109,9 @@ extension Transaction {
     /// It gets no upload resource to append to: what does not arrive whole is gone with the request.
     func acceptPlainUpload() {
         let duty: DigestDuty
-        do throws(Refusal) { duty = try DigestDuty(plain: head.fields, route: route) } catch {
+        do throws(Refusal) {
+            duty = try DigestDuty(plain: head.fields, route: route.settings)
+        } catch {
             return refusePlain(error)
         }
         let id = UploadID.random()

@@ -72,7 +72,7 @@ extension Transaction {
     private func limited(to maxSize: Int64?) -> Transaction {
         guard let maxSize, maxSize < route.limits.maxSize else { return self }
         var transaction = self
-        transaction.route.limits.maxSize = maxSize
+        transaction.route = route.changed { $0.limits.maxSize = maxSize }
         transaction.answers.limits.maxSize = maxSize
         return transaction
     }

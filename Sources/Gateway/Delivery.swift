@@ -14,7 +14,7 @@ import Upstream
 struct Delivery {
     let gateway: Gateway
     let routeName: String
-    var route: Route
+    var route: RouteInForce
     let upstream: Upstream
     let checks: RouteChecks
     let log: Log
@@ -183,7 +183,7 @@ struct Delivery {
     /// Whether an attempt of unknown outcome may be repeated, by the settings of the creation and by those
     /// in force: a reload may have made a POST of it, or taken its key away.
     private func isRepeatable(_ upload: Upload) -> Bool {
-        upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
+        upload.creation.isRepeatable && route.settings.mayRepeat(upload.creation.head)
     }
 
     /// Whether the client was told 202, and so hears nothing of what the upstream says.

@@ -34,7 +34,7 @@ extension Delivery {
         let duty = DigestDuty(
             creation: upload.creation.head.fields,
             completing: completing,
-            route: route
+            route: route.settings
         )
         let values = try compute(duty.algorithms, of: upload, goesOn)
         if let refusal = duty.refusal(values) {
@@ -63,8 +63,10 @@ extension Delivery {
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
         var asIs = self
-        asIs.route.digest = nil
-        asIs.route.form = .body
+        asIs.route = route.changed { route in
+            route.digest = nil
+            route.form = .body
+        }
         switch try asIs.checkDigests(of: upload, completing: completing, goesOn) {
         case .success: return nil
         case .failure(let refusal): return refusal
@@ -118,7 +120,7 @@ extension Delivery {
             .file(descriptor: upload.dataFile, length: upload.state.offset) { buffer, position in
                 try upload.read(into: buffer, at: position)
             },
-            route: route,
+            route: route.settings,
             told: relay.digests.duty.told,
             time: .now,
             goesOn: relay.attemptGoesOn

@@ -26,11 +26,13 @@ package final class Gateway: Sendable {
     /// One reference, so that a request has the lock for the time of one retain.
     final class Configuration: Sendable {
         let settings: Settings
+        let routes: [String: RouteInForce]
         let upstreams: [String: Upstream]
         let checks: [String: RouteChecks]
 
         init(_ settings: Settings, keeping old: Configuration?, log: Log) {
             self.settings = settings
+            routes = settings.routes.mapValues { RouteInForce($0) }
             checks = settings.routes.reduce(into: [:]) { checks, route in
                 checks[route.key] = RouteChecks(route.value, keeping: old?.checks[route.key])
             }
@@ -79,7 +81,7 @@ package final class Gateway: Sendable {
             return exchange.answer(refusal.response)
         }
         let name = exchange.context.route ?? Route.defaultName
-        guard let route = configuration.settings.routes[name],
+        guard let route = configuration.routes[name],
             let upstream = configuration.upstreams[name],
             let checks = configuration.checks[name]
         else {

@@ -16,7 +16,9 @@ extension Transaction {
     /// Receives an ordinary upload and relays the upstream's response.
     func receivePlainUpload() {
         let duty: DigestDuty
-        do throws(Refusal) { duty = try DigestDuty(plain: head.fields, route: route) } catch {
+        do throws(Refusal) {
+            duty = try DigestDuty(plain: head.fields, route: route.settings)
+        } catch {
             return refusePlain(error)
         }
         let reading = DigestReading(duty.algorithms)
@@ -167,7 +169,7 @@ extension Transaction {
                 digests: digests.values
             ),
             content.ofUpstream,
-            route: route,
+            route: route.settings,
             told: digests.duty.told,
             time: .now
         )

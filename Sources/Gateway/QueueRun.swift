@@ -153,7 +153,7 @@ extension Gateway {
     func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
-        guard let route = configuration.settings.routes[name],
+        guard let route = configuration.routes[name],
             let upstream = configuration.upstreams[name],
             let checks = configuration.checks[name]
         else { return nil }

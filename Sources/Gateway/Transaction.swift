@@ -15,7 +15,7 @@ struct Transaction {
     let exchange: any Exchange
     var head: RequestHead
     let routeName: String
-    var route: Route
+    var route: RouteInForce
     let upstream: Upstream
     let checks: RouteChecks
     var log: Log

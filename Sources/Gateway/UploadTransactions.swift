@@ -72,7 +72,7 @@ extension Transaction {
             remoteAddress: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
             created: .now,
-            isRepeatable: route.mayRepeat(head)
+            isRepeatable: route.settings.mayRepeat(head)
         )
     }
 
