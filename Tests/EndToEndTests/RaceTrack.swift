@@ -60,10 +60,9 @@ final class RaceTrack {
                 do {
                     try eventually("descriptors and threads are as before", seconds: 30) {
                         now = sandbox.daemon.footprint()
-                        // The pool keeps 64 threads ready, beside the main one, those of the queue and
-                        // the webhook, and two that watch.
+                        // The pool begins with 16 threads ready, and keeps 64.
                         return now.descriptors <= before.descriptors + 4 * deliveries
-                            && now.threads <= max(before.threads, 64 + 5)
+                            && now.threads <= before.threads + 64 - 16
                     }
                 } catch {
                     throw NeverHappened(description: "\(error): \(before), then \(now)")
