@@ -66,11 +66,6 @@ extension Transaction {
         return true
     }
 
-    /// Whether the client may use an upload.
-    func isOurs(_ creation: UploadCreation) -> Bool {
-        creation.route == routeName && creation.owner == exchange.context.owner
-    }
-
     // MARK: The status resource
 
     /// Tells as JSON how far an upload has come; touches nothing and waits for nobody.
@@ -107,13 +102,7 @@ extension Transaction {
     /// Receives an ordinary upload into the spool and accepts it.
     ///
     /// It gets no upload resource to append to: what does not arrive whole is gone with the request.
-    func acceptPlainUpload() {
-        let duty: DigestDuty
-        do throws(Refusal) {
-            duty = try DigestDuty(plain: head.fields, route: route.settings)
-        } catch {
-            return refusePlain(error)
-        }
+    func acceptPlainUpload(_ duty: DigestDuty) {
         let id = UploadID.random()
         do throws(SpoolError) {
             let upload = try gateway.spool.create(

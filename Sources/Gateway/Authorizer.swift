@@ -101,12 +101,7 @@ final class Authorizer: Sendable {
             ),
             sink: sink
         )
-        switch outcome {
-        case .answered: break
-        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason):
-            return .unavailable(reason: reason)
-        }
+        if let reason = outcome.reason { return .unavailable(reason: reason) }
         guard let head = sink.head, let response = sink.response else {
             return .unavailable(reason: "\(url.text) gave no answer")
         }

@@ -37,10 +37,8 @@ extension Transaction {
             // Whoever is told 202 is not there for what would come out later.
             let heartbeat = Heartbeat(progressReport, rate: interimRate)
             let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
-                do throws(SpoolError) { try heartbeat?.beat(upload) } catch {
-                    // Content that was cut back ends early for whoever reads it.
-                    log.spoolFailed(error, upload: upload.creation.id)
-                }
+                // Where it fails, content that was cut back ends early for whoever reads it.
+                heartbeat?.beat(upload, failingInto: log)
             }
             if let refusal {
                 return refuse(refusal, offset: upload.state.offset)

@@ -87,12 +87,13 @@ struct Delivery {
         in slot: DeliverySlot
     ) throws(SpoolError) -> Refusal? {
         let id = upload.creation.id
+        let isRepeatable = isRepeatable(upload)
         let relay = VerdictRelay(
             upload,
             to: listener,
             cap: Int(route.responseCap),
             keepsRefused: isAccepted(upload),
-            isRepeatable: isRepeatable(upload),
+            isRepeatable: isRepeatable,
             log: log
         )
         relay.slot = slot
@@ -111,7 +112,7 @@ struct Delivery {
                 telling: error.refusal(isKept: true)
             )
         }
-        try upload.beginAttempt(isRepeatable: isRepeatable(upload))
+        try upload.beginAttempt(isRepeatable: isRepeatable)
         log.delivering(id, length: upload.state.offset)
         let outcome = upstream.attempt(form.request, sink: relay)
         if outcome == .answered { relay.finish() }
@@ -155,7 +156,7 @@ struct Delivery {
                 relay.breakOff()
                 return nil
             }
-            if isRepeatable(upload) {
+            if isRepeatable {
                 return try postpone(
                     upload,
                     reason: reason,
@@ -235,8 +236,7 @@ struct Delivery {
 
     /// Whether the upload's time in the queue is over at `time`.
     private func isOver(_ upload: Upload, at time: WallTime) -> Bool {
-        let since = upload.wholeSince ?? .now
-        return time.seconds - since.seconds > route.queue.lifetime.components.seconds
+        route.queue.isOver(since: upload.wholeSince ?? .now, at: time)
     }
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
@@ -270,6 +270,16 @@ extension Refusal {
 }
 
 extension AttemptOutcome {
+    /// Why there is no whole answer; nil where there is one.
+    var reason: String? {
+        switch self {
+        case .answered: nil
+        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
+            .abandoned(let reason):
+            reason
+        }
+    }
+
     /// Whether a deadline of the upstream ended the attempt.
     var timedOut: Bool {
         switch self {

@@ -38,7 +38,7 @@ final class DeliveryQueue: Sendable {
         }
 
         /// Takes one ready upload of a route that has a free place.
-        mutating func take(_ bounds: Bounds) -> (id: UploadID, route: String)? {
+        mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
             // Another route's turn first, so that a long list does not keep the others waiting.
             let free = ready.filter { running[$0.key, default: 0] < bounds.ofRoute($0.key) }
             let turn = free.min {
@@ -51,19 +51,6 @@ final class DeliveryQueue: Sendable {
         }
 
         var readyCount: Int { ready.values.reduce(0) { $0 + $1.count } }
-    }
-
-    /// Most attempts of the queue at a time.
-    struct Bounds {
-        var total: Int
-        var byRoute: [String: Int]
-
-        func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
-
-        init(_ settings: Settings) {
-            total = settings.maximumDeliveries
-            byRoute = settings.routes.compactMapValues(\.queue.maximumConcurrent)
-        }
     }
 
     private let table = Monitor(Table())
@@ -104,7 +91,7 @@ final class DeliveryQueue: Sendable {
     }
 
     /// Waits for the scheduler's next step; a run is due at `nextRun`.
-    func nextStep(nextRun: Deadline, bounds: Bounds) -> Step {
+    func nextStep(nextRun: Deadline, bounds: DeliveryBounds) -> Step {
         while !nextRun.hasPassed {
             // Wall time can be set while we wait, so it is looked at again every second.
             let step = table.wait(until: min(nextRun, .after(.seconds(1)))) { table -> Step? in
@@ -131,7 +118,7 @@ final class DeliveryQueue: Sendable {
     func noteUnstarted() { table.update { $0.threads -= 1 } }
 
     /// The next upload for a thread; nil: the thread is to end.
-    func take(_ bounds: Bounds) -> (id: UploadID, route: String)? {
+    func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
         table.update { $0.idle += 1 }
         let deadline = Deadline.after(Self.linger)
         let taken = table.wait(until: deadline) { table -> (id: UploadID, route: String)?? in

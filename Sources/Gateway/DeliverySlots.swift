@@ -6,33 +6,34 @@
 
 import Posix
 
+/// Most delivery attempts at a time, in all and of each route.
+struct DeliveryBounds: Sendable {
+    let total: Int
+    private let byRoute: [String: Int]
+
+    init(_ settings: Settings) {
+        total = settings.maximumDeliveries
+        byRoute = settings.routes.compactMapValues(\.queue.maximumConcurrent)
+    }
+
+    /// Most attempts of one route.
+    func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
+}
+
 /// A bound on concurrent delivery attempts.
 final class DeliverySlots: Sendable {
     private struct Count {
-        var maximum: Int
-        var byRoute: [String: Int]
+        var bounds: DeliveryBounds
         var taken = 0
         var takenByRoute: [String: Int] = [:]
     }
 
     private let count: Monitor<Count>
 
-    init(_ settings: Settings) {
-        count = Monitor(Count(maximum: settings.maximumDeliveries, byRoute: Self.bounds(settings)))
-    }
+    init(_ bounds: DeliveryBounds) { count = Monitor(Count(bounds: bounds)) }
 
-    /// Takes the bounds of new settings; attempts already running go on.
-    func reload(_ settings: Settings) {
-        let bounds = Self.bounds(settings)
-        count.update { count in
-            count.maximum = settings.maximumDeliveries
-            count.byRoute = bounds
-        }
-    }
-
-    private static func bounds(_ settings: Settings) -> [String: Int] {
-        settings.routes.compactMapValues(\.queue.maximumConcurrent)
-    }
+    /// Changes the bounds; attempts already running go on.
+    func setBounds(_ bounds: DeliveryBounds) { count.update { $0.bounds = bounds } }
 
     /// Runs `body` in a slot, waiting for one; nil when `deadline` comes first.
     ///
@@ -53,7 +54,7 @@ final class DeliverySlots: Sendable {
     func take(of route: String, until deadline: Deadline) -> DeliverySlot? {
         count.wait(until: deadline) { count in
             let ofRoute = count.takenByRoute[route, default: 0]
-            guard count.taken < count.maximum, ofRoute < count.byRoute[route] ?? .max else {
+            guard count.taken < count.bounds.total, ofRoute < count.bounds.ofRoute(route) else {
                 return nil
             }
             count.taken += 1

@@ -16,6 +16,10 @@ package final class Events: Sendable {
         var settings: EventSettings
         var correlationField: HTTPField.Name?
         var file: AppendedFile?
+
+        func correlation(of creation: UploadCreation) -> String? {
+            correlationField.flatMap { creation.head.fields[$0] }
+        }
     }
 
     private let state: Monitor<State>
@@ -40,11 +44,6 @@ package final class Events: Sendable {
         webhook = Webhook(settings.events, queue: queue, log: log)
     }
 
-    /// Whether anybody wants events.
-    private var isWanted: Bool {
-        state.update { $0.settings.destination != nil || $0.settings.webhook.url != nil }
-    }
-
     /// Puts new settings in force, and opens the file anew.
     package func reload(_ settings: Settings) {
         state.update {
@@ -60,16 +59,17 @@ package final class Events: Sendable {
 
     /// What correlates an upload with other logs; nil where nothing does.
     package func correlation(of creation: UploadCreation) -> String? {
-        state.update { $0.correlationField }.flatMap { creation.head.fields[$0] }
+        state.update { $0 }.correlation(of: creation)
     }
 
     /// Tells an event; returns without waiting for whom it is told.
     package func note(_ event: @autoclosure () -> Event) {
-        guard isWanted else { return }
+        let state = state.update { $0 }
+        let settings = state.settings
+        guard settings.destination != nil || settings.webhook.url != nil else { return }
         var event = event()
-        if let creation = event.creation { event.correlation = correlation(of: creation) }
+        if let creation = event.creation { event.correlation = state.correlation(of: creation) }
         let line = event.json.text
-        let settings = state.update { $0.settings }
         switch settings.destination {
         case nil: break
         case .journal:

@@ -26,12 +26,14 @@ package final class Gateway: Sendable {
     /// One reference, so that a request has the lock for the time of one retain.
     final class Configuration: Sendable {
         let settings: Settings
+        let bounds: DeliveryBounds
         let routes: [String: RouteInForce]
         let upstreams: [String: Upstream]
         let checks: [String: RouteChecks]
 
         init(_ settings: Settings, keeping old: Configuration?, log: Log) {
             self.settings = settings
+            bounds = DeliveryBounds(settings)
             routes = settings.routes.mapValues { RouteInForce($0) }
             checks = settings.routes.reduce(into: [:]) { checks, route in
                 checks[route.key] = RouteChecks(route.value, keeping: old?.checks[route.key])
@@ -53,15 +55,16 @@ package final class Gateway: Sendable {
     package init(settings: Settings, spool: Spool, log: Log) {
         self.spool = spool
         self.log = log
-        slots = DeliverySlots(settings)
         events = Events(settings, spool: spool.directory, log: log)
-        configuration = Mutex(Configuration(settings, keeping: nil, log: log))
+        let first = Configuration(settings, keeping: nil, log: log)
+        slots = DeliverySlots(first.bounds)
+        configuration = Mutex(first)
     }
 
     /// Puts new settings in force for the requests that begin from now on.
     package func reload(_ settings: Settings) {
         configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
-        slots.reload(settings)
+        slots.setBounds(current.bounds)
         events.reload(settings)
         // The pause before the next run was the old settings', and uploads may have a route again.
         queue.askForRun()

@@ -39,7 +39,7 @@ struct InspectionSubject: Sendable {
     /// Any upload.
     init(id: UploadID, route: String, owner: String?, head: RequestHead, length: Int64) {
         let type = UpstreamFields.delivered(head.fields)[.contentType]
-        name = Self.clean(ClientFileName(target: head.target, fields: head.fields).harmless)
+        name = ClientFileName(target: head.target, fields: head.fields).harmless
         environment = [
             ("SPOOLGATE_UPLOAD", id.description), ("SPOOLGATE_ROUTE", route),
             ("SPOOLGATE_OWNER", owner ?? ""),

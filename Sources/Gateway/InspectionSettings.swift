@@ -47,7 +47,6 @@ package struct InspectionSettings: Sendable, Equatable {
     }
 
     private static func list(_ words: [String]) -> String {
-        guard words.count > 1 else { return words.first ?? "" }
-        return JSON.array(words.map { .string($0) }).text
+        words.count > 1 ? SettingsText.list(words) : words.first ?? ""
     }
 }

@@ -13,14 +13,22 @@ extension Transaction {
     /// Most content of an ordinary upload that is held in memory.
     static let memoryLimit = 128 << 10
 
-    /// Receives an ordinary upload and relays the upstream's response.
-    func receivePlainUpload() {
+    /// Takes an ordinary upload and answers as its route replies.
+    func takePlainUpload() {
         let duty: DigestDuty
         do throws(Refusal) {
             duty = try DigestDuty(plain: head.fields, route: route.settings)
         } catch {
             return refusePlain(error)
         }
+        switch route.reply {
+        case .upstream: receivePlainUpload(duty)
+        case .accepted: acceptPlainUpload(duty)
+        }
+    }
+
+    /// Receives an ordinary upload and relays the upstream's response.
+    private func receivePlainUpload(_ duty: DigestDuty) {
         let reading = DigestReading(duty.algorithms)
         do throws(SpoolError) {
             let content = try gateway.buffers.withBuffer { buffer in

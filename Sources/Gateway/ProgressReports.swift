@@ -80,4 +80,12 @@ final class Heartbeat {
         try report.tell(upload)
         next = .after(interval)
     }
+
+    /// The same where a heartbeat that fails must not end what it tells of: the client hears no more of
+    /// the wait.
+    func beat(_ upload: Upload, failingInto log: Log) {
+        do throws(SpoolError) { try beat(upload) } catch {
+            log.spoolFailed(error, upload: upload.creation.id)
+        }
+    }
 }

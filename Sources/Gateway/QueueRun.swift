@@ -47,8 +47,9 @@ extension Gateway {
         var nextRun = Deadline.after(.zero)
         var nextRemoval = nextRun
         while true {
-            let settings = current.settings
-            switch queue.nextStep(nextRun: nextRun, bounds: .init(settings)) {
+            let configuration = current
+            let settings = configuration.settings
+            switch queue.nextStep(nextRun: nextRun, bounds: configuration.bounds) {
             case .end: return
             case .run:
                 nextRun = .after(settings.queueRunInterval)
@@ -77,9 +78,11 @@ extension Gateway {
         let now = WallTime.now
         do throws(SpoolError) {
             try spool.forEachQueued { queued in
-                let lifetime = settings.routes[queued.route]?.queue.lifetime ?? .zero
                 let since = queued.wholeSince ?? now
-                let isOver = now.seconds - since.seconds > lifetime.components.seconds
+                // Of a route that is no more, the attempt says so.
+                let isOver =
+                    settings.routes[queued.route]?.queue.isOver(since: since, at: now)
+                    ?? (since < now)
                 guard let next = queued.next ?? (isOver ? now : nil) else { return }
                 queue.add(queued.id, route: queued.route, due: next)
             }
@@ -101,11 +104,10 @@ extension Gateway {
     private func removeOldResponses(_ settings: Settings, _ now: WallTime) throws(SpoolError) {
         var old: [UploadSummary] = []
         try spool.forEachUpload(in: .delivered) { summary in
-            guard let route = summary.creation.flatMap({ settings.routes[$0.route] }) else {
-                return
+            let route = summary.creation.flatMap { settings.routes[$0.route] }
+            if route?.isResponseOld(since: summary.lastActivity, at: now) == true {
+                old.append(summary)
             }
-            let age = now.seconds - summary.lastActivity.seconds
-            if age > route.responseRetention.components.seconds { old.append(summary) }
         }
         for summary in old where try spool.remove(summary.id, ifUnchangedSince: summary) {
             log.responseExpired(summary.id)
@@ -115,7 +117,7 @@ extension Gateway {
     // MARK: An attempt
 
     private func work() {
-        while let (id, route) = queue.take(.init(current.settings)) {
+        while let (id, route) = queue.take(current.bounds) {
             let again = attempt(id)
             queue.finish(id, route: route)
             if let again { queue.add(id, route: route, due: again) }

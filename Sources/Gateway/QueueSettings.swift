@@ -38,6 +38,11 @@ package struct QueuePolicy: Sendable, Equatable {
         try section.finish()
     }
 
+    /// Whether an upload that is whole since `since` has waited for longer than one may at `time`.
+    func isOver(since: WallTime, at time: WallTime) -> Bool {
+        time.seconds - since.seconds > lifetime.components.seconds
+    }
+
     /// The pause before the next attempt.
     ///
     /// - Parameters:

@@ -104,6 +104,11 @@ package struct Route: Sendable, Equatable {
     /// Which fields go to the upstream.
     package var fields = FieldPolicy()
 
+    /// Whether a response stored at `since` was kept for as long as the route keeps one at `time`.
+    func isResponseOld(since: WallTime, at time: WallTime) -> Bool {
+        time.seconds - since.seconds > responseRetention.components.seconds
+    }
+
     /// How this route names its upload resources.
     var resources: UploadResources { UploadResources(prefix: uploadResources) }
 

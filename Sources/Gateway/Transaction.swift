@@ -44,11 +44,7 @@ struct Transaction {
         case .resourceOptions(let id): resourceOptions(id)
         case .status(let id): tellStatus(of: id)
         case .options: passThrough { answers.options($0) }
-        case .plainUpload:
-            switch route.reply {
-            case .upstream: authorized()?.receivePlainUpload()
-            case .accepted: authorized()?.acceptPlainUpload()
-            }
+        case .plainUpload: authorized()?.takePlainUpload()
         case .passThrough: passThrough { $0 }
         case .refused(let refusal): refuse(refusal)
         }
@@ -86,16 +82,17 @@ struct Transaction {
         _ body: (Upload) throws(SpoolError) -> Void
     ) {
         do throws(SpoolError) {
-            let context = exchange.context
             let found = try gateway.spool.attach(
                 id,
                 until: .after(timeout(patience)),
-                admits: { $0.route == routeName && $0.owner == context.owner },
+                admits: isOurs,
                 release: exchange.release
             )
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.detach() }
-            if upload.state.phase == .delivered, isResponseOld(upload) {
+            if upload.state.phase == .delivered,
+                route.settings.isResponseOld(since: upload.lastActivity, at: .now)
+            {
                 try upload.remove()
                 log.responseExpired(id)
                 return refuse(.unknownUpload)
@@ -132,10 +129,9 @@ struct Transaction {
         upload.lastActivity.seconds + route.limits.maxAge - WallTime.now.seconds
     }
 
-    /// Whether the stored response was kept for as long as the route keeps one.
-    private func isResponseOld(_ upload: Upload) -> Bool {
-        let age = WallTime.now.seconds - upload.lastActivity.seconds
-        return age > route.responseRetention.components.seconds
+    /// Whether the client may use an upload.
+    func isOurs(_ creation: UploadCreation) -> Bool {
+        creation.route == routeName && creation.owner == exchange.context.owner
     }
 
     /// The upload resource's URI as the client must use it (draft-12 §4.2.2).

@@ -98,11 +98,7 @@ final class VerdictRelay: ResponseSink {
     var status: Int { head?.status.code ?? 0 }
 
     func attemptGoesOn() {
-        guard let heartbeat = listener.heartbeat, !hasBegun else { return }
-        do throws(SpoolError) { try heartbeat.beat(upload) } catch {
-            // The client hears nothing more of the wait; the verdict may still come.
-            log.spoolFailed(error, upload: upload.creation.id)
-        }
+        if !hasBegun { listener.heartbeat?.beat(upload, failingInto: log) }
     }
 
     func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }

@@ -183,12 +183,7 @@ final class Webhook: Sendable {
         if let status = answer.head?.status.code {
             return (200..<300).contains(status) ? nil : "\(service.url.text) answered \(status)"
         }
-        switch outcome {
-        case .answered: return "\(service.url.text) gave no answer"
-        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason):
-            return reason
-        }
+        return outcome.reason ?? "\(service.url.text) gave no answer"
     }
 
     // MARK: Waiting
