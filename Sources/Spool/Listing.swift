@@ -20,32 +20,25 @@ extension Spool {
     package func forEachUpload(_ body: (UploadSummary) -> Void) throws(SpoolError) {
         var seen: Set<UploadID> = []
         for queue in Self.order {
-            for shard in layout[queue].all {
-                let ids = try onDisk { () throws(SystemError) in
-                    try SpoolLayout.identities(in: shard)
-                }
-                for id in ids where !seen.contains(id) {
-                    let found = try onDisk { () throws(SystemError) in
-                        try summary(of: id, in: queue)
-                    }
-                    guard let found else { continue }
-                    seen.insert(id)
-                    body(found)
-                }
+            try forEachUpload(in: queue, skipping: { seen.contains($0) }) { summary in
+                seen.insert(summary.id)
+                body(summary)
             }
         }
     }
 
-    /// Calls `body` with every upload in one queue, as `forEachUpload` does.
+    /// Calls `body` with every upload in one queue, as `forEachUpload` does; those that `isKnown` says yes
+    /// to are not looked at.
     package func forEachUpload(
         in queue: Queue,
+        skipping isKnown: (UploadID) -> Bool = { _ in false },
         _ body: (UploadSummary) -> Void
     ) throws(SpoolError) {
         for shard in layout[queue].all {
             let ids = try onDisk { () throws(SystemError) in
                 try SpoolLayout.identities(in: shard)
             }
-            for id in ids {
+            for id in ids where !isKnown(id) {
                 let found = try onDisk { () throws(SystemError) in
                     try summary(of: id, in: queue)
                 }
