@@ -12,27 +12,19 @@ UPSTREAM_CA ?=
 NAMES ?=
 export PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
 
-# make install; the nginx module is a package of its own
-DESTDIR ?=
-PREFIX ?= /usr
-SYSCONFDIR ?= /etc
-UNITDIR ?= $(PREFIX)/lib/systemd/system
-SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
-TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
-MANDIR ?= $(PREFIX)/share/man
-DOCDIR ?= $(PREFIX)/share/doc/spoolgate
-NGINXDIR ?= $(SYSCONFDIR)/nginx
-
 SOURCES = Package.swift Sources Tests
 
 MODULE = .build/nginx-module/ngx_http_interim_module.so
 
 # With Swift's own libraries inside, so that the program runs where no Swift is installed; by lld,
-# because other linkers warn of a function those libraries have and the program does not use.
-RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld
+# because other linkers warn of a function those libraries have and the program does not use; and the
+# same bytes wherever the source lies.
+RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
+    -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
+    -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test lint format check sweep crash-test sanitize bench module module-test \
-    module-package install uninstall clean FORCE
+    deb clean FORCE
 
 build:
 	@deploy/install-dependencies.sh build
@@ -118,48 +110,19 @@ $(MODULE): $(wildcard nginx/module/*.[ch]) nginx/module/config nginx/module/buil
 module-test: $(MODULE)
 	nginx/module/tests/run
 
-# The Debian package libnginx-mod-http-interim, for Debian's own nginx. Built in a copy: dh writes
-# beside what it builds.
-module-package:
-	@deploy/install-dependencies.sh package
-	rm -rf .build/nginx-package
-	mkdir -p .build/nginx-package
-	cp -R nginx/module .build/nginx-package/source
-	cd .build/nginx-package/source && dpkg-buildpackage -us -uc -b
-	@ls .build/nginx-package/*.deb
-
-# Settings that are there are the operator's: the new example goes beside them.
-install:
-	install -D -m 755 .build/release/spoolgate "$(DESTDIR)$(PREFIX)/bin/spoolgate"
-	install -d "$(DESTDIR)$(MANDIR)/man5" "$(DESTDIR)$(MANDIR)/man8" "$(DESTDIR)$(UNITDIR)"
-	install -m 644 deploy/man/*.5 "$(DESTDIR)$(MANDIR)/man5/"
-	install -m 644 deploy/man/*.8 "$(DESTDIR)$(MANDIR)/man8/"
-	for unit in spoolgate.service spoolgate.socket spoolgate-purge.service spoolgate-purge.timer; do \
-	    sed 's|/usr/bin/spoolgate|$(PREFIX)/bin/spoolgate|; s|/etc/spoolg|$(SYSCONFDIR)/spoolg|' \
-	        "deploy/$$unit" > "$(DESTDIR)$(UNITDIR)/$$unit" && \
-	    chmod 644 "$(DESTDIR)$(UNITDIR)/$$unit" || exit 1; \
-	done
-	install -D -m 644 deploy/spoolgate.sysusers "$(DESTDIR)$(SYSUSERSDIR)/spoolgate.conf"
-	install -D -m 644 deploy/spoolgate.tmpfiles "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf"
-	install -D -m 644 nginx/spoolgate.conf "$(DESTDIR)$(NGINXDIR)/spoolgate.conf"
-	install -D -m 644 nginx/spoolgate_params "$(DESTDIR)$(NGINXDIR)/spoolgate_params"
-	install -D -m 644 nginx/spoolgate_interim.conf "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf"
-	install -D -m 644 nginx/spoolgate_auth.conf "$(DESTDIR)$(NGINXDIR)/spoolgate_auth.conf"
-	install -D -m 644 nginx/nginx.conf "$(DESTDIR)$(DOCDIR)/nginx.conf"
-	install -D -m 644 deploy/spoolgate.yaml "$(DESTDIR)$(DOCDIR)/spoolgate.yaml"
-	test -e "$(DESTDIR)$(SYSCONFDIR)/spoolgate/spoolgate.yaml" || \
-	    install -D -m 644 deploy/spoolgate.yaml "$(DESTDIR)$(SYSCONFDIR)/spoolgate/spoolgate.yaml"
-
-# Leaves the settings, the spool and what was delivered.
-uninstall:
-	cd "$(DESTDIR)$(UNITDIR)" && \
-	    rm -f spoolgate.service spoolgate.socket spoolgate-purge.service spoolgate-purge.timer
-	rm -f "$(DESTDIR)$(PREFIX)/bin/spoolgate" "$(DESTDIR)$(MANDIR)"/man[58]/spoolgate*.[58] \
-	    "$(DESTDIR)$(SYSUSERSDIR)/spoolgate.conf" "$(DESTDIR)$(TMPFILESDIR)/spoolgate.conf" \
-	    "$(DESTDIR)$(NGINXDIR)/spoolgate.conf" "$(DESTDIR)$(NGINXDIR)/spoolgate_params" \
-	    "$(DESTDIR)$(NGINXDIR)/spoolgate_interim.conf" \
-	    "$(DESTDIR)$(NGINXDIR)/spoolgate_auth.conf"
-	rm -rf "$(DESTDIR)$(DOCDIR)"
+# The Debian packages of the gateway and of the nginx module, for Debian's own nginx, below .build/deb.
+# dh writes beside what it packs, so both have a directory there of their own.
+deb:
+	@deploy/install-dependencies.sh deb
+	$(MAKE) --no-print-directory build
+	rm -rf .build/deb
+	mkdir -p .build/deb/spoolgate
+	cp -R deploy/debian .build/deb/spoolgate/debian
+	ln -s "$(CURDIR)" .build/deb/spoolgate/tree
+	cp -R nginx/module .build/deb/module
+	cd .build/deb/spoolgate && dpkg-buildpackage -us -uc -b
+	cd .build/deb/module && dpkg-buildpackage -us -uc -b
+	@ls .build/deb/*.deb
 
 clean:
 	rm -rf .build

@@ -58,11 +58,12 @@ for page in deploy/man/*.[0-9]; do
     silent=yes check "man page ${page##*/} is clean" mandoc -T lint -W warning "$page"
 done
 
-# nginx.conf as it stands, but for the certificate, which another package supplies; then with the
-# lines that need the module.
+# nginx.conf as it stands, but for the certificate, which another package supplies, and for the
+# directory of what is included; then with the module and what comes with it.
 nginx="$scratch/nginx"
 mkdir -p "$nginx/log" "$nginx/modules"
-cp nginx/nginx.conf nginx/spoolgate*.conf nginx/spoolgate_params "$nginx/"
+cp -R nginx/*.conf nginx/snippets "$nginx/"
+sed -i 's|/usr/share/spoolgate/nginx/||' "$nginx"/*.conf "$nginx"/snippets/*.conf
 certificate() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
         -subj /CN=localhost -keyout "$nginx/key.pem" -out "$nginx/certificate.pem"
@@ -75,19 +76,13 @@ check_nginx() {
 }
 silent=yes check 'nginx takes nginx.conf' check_nginx
 check_auth() {
-    sed -i '/# run: auth\>/s|#||' "$nginx/spoolgate.conf" && check_nginx
+    sed -i '/# run: auth\>/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }
 silent=yes check 'nginx takes nginx.conf with auth_request' check_auth
 check_module() {
-    local marked
-    cp .build/nginx-module/ngx_http_interim_module.so "$nginx/modules/" || return
-    sed -i '/# run: module$/s|#||' "$nginx/nginx.conf" "$nginx/spoolgate.conf"
-    marked=$(grep -c '^ *[^# ].*# run: module$' "$nginx/nginx.conf" "$nginx/spoolgate.conf")
-    [ "$(printf '%s' "$marked" | sed 's/.*://' | tr '\n' ' ')" = '1 1' ] || {
-        printf 'not one line each to switch on:\n%s\n' "$marked"
-        return 1
-    }
-    check_nginx
+    cp .build/nginx-module/ngx_http_interim_module.so nginx/module/interim.conf "$nginx/modules/" &&
+        sed -i '/# run: module$/s|#||' "$nginx/nginx.conf" &&
+        grep -q '^load_module ' "$nginx/nginx.conf" && check_nginx
 }
 silent=yes check 'nginx takes nginx.conf with the module (make module)' check_module
 

@@ -2,8 +2,8 @@
 # Installs the Debian or Ubuntu packages that are missing, and only those: when nothing is missing
 # it needs no root, no network and says nothing.
 #
-# usage: install-dependencies.sh build | run | test | package
-#        (run includes build, test includes run; package is for the nginx module alone)
+# usage: install-dependencies.sh build | run | test | deb
+#        (run includes build, test includes run; deb is for make deb)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -24,9 +24,9 @@ case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
     test) wanted="$build $run $test" ;;
-    package) wanted=$module ;;
+    deb) wanted="$build $module" ;;
     *)
-        echo "usage: $0 build | run | test | package" >&2
+        echo "usage: $0 build | run | test | deb" >&2
         exit 64
         ;;
 esac

@@ -111,8 +111,13 @@ write_nginx() {
     grep -q . /proc/net/if_inet6 2>/dev/null || no_ipv6='/listen \[::\]:/d'
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
-    [ -z "$has_module" ] || module='/# run: module$/s|#||'
-    for name in nginx.conf spoolgate.conf spoolgate_params spoolgate_interim.conf; do
+    rm -rf nginx/modules
+    mkdir -p nginx/snippets nginx/modules
+    [ -z "$has_module" ] || {
+        module='/# run: module$/s|#||'
+        cp "$here/nginx/module/interim.conf" nginx/modules/
+    }
+    for name in nginx.conf snippets/spoolgate.conf location.conf params.conf server.conf; do
         sed -e "$no_ipv6" \
             -e "$user" \
             -e "$module" \
@@ -122,6 +127,7 @@ write_nginx() {
             -e "/# run: certificate\$/s|/[^;]*;|../tls/certificate.pem;|" \
             -e "/# run: key\$/s|/[^;]*;|../tls/key.pem;|" \
             -e "/# run: socket\$/s|unix:[^;]*;|unix:spoolgate.sock;|" \
+            -e "s|/usr/share/spoolgate/nginx/||" \
             "$here/nginx/$name" >"$STATE/nginx/$name"
     done
 }

@@ -25,22 +25,27 @@ enum NginxConfiguration {
         origin: String?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
-        try FileManager.default.createDirectory(
-            at: folder.appending(path: "log"),
-            withIntermediateDirectories: true
-        )
+        for name in ["log", "snippets", "modules"] {
+            try FileManager.default.createDirectory(
+                at: folder.appending(path: name),
+                withIntermediateDirectories: true
+            )
+        }
         try makeCertificate(in: folder)
         if let module {
             let modules = folder.appending(path: "modules")
-            try FileManager.default.createDirectory(at: modules, withIntermediateDirectories: true)
+            try FileManager.default.copyItem(
+                at: Sandbox.root.appending(path: "nginx/module/interim.conf"),
+                to: modules.appending(path: "interim.conf")
+            )
             try FileManager.default.copyItem(
                 at: URL(filePath: module),
                 to: modules.appending(path: "ngx_http_interim_module.so")
             )
         }
         for name in [
-            "nginx.conf", "spoolgate.conf", "spoolgate_params", "spoolgate_interim.conf",
-            "spoolgate_auth.conf",
+            "nginx.conf", "location.conf", "params.conf", "server.conf", "snippets/spoolgate.conf",
+            "snippets/spoolgate_auth.conf",
         ] {
             let source = Sandbox.root.appending(path: "nginx/\(name)")
             var lines = try String(contentsOf: source, encoding: .utf8)
@@ -52,11 +57,9 @@ enum NginxConfiguration {
                     port: port,
                     tlsPort: tlsPort,
                     hasModule: module != nil,
-                    authorizer: authorizer
+                    authorizer: authorizer,
+                    origin: origin
                 )
-            }
-            if name == "spoolgate_params", let origin {
-                lines.append("fastcgi_param SPOOLGATE_ORIGIN \"\(origin)\";")
             }
             try lines.joined(separator: "\n").write(
                 to: folder.appending(path: name),
@@ -73,9 +76,14 @@ enum NginxConfiguration {
         port: Int,
         tlsPort: Int,
         hasModule: Bool,
-        authorizer: UInt16?
+        authorizer: UInt16?,
+        origin: String?
     ) -> String {
         if line.contains("[::]:") { return "" }
+        if let origin, line.contains("fastcgi_param SPOOLGATE_ORIGIN") {
+            return "fastcgi_param SPOOLGATE_ORIGIN \"\(origin)\";"
+        }
+        let line = line.replacingOccurrences(of: "/usr/share/spoolgate/nginx/", with: "")
         guard let mark = line.range(of: "# run: ") else { return line }
         let folder = directory.appending(path: "nginx").path()
         switch line[mark.upperBound...].prefix(while: { $0.isLetter || $0 == "-" }) {
