@@ -122,20 +122,26 @@ package final class FastCGIServer: Sendable {
         }
     }
 
-    /// Ends in good order: accepts no more, asks every request that still receives content to let
-    /// go, and waits until all requests are answered.
+    /// Ends in good order: accepts no more and waits until all requests are answered, also those whose
+    /// content is still coming.
     ///
     /// Then the socket file is removed if it is ours.
     ///
+    /// - Parameters:
+    ///   - deadline: when to wait no longer.
+    ///   - interrupt: asks requests that need not go on to let go; called at once and then several
+    ///     times a second, since a request that has only just come may be one of them.
     /// - Returns: false if `deadline` came first; requests still at work then go on until the process
     ///   ends.
-    package func drain(until deadline: Deadline) -> Bool {
-        let connections = pool.update { $0.drain() }
+    package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
+        pool.update { $0.drain() }
         listener.stop()
-        for (connection, hasParameters) in connections {
-            if hasParameters { release(connection) } else { connection.cut() }
-        }
-        let ended: Void? = pool.wait(until: deadline) { $0.threads == 0 ? () : nil }
+        var ended: Void?
+        repeat {
+            interrupt()
+            let next = min(deadline, .after(.milliseconds(100)))
+            ended = pool.wait(until: next) { $0.threads == 0 ? () : nil }
+        } while ended == nil && !deadline.hasPassed
         // As long as a request is at work, its waits may have to be ended.
         if ended != nil { watched.update { $0.isOver = true } }
         listener.remove()

@@ -75,7 +75,6 @@ struct ThreadPool {
             connection: connection,
             parametersDeadline: deadline
         )
-        if isDraining { _ = connection.release() }
         let startsSuccessor = idle == 0 && threads < maximum + reserve && !isDraining
         if startsSuccessor { threadStarts() }
         return (startsSuccessor, active > maximum, ended)
@@ -105,10 +104,5 @@ struct ThreadPool {
     }
 
     /// No thread waits for another connection from now on.
-    ///
-    /// - Returns: the connections there are, and whether their parameters are here.
-    mutating func drain() -> [(connection: Connection, hasParameters: Bool)] {
-        isDraining = true
-        return connections.values.map { ($0.connection, $0.parametersDeadline == nil) }
-    }
+    mutating func drain() { isDraining = true }
 }

@@ -112,7 +112,7 @@ extension Transaction {
                 ),
                 length: head.contentLength.count,
                 expecting: head.contentLength.count ?? 0,
-                release: exchange.release
+                release: {}
             )
             defer { upload.detach() }
             do throws(SpoolError) {

@@ -30,7 +30,7 @@ package struct Settings: Sendable, Equatable {
     package var maximumThreads = 4096
     /// Longest time without a byte from or to the web server.
     package var stallTimeout = Duration.seconds(60)
-    /// How long deliveries may go on after SIGTERM.
+    /// How long deliveries, and uploads that cannot be resumed, may go on after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
     /// How long a request waits for another one that uses the same upload.
     package var holdTimeout = Duration.seconds(20)

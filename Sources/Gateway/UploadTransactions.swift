@@ -19,7 +19,7 @@ extension Transaction {
                 uploadCreation(id: id, resourcePath: path),
                 length: creation.length,
                 expecting: head.contentLength.count ?? 0,
-                release: exchange.release
+                release: releaseOfCreation
             )
             defer { upload.detach() }
             log.created(
@@ -58,6 +58,13 @@ extension Transaction {
     /// Whether this request's client hears 104 and in it where its upload is.
     var isLocationTold: Bool {
         dialect.allowsInterim && exchange.context.interimStatuses.contains(104)
+    }
+
+    /// How a creation is asked to let go; not at all where its client was not told where the upload is
+    /// and could not resume it.
+    private var releaseOfCreation: @Sendable () -> Void {
+        if isLocationTold { return exchange.release }
+        return {}
     }
 
     func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {

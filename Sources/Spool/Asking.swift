@@ -24,6 +24,12 @@ extension Spool {
         for id in holders.receiving() where (try? isWanted(id)) == true { holders.ask(id) }
     }
 
+    /// Asks every request of this process that receives into an upload to let go of it: its client can
+    /// resume.
+    package func askAll() {
+        for id in holders.receiving() { holders.ask(id) }
+    }
+
     private func isWanted(_ id: UploadID) throws(SystemError) -> Bool {
         let name = FileName(id)
         guard let data = try OpenFile.open(name.name, in: layout.data[name], forWriting: false)

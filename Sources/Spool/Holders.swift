@@ -166,7 +166,7 @@ final class Holders: Sendable {
         }
     }
 
-    /// Asks a holder that receives to let go, for a request in another process.
+    /// Asks a holder that receives to let go, for a request in another process or the end of this one.
     func ask(_ id: UploadID) {
         let release = table.update { table -> (@Sendable () -> Void)? in
             guard let holder = table.holders[id], holder.canBeAsked else { return nil }

@@ -80,7 +80,7 @@ struct Serve: ParsableCommand {
             log.draining(signal: signal)
             let deadline = Deadline.after(settings.drainTimeout)
             _ = gateway.stopQueue(until: .after(.zero))
-            let isDrained = server.drain(until: deadline)
+            let isDrained = server.drain(until: deadline) { spool.askAll() }
             let left = gateway.stopQueue(until: deadline)
             // An event whose answer is on its way would be sent once more by the next process.
             gateway.events.stopSending(until: .after(.seconds(1)))

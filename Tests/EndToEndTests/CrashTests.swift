@@ -71,6 +71,28 @@ struct CrashTests {
         #expect(try sandbox.offset(of: resource) == 4_000)
     }
 
+    @Test("SIGTERM lets uploads finish whose clients could not resume them")
+    func drainsOrdinary() throws {
+        let sandbox = try Sandbox()
+        let content = Data((0..<400_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+        // An ordinary one, and a resumable one that no 104 has told where it is.
+        let uploads = try [[], ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]].map {
+            let client = try WireClient(port: sandbox.port)
+            client.sendHead("PUT", "/files/late.bin", ["Content-Length: 400000"] + $0)
+            client.send(content.prefix(200_000))
+            return client
+        }
+        try eventually("half of both has arrived") {
+            try sandbox.spooledOffset() == 200_000 && sandbox.namelessBytes() == 200_000
+        }
+        sandbox.daemon.signal(SIGTERM)
+        try eventually("the daemon drains") { sandbox.log.contains("draining") }
+        for client in uploads { client.send(content.dropFirst(200_000)) }
+        for client in uploads { #expect(try client.read().status == 201) }
+        #expect(sandbox.daemon.wait() == 0)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content, content])
+    }
+
     @Test("SIGHUP changes the settings without dropping a request")
     func reloads() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
@@ -138,5 +160,22 @@ struct CrashTests {
         #expect(try WireClient(port: sandbox.port).ask("HEAD", stale).status == 404)
         sender.send(Data(repeating: 2, count: 1_000))
         #expect(try sender.read().status == 201)
+    }
+}
+
+extension Sandbox {
+    /// Bytes in the daemon's files without a name: ordinary uploads on their way.
+    fileprivate func namelessBytes() throws -> Int {
+        let folder = "/proc/\(daemon.process.processIdentifier)/fd"
+        return try FileManager.default.contentsOfDirectory(atPath: folder)
+            .map { "\(folder)/\($0)" }
+            .filter {
+                let target = try? FileManager.default.destinationOfSymbolicLink(atPath: $0)
+                return target?.hasSuffix(" (deleted)") == true
+            }
+            .reduce(0) { sum, path in
+                var status = stat()
+                return stat(path, &status) == 0 ? sum + Int(status.st_size) : sum
+            }
     }
 }

@@ -5,6 +5,7 @@ import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Synchronization
 import Testing
 import UploadProtocol
 
@@ -157,7 +158,7 @@ extension FrontTests {
             #expect(client.answer().status == 200)
         }
 
-        @Test("a drained server has released receivers, finished the rest and removed its socket")
+        @Test("a drained server has finished every request and removed its socket")
         func drain() throws {
             let gate = Gate()
             let server = try TestServer { exchange in
@@ -169,18 +170,51 @@ extension FrontTests {
                 }
             }
             let receiving = try server.client()
-            receiving.send(Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1]))
+            receiving.send(Record.head(parameters(length: "2")) + Record.bytes(.stdin, [1]))
             let working = try server.client()
             working.send(Record.head(parameters("GET", length: "0")) + Record.bytes(.stdin))
-            #expect(eventually { server.server.load.active == 2 })
-            #expect(!server.server.drain(until: .after(.milliseconds(100))))
-            #expect(receiving.answer().content == "released")
+            // Accepted, and its parameters come only while the server drains.
+            let slow = try server.client()
+            let head = Record.head(parameters(length: "0"))
+            slow.send(Array(head.prefix(20)))
+            #expect(eventually { server.server.load.active == 3 })
+            #expect(!server.server.drain(until: .after(.milliseconds(300))) {})
+            receiving.send(Record.bytes(.stdin, [2]) + Record.bytes(.stdin))
+            slow.send(Array(head.dropFirst(20)) + Record.bytes(.stdin))
+            #expect(receiving.answer().content.hasSuffix("complete"))
+            #expect(slow.answer().content.hasSuffix("complete"))
             gate.open()
             #expect(server.stop())
             #expect(working.answer().content == "finished")
             #expect(server.server.load.threads == 0)
             #expect(!FileManager.default.fileExists(atPath: server.path))
             #expect(throws: (any Error).self) { try server.client() }
+        }
+
+        @Test("what a drained server is told to interrupt ends at once, also when it comes late")
+        func interruptedDrain() throws {
+            let late = Mutex<[@Sendable () -> Void]>([])
+            let server = try TestServer { exchange in
+                late.withLock { $0.append(exchange.release) }
+                TestServer.reply(exchange, 503, Received(all: exchange).end)
+            }
+            let receiving = try server.client()
+            receiving.send(Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1]))
+            let slow = try server.client()
+            let head = Record.head(parameters(length: "9"))
+            slow.send(Array(head.prefix(20)))
+            #expect(eventually { server.server.load.active == 2 })
+            var calls = 0
+            let isDrained = server.server.drain(until: .after(.seconds(10))) {
+                calls += 1
+                if calls == 2 {
+                    slow.send(Array(head.dropFirst(20)) + Record.bytes(.stdin, [1]))
+                }
+                for release in late.withLock({ $0 }) { release() }
+            }
+            #expect(isDrained)
+            #expect(receiving.answer().content == "released")
+            #expect(slow.answer().content == "released")
         }
     }
 }

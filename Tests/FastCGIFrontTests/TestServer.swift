@@ -55,7 +55,7 @@ final class TestServer: Sendable {
 
     /// Ends the server; false if a request is still at work after ten seconds.
     @discardableResult
-    func stop() -> Bool { server.drain(until: .after(.seconds(10))) }
+    func stop() -> Bool { server.drain(until: .after(.seconds(10))) {} }
 
     /// Receives the whole content and answers with its length, sum and end.
     static let tell: @Sendable (any Exchange) -> Void = { exchange in
