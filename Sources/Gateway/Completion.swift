@@ -16,7 +16,7 @@ extension Transaction {
             upstream: upstream,
             checks: checks,
             log: log,
-            patience: holdTimeout
+            patience: inUseTimeout
         )
     }
 

@@ -91,7 +91,7 @@ struct Delivery {
         let relay = VerdictRelay(
             upload,
             to: listener,
-            cap: Int(route.responseCap),
+            cap: Int(route.maxResponseSize),
             keepsRefused: isAccepted(upload),
             isRepeatable: isRepeatable,
             log: log

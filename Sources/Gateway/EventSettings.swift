@@ -26,7 +26,7 @@ package struct EventSettings: Sendable, Equatable {
     init(_ section: SettingsSection) throws(SettingsError) {
         self.init()
         var section = section
-        destination = try section.value("file", expecting: "an absolute path or journal") { text in
+        destination = try section.value("to", expecting: "an absolute path or journal") { text in
             text == "journal" ? .journal : text.hasPrefix("/") ? .file(text) : nil
         }
         var webhook = try section.section("webhook")
@@ -38,13 +38,13 @@ package struct EventSettings: Sendable, Equatable {
 
     /// The settings as they are written.
     var table: [(key: String, value: String)] {
-        let file =
+        let to =
             switch destination {
             case nil: ""
             case .journal: "journal"
             case .file(let path): path
             }
-        return [("events.file", file)] + webhook.table("events.webhook")
+        return [("events.to", to)] + webhook.table("events.webhook")
             + [("events.webhook.lifetime", DurationText.text(lifetime))]
     }
 }

@@ -57,7 +57,7 @@ package struct PathSettings: Sendable, Equatable {
     /// What the backend knows the key by; nil: it is not told.
     package var keyID: String?
     /// How long a file stays that the backend did not answer 2xx for.
-    package var keep = Duration.seconds(86_400)
+    package var retention = Duration.seconds(86_400)
 }
 
 /// Why a form cannot be.
@@ -121,7 +121,8 @@ extension Route {
         path.directory = try section.path("directory")
         path.keyFile = try section.path("key-file")
         path.keyID = try section.text("key-id")
-        path.keep = try section.duration("keep", seconds: 3_600...31_536_000) ?? path.keep
+        path.retention =
+            try section.duration("retention", seconds: 3_600...31_536_000) ?? path.retention
         try section.finish()
     }
 
@@ -143,7 +144,7 @@ extension Route {
             ("path.directory", path.directory ?? ""),
             ("path.key-file", path.keyFile ?? ""),
             ("path.key-id", path.keyID ?? ""),
-            ("path.keep", DurationText.text(path.keep)),
+            ("path.retention", DurationText.text(path.retention)),
             ("digest", digest?.rawValue ?? "none"),
         ]
     }

@@ -105,7 +105,7 @@ package final class Gateway: Sendable {
             upstream: upstream,
             checks: checks,
             log: log.correlated(correlation),
-            holdTimeout: configuration.settings.holdTimeout,
+            inUseTimeout: configuration.settings.inUseTimeout,
             interimRate: configuration.settings.interim,
             answers: UploadResponse(dialect: dialect, limits: route.limits)
         )

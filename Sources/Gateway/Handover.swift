@@ -1,7 +1,7 @@
 // Files handed to a backend by their paths, and the key that what is said of them is signed with.
 //
 // A file appears whole and by a rename, under `<id>-<name>`, and goes when the backend has answered 2xx or
-// after `path.keep`. Invariant: only names of that shape are ever removed from the directory.
+// after `path.retention`. Invariant: only names of that shape are ever removed from the directory.
 
 import Crypto
 import Posix
@@ -86,7 +86,7 @@ struct Handover {
 
     /// Removes it, if it is still there under this name.
     func withdraw() {
-        // What cannot be removed now goes after `path.keep`. `try?`: it is not the delivery's failure.
+        // What cannot be removed now goes after `path.retention`. `try?`: it is not the delivery's failure.
         guard let files = try? DropFiles(path: directory) else { return }
         files.remove(name)
     }
@@ -171,7 +171,7 @@ extension Route {
         _ removed: (_ path: String) -> Void
     ) throws(SystemError) {
         guard form == .path, let path = path.directory else { return }
-        let limit = now.seconds - self.path.keep.components.seconds
+        let limit = now.seconds - self.path.retention.components.seconds
         let directory = try Directory(path: path)
         for name in try directory.names() where Self.isHandover(name) {
             guard let status = try directory.status(of: name), status.isRegular,

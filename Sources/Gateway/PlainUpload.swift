@@ -129,7 +129,7 @@ extension Transaction {
             notePlain(.failed, id, length: length, reason: error.reason)
             return refusePlain(error.refusal(isKept: false))
         }
-        let outcome = gateway.slots.withSlot(of: routeName, until: .after(holdTimeout)) {
+        let outcome = gateway.slots.withSlot(of: routeName, until: .after(inUseTimeout)) {
             slot -> (AttemptOutcome, StreamRelay) in
             let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, slot: slot)
             return (upstream.attempt(form.request, sink: relay), relay)

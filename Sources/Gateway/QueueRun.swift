@@ -166,7 +166,7 @@ extension Gateway {
             upstream: upstream,
             checks: checks,
             log: log.correlated(events.correlation(of: upload.creation)),
-            patience: configuration.settings.holdTimeout
+            patience: configuration.settings.inUseTimeout
         )
     }
 }

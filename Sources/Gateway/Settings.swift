@@ -33,7 +33,7 @@ package struct Settings: Sendable, Equatable {
     /// How long deliveries, and uploads that cannot be resumed, may go on after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
     /// How long a request waits for another one that uses the same upload.
-    package var holdTimeout = Duration.seconds(20)
+    package var inUseTimeout = Duration.seconds(20)
     /// Least level of the log lines written.
     package var logLevel = Logger.Level.info
     /// Most delivery attempts at any time.
@@ -80,7 +80,7 @@ package struct Route: Sendable, Equatable {
     /// What clients may send.
     package var limits = UploadLimits(maxSize: 16 << 30, minSize: 128 << 10, maxAge: 86_400)
     /// Most bytes of a final response's content that are stored for a client that lost it.
-    package var responseCap: Int64 = 256 << 10
+    package var maxResponseSize: Int64 = 256 << 10
     /// How long a final response is kept for a client that lost it.
     package var responseRetention = Duration.seconds(86_400)
     /// What the client of a whole upload gets.

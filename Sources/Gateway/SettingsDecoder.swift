@@ -62,13 +62,13 @@ extension Settings {
         var timeouts = try root.section("timeouts")
         stallTimeout = try timeouts.duration("stall", seconds: 1...86_400) ?? stallTimeout
         drainTimeout = try timeouts.duration("drain", seconds: 0...86_400) ?? drainTimeout
-        holdTimeout = try timeouts.duration("hold", seconds: 1...3_600) ?? holdTimeout
+        inUseTimeout = try timeouts.duration("in-use", seconds: 1...3_600) ?? inUseTimeout
         try timeouts.finish()
         var delivery = try root.section("delivery")
         maximumDeliveries =
             try delivery.integer("maximum-concurrent", in: 1...4096) ?? maximumDeliveries
         queueRunInterval =
-            try delivery.duration("queue-run", seconds: 1...86_400) ?? queueRunInterval
+            try delivery.duration("queue-run-interval", seconds: 1...86_400) ?? queueRunInterval
         try delivery.finish()
         interim = try InterimRate(root.section("interim"))
         correlationField = try root.correlationField()
@@ -163,7 +163,8 @@ extension Route {
             expecting: "a path that begins and ends with /"
         ) { $0.hasPrefix("/") && $0.hasSuffix("/") && $0.count > 1 ? $0 : nil }
         try decodeLimits(&section)
-        responseCap = try section.size("response-cap", in: 0...(64 << 20)) ?? responseCap
+        maxResponseSize =
+            try section.size("max-response-size", in: 0...(64 << 20)) ?? maxResponseSize
         responseRetention =
             try section.duration("response-retention", seconds: 60...31_536_000)
             ?? responseRetention

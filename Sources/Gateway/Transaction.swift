@@ -19,7 +19,7 @@ struct Transaction {
     let upstream: Upstream
     let checks: RouteChecks
     var log: Log
-    let holdTimeout: Duration
+    let inUseTimeout: Duration
     let interimRate: InterimRate
     var answers: UploadResponse
     /// What the authorizer lets this request's upload have.
@@ -68,7 +68,7 @@ struct Transaction {
 
     /// How long to wait for another request on the same upload.
     enum Patience {
-        /// As long as `timeouts.hold`: the answer must not keep the client waiting.
+        /// As long as `timeouts.in-use`: the answer must not keep the client waiting.
         case short
         /// As long as a delivery may take: the answer is that delivery's verdict.
         case verdict
@@ -114,10 +114,10 @@ struct Transaction {
 
     private func timeout(_ patience: Patience) -> Duration {
         switch patience {
-        case .short: holdTimeout
+        case .short: inUseTimeout
         case .verdict:
             max(
-                holdTimeout,
+                inUseTimeout,
                 route.upstream.connectTimeout + route.upstream.stallTimeout
                     + route.upstream.responseTimeout
             )

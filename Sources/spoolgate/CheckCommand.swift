@@ -77,7 +77,7 @@ extension Settings {
         }
         requireFiles(of: events.webhook, for: "events.webhook", &faults)
         if case .file(let path) = events.destination {
-            requireDirectory(of: path, for: "events.file", &faults)
+            requireDirectory(of: path, for: "events.to", &faults)
         }
         return faults
     }

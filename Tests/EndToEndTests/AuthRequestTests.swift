@@ -147,7 +147,7 @@ struct AuthRequestTests {
             routeSettings: [
                 "inspect:", "  command: [/usr/bin/grep, -qv, virus]", "limits: {min-size: 0}",
             ],
-            extra: ["events: {file: '\(file)', webhook: {url: '\(origin.base)/hook'}}"]
+            extra: ["events: {to: '\(file)', webhook: {url: '\(origin.base)/hook'}}"]
         )
         func post(_ text: String) throws -> WireClient.Answer {
             try WireClient(port: sandbox.port).ask(

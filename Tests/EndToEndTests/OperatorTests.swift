@@ -48,7 +48,7 @@ struct OperatorTests {
             routeSettings: [
                 "reply: accepted", "queue: {minimum-backoff: 1h}", "credential-fields: X-Api-Key",
             ],
-            extra: ["delivery: {queue-run: 1h}"]
+            extra: ["delivery: {queue-run-interval: 1h}"]
         )
     }
 
@@ -155,7 +155,7 @@ struct OperatorTests {
         let sandbox = try Sandbox(
             upstream: upstream.base,
             routeSettings: ["reply: accepted"],
-            extra: ["events: {file: journal}"]
+            extra: ["events: {to: journal}"]
         )
         upstream.become(.waiting)
         let id = try accepted(by: "POST", in: sandbox)

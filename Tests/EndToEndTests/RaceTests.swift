@@ -196,7 +196,7 @@ struct RaceTests {
             "race: \(seconds.count) HEADs in the storm, \(client.retrievals) by the writer, which had "
                 + "\(during) of \(bytes.count) bytes stored at its end"
         )
-        // The newest is served first; one that is overtaken again and again waits for `timeouts.hold`.
+        // The newest is served first; one that is overtaken again and again waits for `timeouts.in-use`.
         report("HEAD in a storm", daemons, seconds, bound: 15)
         #expect(client.faults == [])
         #expect(client.creations.map(\.end) == [.answered])

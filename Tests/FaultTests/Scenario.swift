@@ -206,14 +206,14 @@ struct Scenario: Sendable, CustomStringConvertible {
         + each(
             "no slot",
             {
-                $0.maximumDeliveries = 0; $0.holdTimeout = .zero
+                $0.maximumDeliveries = 0; $0.inUseTimeout = .zero
             }
         ) { world, method in
             let client = world.client(method)
             try client.create(upTo: first, complete: false, on: world.daemon)
             try client.append(from: first, on: world.daemon)
             world.settings.maximumDeliveries = 4
-            world.settings.holdTimeout = .seconds(60)
+            world.settings.inUseTimeout = .seconds(60)
             world.reload()
             try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
         }

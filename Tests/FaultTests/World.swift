@@ -77,11 +77,11 @@ final class World {
         var route = Route()
         route.upstream = UpstreamSettings(targets: [.unix(path: origin.target)])
         route.limits.minSize = 0
-        route.responseCap = 1000
+        route.maxResponseSize = 1000
         defaults.routes = [Route.defaultName: route]
         defaults.interim.heartbeat = .zero
         defaults.interim.progressInterval = .seconds(3600)
-        defaults.holdTimeout = .seconds(60)
+        defaults.inUseTimeout = .seconds(60)
     }
 
     deinit { try? FileManager.default.removeItem(atPath: directory) }

@@ -182,7 +182,7 @@ import Upstream
         var route = Route()
         route.form = .path
         route.path.directory = stage.directory
-        route.path.keep = .seconds(3600)
+        route.path.retention = .seconds(3600)
         var removed: [String] = []
         func sweep(after seconds: Int64) throws -> [String] {
             removed = []

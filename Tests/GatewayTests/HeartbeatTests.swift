@@ -40,8 +40,8 @@ import Upstream
         try GatewayUnderTest(.http(base: slow.origin.base)) { settings, route in
             settings.interim.heartbeat = heartbeat
             settings.maximumDeliveries = deliveries
-            settings.holdTimeout = .seconds(60)
-            route.responseCap = cap
+            settings.inUseTimeout = .seconds(60)
+            route.maxResponseSize = cap
         }
     }
 

@@ -274,7 +274,7 @@ import Upstream
             let root = route.upstream.targets[0].directoryPath
             route.inspection.command[2].replace("ROOT", with: root + "/..")
             route.reply = .accepted
-            settings.holdTimeout = .seconds(60)
+            settings.inUseTimeout = .seconds(60)
         }
         try test.gateway.startQueue()
         let record = test.serve(.creation([.text("x")], complete: true))

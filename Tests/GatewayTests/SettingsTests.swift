@@ -31,7 +31,7 @@ import Upstream
             log-level: debug
             spool: {directory: /srv/spool, reserve: 1GiB, quota: 2TiB}
             threads: {minimum-spare: 1, maximum: 2}
-            timeouts: {stall: 1500ms, drain: 0s, hold: 2m}
+            timeouts: {stall: 1500ms, drain: 0s, in-use: 2m}
             delivery: {maximum-concurrent: 3}
             interim: {progress-interval: 2s, progress-size: 0, heartbeat: 0s}
             routes:
@@ -43,12 +43,12 @@ import Upstream
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 1d}
                 timeouts: {connect: 1s, stall: 2s, response: 3s}
                 tls: {ca: /ca, certificate: /c, key: /k}
-                response-cap: 0
+                max-response-size: 0
                 honours-idempotency-key: true
                 form: path
                 multipart:
                   {file-field: f, fields: {a: b, c: ""}, from-fields: {d: X-D}, metadata: false}
-                path: {encoding: json, directory: /d, key-file: /k, key-id: i, keep: 2h}
+                path: {encoding: json, directory: /d, key-file: /k, key-id: i, retention: 2h}
                 digest: sha-512
                 fields: {forward: Accept, strip: [X-S, X-T], set: {X-U: "v w"}}
                 forwarding: both
@@ -65,7 +65,7 @@ import Upstream
         expected.maximumThreads = 2
         expected.stallTimeout = .milliseconds(1500)
         expected.drainTimeout = .zero
-        expected.holdTimeout = .seconds(120)
+        expected.inUseTimeout = .seconds(120)
         expected.maximumDeliveries = 3
         expected.interim.progressInterval = .seconds(2)
         expected.interim.progressSize = 0
@@ -89,7 +89,7 @@ import Upstream
             minAppendSize: 1,
             maxAge: 86_400
         )
-        route.responseCap = 0
+        route.maxResponseSize = 0
         route.honoursIdempotencyKey = true
         route.form = .path
         route.multipart = MultipartSettings(
@@ -103,7 +103,7 @@ import Upstream
             directory: "/d",
             keyFile: "/k",
             keyID: "i",
-            keep: .seconds(7200)
+            retention: .seconds(7200)
         )
         route.digest = .sha512
         route.fields.forward = [.accept]

@@ -54,7 +54,7 @@ import Upstream
     func cap(cap: Int64, content: String, isOver: Bool) throws {
         let origin = try LoopbackOrigin(fields: ["Content-Type: text/plain"], content: content)
         let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.responseCap = cap
+            route.maxResponseSize = cap
         }
         let first = test.serve(.creation([.text("hello")], complete: true))
         #expect(first.text == content)
@@ -80,7 +80,7 @@ import Upstream
             }
         }
         let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.responseCap = cap
+            route.maxResponseSize = cap
         }
         let record = test.serve(.creation([.text("hello")], complete: true))
         #expect(record.text == "abcdef")
@@ -96,7 +96,7 @@ import Upstream
             try connection.send("6\r\nabcdef\r\n")
         }
         let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.responseCap = 3
+            route.maxResponseSize = 3
         }
         let record = test.serve(.creation([.text("hello")], complete: true))
         #expect(record.text == "abcdef")
@@ -113,7 +113,7 @@ import Upstream
         let origin = try LoopbackOrigin(content: "stored")
         for cap: Int64 in [3, 99] {
             let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-                route.responseCap = cap
+                route.maxResponseSize = cap
             }
             let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
             exchange.leave(after: count)

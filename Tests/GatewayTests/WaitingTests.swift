@@ -32,7 +32,7 @@ import Upstream
 
     private func test(_ slow: Slow, deliveries: Int = 32) throws -> GatewayUnderTest {
         try GatewayUnderTest(.http(base: slow.origin.base)) { settings, _ in
-            settings.holdTimeout = .milliseconds(50)
+            settings.inUseTimeout = .milliseconds(50)
             settings.maximumDeliveries = deliveries
         }
     }
@@ -89,7 +89,7 @@ import Upstream
     func unstorable(cap: Int64) throws {
         let slow = try Slow()
         let test = try GatewayUnderTest(.http(base: slow.origin.base)) { _, route in
-            route.responseCap = cap
+            route.maxResponseSize = cap
         }
         let creation = ScriptedExchange.creation([.text("hello")], complete: true)
         let delivering = try test.start(creation)
@@ -158,7 +158,7 @@ import Upstream
     func askedWhileWaiting() throws {
         let slow = try Slow()
         let test = try GatewayUnderTest(.http(base: slow.origin.base)) { settings, _ in
-            settings.holdTimeout = .seconds(600)
+            settings.inUseTimeout = .seconds(600)
             settings.maximumDeliveries = 1
         }
         let first = try test.start(.creation([.text("first")], complete: true))

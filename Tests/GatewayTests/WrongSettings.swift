@@ -43,8 +43,8 @@ extension SettingsTests {
                 + "upstream, such as X-Request-Id"
         ),
         Wrong(
-            "events: {file: events.json}\n",
-            "1:16: events.file: 'events.json' is not an absolute path or journal"
+            "events: {to: events.json}\n",
+            "1:14: events.to: 'events.json' is not an absolute path or journal"
         ),
         Wrong(
             "events: {webhook: {url: 'directory:/a'}}\n",
@@ -126,12 +126,12 @@ extension SettingsTests {
             "2:12: threads.maximum: 'many' is not a whole number from 1 to 65536"
         ),
         Wrong(
-            "timeouts: {hold: 999ms}\n",
-            "1:18: timeouts.hold: '999ms' is not a duration from 1s to 3600s, such as 30s or 24h"
+            "timeouts: {in-use: 999ms}\n",
+            "1:20: timeouts.in-use: '999ms' is not a duration from 1s to 3600s, such as 30s or 24h"
         ),
         Wrong(
-            "timeouts: {hold: 20}\n",
-            "1:18: timeouts.hold: '20' is not a duration from 1s to 3600s, such as 30s or 24h"
+            "timeouts: {in-use: 20}\n",
+            "1:20: timeouts.in-use: '20' is not a duration from 1s to 3600s, such as 30s or 24h"
         ),
         Wrong(
             "interim: {heartbeat: 999ms}\n",
@@ -220,8 +220,8 @@ extension SettingsTests {
             "1:31: routes.a.path.key-file: 'k' is not an absolute path"
         ),
         Wrong(
-            "routes: {a: {path: {keep: 59m}}}\n",
-            "1:27: routes.a.path.keep: '59m' is not a duration from 3600s to 31536000s, such as "
+            "routes: {a: {path: {retention: 59m}}}\n",
+            "1:32: routes.a.path.retention: '59m' is not a duration from 3600s to 31536000s, such as "
                 + "30s or 24h"
         ),
         Wrong(
