@@ -111,18 +111,10 @@ module-test: $(MODULE)
 	nginx/module/tests/run
 
 # The Debian packages of the gateway and of the nginx module, for Debian's own nginx, below .build/deb.
-# dh writes beside what it packs, so both have a directory there of their own.
 deb:
 	@deploy/install-dependencies.sh deb
 	$(MAKE) --no-print-directory build
-	rm -rf .build/deb
-	mkdir -p .build/deb/spoolgate
-	cp -R deploy/debian .build/deb/spoolgate/debian
-	ln -s "$(CURDIR)" .build/deb/spoolgate/tree
-	cp -R nginx/module .build/deb/module
-	cd .build/deb/spoolgate && dpkg-buildpackage -us -uc -b
-	cd .build/deb/module && dpkg-buildpackage -us -uc -b
-	@ls .build/deb/*.deb
+	deploy/deb.sh
 
 clean:
 	rm -rf .build
