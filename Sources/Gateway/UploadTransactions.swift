@@ -283,6 +283,7 @@ extension Transaction {
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the verdict.
     func cancel(_ id: UploadID) {
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
+            if let refusal = upload.state.cancellationRefusal { return refuse(refusal) }
             try upload.remove(durably: true)
             gateway.events.note(Event(.cancelled, of: upload))
             on(upload).log.cancelled(id)

@@ -74,6 +74,15 @@ extension Refusal {
         retryAfter: 300
     )
 
+    /// 409: a cancellation of an upload that is kept for a person.
+    package static let keptForOperator = Refusal(
+        .conflict,
+        title: "upload not cancelled",
+        detail: """
+            The upload is kept for the operator of this server, who alone can remove it. Ask them.
+            """
+    )
+
     /// 503: the upstream answered that it cannot take the upload now.
     ///
     /// - Parameter retryAfter: seconds that it asked for; nil: it did not say.

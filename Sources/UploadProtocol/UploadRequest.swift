@@ -197,7 +197,7 @@ package enum UploadRequest: Sendable, Equatable {
         var completeness = told
         var length = fields.length
         if case .known(let count) = head.contentLength {
-            if completeness == .complete, count < limits.minSize {
+            if completeness == .complete, count < limits.minSize, length == nil || length == count {
                 self.init(plain: head.contentLength, limits: limits)
                 return
             }

@@ -91,6 +91,16 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
+    /// Why the upload cannot be cancelled (draft-12 §4.5); nil: it can, and is to be removed.
+    ///
+    /// What waits for a person is not the client's to remove.
+    package var cancellationRefusal: Refusal? {
+        switch phase {
+        case .receiving, .deferred, .delivering, .delivered: nil
+        case .indeterminate, .failed, .held: .keptForOperator
+        }
+    }
+
     /// What to do once an append's or creation's content has been received to its proper end.
     package enum EndDecision: Sendable, Equatable {
         /// The representation is whole and this is its length: deliver it.
@@ -211,7 +221,8 @@ package struct UploadState: Sendable, Equatable {
     }
 
     private var receiveNothing: AppendDecision {
-        .receive(ceiling: offset, ceilingIsLength: true, length: offset)
+        // Of one that was cut back the offset is below its length.
+        .receive(ceiling: offset, ceilingIsLength: true, length: length)
     }
 
     private func receive(length: Int64?, limits: UploadLimits) -> AppendDecision {

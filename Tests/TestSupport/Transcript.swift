@@ -224,7 +224,7 @@ package struct Transcript: Sendable, CustomStringConvertible {
         if phase == "gone" { return nil }
         let phases: [String: UploadState.Phase] = [
             "receiving": .receiving, "deferred": .deferred, "delivering": .delivering,
-            "delivered": .delivered, "indeterminate": .indeterminate,
+            "delivered": .delivered, "indeterminate": .indeterminate, "held": .held,
         ]
         guard let phase = phases[phase], let offset = values["offset"].flatMap({ Int64($0) })
         else { throw malformed }

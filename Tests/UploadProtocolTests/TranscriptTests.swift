@@ -88,10 +88,14 @@ private struct Model {
         case .append(let id, let append):
             return self.append(append, to: id, exchange, response)
         case .cancellation(let id):
-            let known = uploads.removeValue(forKey: id.description) != nil
-            return Outcome(responses: [
-                seen(known ? response.cancelled() : response.refused(.unknownUpload, offset: nil))
-            ])
+            guard let state = uploads[id.description] else {
+                return Outcome(responses: [seen(response.refused(.unknownUpload, offset: nil))])
+            }
+            if let refusal = state.cancellationRefusal {
+                return Outcome(responses: [seen(response.refused(refusal, offset: nil))])
+            }
+            uploads[id.description] = nil
+            return Outcome(responses: [seen(response.cancelled())])
         case .options:
             guard let upstream = exchange.upstream else { return Outcome(decision: "options") }
             return Outcome(responses: [seen(Response(response.options(upstream)))])

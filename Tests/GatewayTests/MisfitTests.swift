@@ -1,0 +1,117 @@
+// Uploads whose data file does not fit their record, as a damaged disk or a person leaves them, and every
+// request that a client can make of one: an answer or a broken connection, never the end of the daemon.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+@Suite struct MisfitTests {
+    /// Ways in which an upload of ten bytes ends up where it waits.
+    enum Place: CaseIterable {
+        case receiving, deferred, failed, indeterminate, held, delivered
+    }
+
+    /// A gateway with one upload of ten bytes in that place.
+    private func upload(
+        in place: Place
+    ) throws -> (test: GatewayUnderTest, location: String) {
+        let deeds: [QueueScene.Deed] =
+            switch place {
+            case .failed: [.answers(422)]
+            case .indeterminate: [.breaksOff]
+            case .deferred, .held: [.answers(503)]
+            case .receiving, .delivered: []
+            }
+        let origin = try QueueScene.origin(deeds)
+        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+            if place == .failed { route.reply = .accepted }
+            route.honoursIdempotencyKey = place == .deferred || place == .held
+            route.queue.minimumBackoff = .seconds(3_600)
+            route.queue.maximumBackoff = .seconds(3_600)
+        }
+        if place == .failed { try test.gateway.startQueue() }
+        let isComplete = place != .receiving
+        let creation = ScriptedExchange.creation(
+            [.text("0123456789")],
+            complete: isComplete,
+            uploadLength: isComplete ? nil : 20
+        )
+        let location = try #require(test.serve(creation).location ?? creation.record.location)
+        switch place {
+        case .failed, .indeterminate: try test.waitUntil(location, isIn: .hold)
+        case .held:
+            let upload = try #require(
+                try test.spool.attach(test.id(location), until: .after(.seconds(10)), release: {})
+            )
+            try upload.held(reason: "held by a person")
+            upload.detach()
+        case .receiving, .deferred, .delivered: break
+        }
+        return (test, location)
+    }
+
+    @Test(
+        "no request on an upload whose data file is too short or too long ends the daemon",
+        arguments: Place.allCases
+    )
+    func misfit(_ place: Place) throws {
+        for size in [0, 4, 9, 10, 11, 30] {
+            for step in 0..<Self.requestCount {
+                let (test, location) = try upload(in: place)
+                try test.resizeData(of: location, to: size)
+                let record = test.serve(Self.request(step, on: location, size: Int64(size)))
+                #expect(record.head != nil || record.isAborted, "\(place) \(size) \(step)")
+            }
+        }
+    }
+
+    private static let versions: [Int?] = [nil, 3, 5, 6, 8, 10]
+    private static let requestCount = 8
+
+    /// The request number `step` on an upload of `size` bytes.
+    private static func request(
+        _ step: Int,
+        on location: String,
+        size: Int64
+    ) -> ScriptedExchange {
+        let version = versions[step % versions.count]
+        switch step {
+        case 0, 1: return .retrieval(location, version: step == 0 ? 5 : 10)
+        case 2: return .append(location, at: size, complete: true, length: .unknown)
+        case 3: return .append(location, at: size, complete: true)
+        case 4: return .append(location, at: size, [.text("x")], complete: true, length: .unknown)
+        case 5: return .append(location, at: size, complete: false, length: .unknown)
+        case 6:
+            return .append(
+                location,
+                at: size,
+                complete: true,
+                length: .unknown,
+                version: version,
+                fields: [.uploadLength: "\(size)"]
+            )
+        default: return .cancellation(location)
+        }
+    }
+}
+
+extension GatewayUnderTest {
+    /// Cuts or fills up an upload's data file, if it has one, also where that breaks a promise: as
+    /// recovery does, the record then promises no more than is there.
+    fileprivate func resizeData(of location: String, to size: Int) throws {
+        let upload = try spool.attach(id(location), until: .after(.seconds(10)), release: {})
+        guard let upload, let data = upload.data else { return }
+        defer { upload.detach() }
+        if let durable = upload.recordState.durable, durable > Int64(size) {
+            try upload.write { $0.durable = Int64(size) }
+        }
+        #expect(ftruncate(data.descriptor.number, off_t(size)) == 0)
+    }
+}
