@@ -260,27 +260,3 @@ package struct Log: Sendable {
         )
     }
 }
-
-extension SpoolError {
-    /// One line for the operator: what was attempted, on what, and what to do.
-    package var sentence: String {
-        switch self {
-        case .disk(let error): "\(error)"
-        case .full(let free, let reserve):
-            free < reserve
-                ? "only \(ByteSize.rounded(free)) are free and \(ByteSize.rounded(reserve)) must stay "
-                    + "free; free space or lower spool.reserve"
-                : "the file system, or this user's share of it, is full; free space, or raise the share"
-        case .overQuota(let used, let quota):
-            "the spool holds \(ByteSize.rounded(used)) of at most \(ByteSize.rounded(quota)); purge it "
-                + "or raise spool.quota"
-        case .exhausted(let error):
-            "\(error); raise the limit of open files (LimitNOFILE) or lower threads.maximum"
-        case .busy(let id): "upload \(id) is in use and was not let go in time"
-        case .corrupt(let id, let reason):
-            "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt"
-        case .unusable(let directory, let reason):
-            "\(directory) cannot be a spool: \(reason); look at --spool or spool.directory"
-        }
-    }
-}

@@ -146,11 +146,11 @@ extension SpoolError {
     /// What a client is told.
     var refusal: Refusal {
         switch self {
-        case .full, .overQuota: .spoolFull
+        case .full, .fewFiles, .noSpace, .overQuota: .spoolFull
         case .exhausted: .noDescriptor
         case .busy: .uploadInUse
         case .corrupt: .uploadLost
-        case .disk, .unusable: .spoolFailed
+        case .disk, .unusable, .bootUnknown: .spoolFailed
         }
     }
 }

@@ -9,9 +9,15 @@ import Posix
 /// The identity of the running kernel.
 enum BootIdentity {
     /// The kernel's own random identity of this boot (random(4)).
-    static func current() throws(SystemError) -> String {
-        let text = try TextFile.read("/proc/sys/kernel/random/boot_id", limit: 256)
-        return String(text.prefix { !$0.isWhitespace })
+    ///
+    /// - Throws: `.bootUnknown` where it cannot be read.
+    static func current() throws(SpoolError) -> String {
+        do throws(SystemError) {
+            let text = try TextFile.read("/proc/sys/kernel/random/boot_id", limit: 256)
+            return String(text.prefix { !$0.isWhitespace })
+        } catch {
+            throw .bootUnknown(error)
+        }
     }
 }
 

@@ -61,9 +61,9 @@ extension Spool {
         guard lock != nil else {
             throw .unusable(directory: directory, reason: "it holds no file named format")
         }
-        let (boot, known, before) = try onDisk { () throws(SystemError) in
+        let boot = try BootIdentity.current() + "\n"
+        let (known, before) = try onDisk { () throws(SystemError) in
             (
-                try BootIdentity.current() + "\n",
                 try SpoolLayout.text(of: "boot", in: layout.root),
                 try Unrecovered.read(in: layout.root)
             )

@@ -7,25 +7,6 @@
 package import Posix
 package import UploadProtocol
 
-/// What can go wrong in the spool.
-package enum SpoolError: Error, Sendable, Equatable {
-    /// A call on the disk failed.
-    case disk(SystemError)
-    /// Writing would leave less than the reserve free, or the disk or a quota is full: bytes free (0
-    /// where it is files that ran out), bytes to keep free.
-    case full(free: Int64, reserve: Int64)
-    /// The upload is in use and was not let go in time, or this holder had let go of it already.
-    case busy(UploadID)
-    /// Writing would go over the quota: bytes of the data files, most bytes they may have.
-    case overQuota(used: Int64, quota: Int64)
-    /// The process, or the system, has no descriptor left.
-    case exhausted(SystemError)
-    /// The record of an upload cannot be read; it was moved to `corrupt/`.
-    case corrupt(UploadID, reason: String)
-    /// The directory is no spool, or one of a format this version does not know.
-    case unusable(directory: String, reason: String)
-}
-
 /// A spool directory.
 ///
 /// Any thread; several processes may use one directory.
@@ -341,9 +322,8 @@ package final class Spool: Sendable {
     func failure(_ error: SystemError) -> SpoolError {
         if error.isExhausted { return .exhausted(error) }
         guard error.isFull else { return .disk(error) }
-        // Only for the message: if even this fails, nothing is known to be free.
-        let free = (try? layout.root.space())?.freeBytes ?? 0
-        return .full(free: free, reserve: room.reserve)
+        // Only for the message: if even this fails, nothing is known of the room.
+        return .noSpace(error, directory: directory, free: try? layout.root.space())
     }
 
     /// Refuses content of `count` bytes, or of an unknown number (0), for which there is no room now.

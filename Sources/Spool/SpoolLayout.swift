@@ -68,7 +68,7 @@ struct SpoolLayout: Sendable {
                 if try root.status().isOpenToOthers { try disk.makePrivate(root) }
                 // Its own name. Where the parent is not for us to read, somebody else made it.
                 if let parent = try? Directory("..", in: root) { try disk.syncDirectory(parent) }
-                try Self.make(in: root, disk: disk)
+                try Self.make(in: root, boot: BootIdentity.current(), disk: disk)
             }
             self.root = root
             data = try Shards("data", in: root)
@@ -178,7 +178,11 @@ struct SpoolLayout: Sendable {
         Set(try root.names()).subtracting(ours + ["boot", "lost+found"])
     }
 
-    private static func make(in root: Directory, disk: Disk) throws(SystemError) {
+    private static func make(
+        in root: Directory,
+        boot: String,
+        disk: Disk
+    ) throws(SystemError) {
         for name in ours {
             try disk.makeDirectory(name, in: root)
             if name == "tmp" { continue }
@@ -189,7 +193,7 @@ struct SpoolLayout: Sendable {
         let temporary = try Directory("tmp", in: root)
         try replace(
             "boot",
-            with: BootIdentity.current() + "\n",
+            with: boot + "\n",
             in: root,
             temporary: temporary,
             disk: disk

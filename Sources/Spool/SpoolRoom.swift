@@ -66,7 +66,9 @@ final class SpoolRoom: Sendable {
         }
         guard state.update({ excess($0) }) != nil else { return }
         countAgain()
-        if let used = state.update({ excess($0) }) { throw .overQuota(used: used, quota: quota) }
+        if let used = state.update({ excess($0) }) {
+            throw overQuota(count, used: used, quota: quota)
+        }
     }
 
     /// Takes `count` bytes that are about to be written.
@@ -74,7 +76,8 @@ final class SpoolRoom: Sendable {
     /// - Parameters:
     ///   - count: bytes.
     ///   - isNamed: whether they go to a file that a count of the spool finds.
-    /// - Throws: `.full` below the reserve, `.overQuota` above the quota; then nothing was taken.
+    /// - Throws: `.full` or `.fewFiles` below a reserve, `.overQuota` above the quota; then nothing was
+    ///   taken.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         var hasCounted = false
         while true {
@@ -85,7 +88,7 @@ final class SpoolRoom: Sendable {
                 let allowance = min(Self.lookInterval, free - reserve)
                 state.update { $0.allowance = max(count, allowance) }
             case .overQuota(let used, let quota):
-                guard !hasCounted else { throw .overQuota(used: used, quota: quota) }
+                guard !hasCounted else { throw overQuota(count, used: used, quota: quota) }
                 countAgain()
                 hasCounted = true
             }
@@ -110,6 +113,10 @@ final class SpoolRoom: Sendable {
         return .taken
     }
 
+    private func overQuota(_ count: Int64, used: Int64, quota: Int64) -> SpoolError {
+        .overQuota(directory: layout.root.path, needed: count, used: used, quota: quota)
+    }
+
     /// Gives back bytes that were removed, or taken and not written.
     func giveBack(_ count: Int64, isNamed: Bool = true) {
         guard count > 0 else { return }
@@ -127,10 +134,19 @@ final class SpoolRoom: Sendable {
         let space: FileSystemSpace
         do throws(SystemError) { space = try layout.root.space() } catch { throw .disk(error) }
         if let files = space.freeFiles, files < Self.reservedFiles {
-            throw .full(free: 0, reserve: reserve)
+            throw .fewFiles(
+                directory: layout.root.path,
+                free: files,
+                reserve: Self.reservedFiles
+            )
         }
         guard space.freeBytes - reserve >= count else {
-            throw .full(free: space.freeBytes, reserve: reserve)
+            throw .full(
+                directory: layout.root.path,
+                needed: count,
+                free: space.freeBytes,
+                reserve: reserve
+            )
         }
         return space.freeBytes
     }

@@ -64,13 +64,13 @@ extension Spool {
     /// For a process that changes uploads and runs no recovery: what a power cut left is not to be taken
     /// for what was received. Call it before any upload is held.
     ///
-    /// - Throws: `.unusable` then; `.disk` where it cannot be known.
+    /// - Throws: `.unusable` then; `.disk` or `.bootUnknown` where it cannot be known.
     package func requireRecovered() throws(SpoolError) {
+        let boot = try BootIdentity.current() + "\n"
         let isRecovered = try onDisk { () throws(SystemError) in
             let left = try Unrecovered.read(in: layout.root)
             unrecovered.update { $0 = left }
-            return try SpoolLayout.text(of: "boot", in: layout.root)
-                == BootIdentity.current() + "\n"
+            return try SpoolLayout.text(of: "boot", in: layout.root) == boot
         }
         guard isRecovered else {
             throw .unusable(

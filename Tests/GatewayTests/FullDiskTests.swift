@@ -106,6 +106,57 @@ import Upstream
         #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")])).status == 201)
     }
 
+    // MARK: What the log says
+
+    @Test("what is refused for want of room is told with need, room, reserve and directory")
+    func reserveReason() throws {
+        let test = try GatewayUnderTest(reserve: 1 << 60)
+        let record = test.serve(
+            .creation([.bytes([UInt8](repeating: 7, count: 2 << 20))], complete: true)
+        )
+        #expect(record.events == [.head(507)])
+        let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
+        let pattern =
+            #/2\.0MiB are needed, .+ are free on (.+) and 1048576\.0TiB must stay free: (.+)/#
+        let match = try #require(reason.wholeMatch(of: pattern), "\(reason)")
+        #expect(match.1 == test.spool.directory)
+        #expect(match.2 == "free space there or lower spool.reserve")
+    }
+
+    @Test("the true cause is told where the disk itself has no room", arguments: [ENOSPC, EDQUOT])
+    func diskReason(errno: Int32) throws {
+        let test = try GatewayUnderTest()
+        test.disk.refuse(.create, errno: errno)
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 507)
+        let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
+        #expect(
+            reason.contains(errno == ENOSPC ? "No space left on device" : "Disk quota exceeded")
+        )
+        #expect(reason.contains(" free on \(test.spool.directory): free space"))
+    }
+
+    @Test("each kind of want has its figures and its mend")
+    func sentences() {
+        let none: Int64 = 0
+        let figures: [(SpoolError, String)] = [
+            (
+                .full(directory: "/s", needed: none, free: 5 << 20, reserve: 8 << 20),
+                "5.0MiB are free on /s and 8.0MiB must stay free: free space there or lower "
+                    + "spool.reserve"
+            ),
+            (
+                .fewFiles(directory: "/s", free: 812, reserve: 1000),
+                "only 812 files are free and 1000 must stay free on /s: remove files there or make "
+                    + "its file system with more inodes"
+            ),
+            (
+                .overQuota(directory: "/s", needed: 2 << 20, used: 9 << 20, quota: 10 << 20),
+                "2.0MiB are needed, /s holds 9.0MiB of at most 10.0MiB: purge it or raise spool.quota"
+            ),
+        ]
+        for (error, sentence) in figures { #expect(error.sentence == sentence) }
+    }
+
     // MARK: What goes on
 
     @Test("on a full disk offsets are told, and what is whole is delivered and replayed")

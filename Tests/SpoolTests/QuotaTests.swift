@@ -21,17 +21,20 @@ struct QuotaTests {
     func creation() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 10)
-        #expect(throws: SpoolError.overQuota(used: 0, quota: 10)) {
+        func overQuota(_ needed: Int64, used: Int64) -> SpoolError {
+            .overQuota(directory: directory.path, needed: needed, used: used, quota: 10)
+        }
+        #expect(throws: overQuota(11, used: 0)) {
             try spool.create(.sample(), length: 11, release: {})
         }
-        #expect(throws: SpoolError.overQuota(used: 0, quota: 10)) {
+        #expect(throws: overQuota(11, used: 0)) {
             try spool.create(.sample(), expecting: 11, release: {})
         }
         #expect(try spool.summaries().isEmpty)
         let upload = try spool.create(.sample(), length: 10, expecting: 10, release: {})
         try upload.append("ten bytes.")
         // Full: also content of a length that nobody knows is refused.
-        #expect(throws: SpoolError.overQuota(used: 10, quota: 10)) {
+        #expect(throws: overQuota(0, used: 10)) {
             try spool.create(.sample(), release: {})
         }
     }

@@ -81,11 +81,34 @@ struct SpoolTests {
         #expect {
             try spool.create(.sample(), release: {})
         } throws: { error in
-            guard case .full(let free, let reserve) = error as? SpoolError else { return false }
-            return free > 0 && reserve == .max / 2
+            guard case .full(directory.path, 0, let free, .max / 2) = error as? SpoolError else {
+                return false
+            }
+            return free > 0
         }
         #expect(throws: SpoolError.self) { try spool.scratch() }
         #expect(try spool.summaries().isEmpty)
+    }
+
+    @Test("where too few files can be made nothing is taken, and it is said that files are short")
+    func files() throws {
+        let directory = TemporarySpool()
+        try FileManager.default.createDirectory(
+            atPath: directory.path,
+            withIntermediateDirectories: true
+        )
+        let mounted = mount("none", directory.path, "tmpfs", 0, "size=8m,nr_inodes=1200")
+        guard mounted == 0 else { try Test.cancel("a tmpfs cannot be mounted here") }
+        defer { umount2(directory.path, 2) }
+        let spool = try directory.open()
+        #expect {
+            try spool.create(.sample(), release: {})
+        } throws: { error in
+            guard case .fewFiles(directory.path, let free, 1000) = error as? SpoolError else {
+                return false
+            }
+            return free > 0 && free < 1000
+        }
     }
 
     @Test("content that comes in many parts is one content")
@@ -277,7 +300,10 @@ struct SpoolTests {
         #expect {
             try upload.append("content")
         } throws: { error in
-            if case .full = error as? SpoolError { true } else { false }
+            guard case .noSpace(let cause, directory.path, _?) = error as? SpoolError else {
+                return false
+            }
+            return cause.errno == EDQUOT
         }
         #expect(upload.state.offset == 3)
         #expect(directory.content(of: upload.creation.id) == Array("con".utf8))
