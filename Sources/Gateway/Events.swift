@@ -26,6 +26,7 @@ package final class Events: Sendable {
     private let queue: EventQueue
     private let webhook: Webhook
     private let losses: Losses
+    private let standardError = StandardError()
     /// Permissions of an event file that is made.
     private static let fileMode: UInt32 = 0o640
 
@@ -73,7 +74,9 @@ package final class Events: Sendable {
         switch settings.destination {
         case nil: break
         case .journal:
-            losses.counting { () throws(SystemError) in try StandardError.write(line: line) }
+            losses.counting { () throws(SystemError) in
+                try standardError.write(line: line, .informational)
+            }
         case .file(let path):
             losses.counting { () throws(SystemError) in try file(path).add(line: line) }
         }

@@ -119,14 +119,3 @@ package final class AppendedFile: Sendable {
         return fstat(descriptor.number, &status) == 0 ? Int64(status.st_size) : 0
     }
 }
-
-/// Standard error, for lines that are not the log's.
-package enum StandardError {
-    /// Writes a line, its end included, by one call.
-    package static func write(line: String) throws(SystemError) {
-        let bytes = Array((line + "\n").utf8)
-        guard Glibc.write(STDERR_FILENO, bytes, bytes.count) == bytes.count else {
-            throw SystemError("write", on: "standard error")
-        }
-    }
-}

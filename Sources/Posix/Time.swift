@@ -20,6 +20,15 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
         return WallTime(seconds: Int64(present.tv_sec))
     }
 
+    /// The present moment to the millisecond: `2026-11-21T12:31:00.042Z` (RFC 3339).
+    package static var preciseNow: String {
+        var present = timespec()
+        clock_gettime(CLOCK_REALTIME, &present)
+        let whole = WallTime(seconds: Int64(present.tv_sec)).description.dropLast()
+        let milliseconds = String(1_000 + present.tv_nsec / 1_000_000).dropFirst()
+        return "\(whole).\(milliseconds)Z"
+    }
+
     /// `2026-11-21T12:31:00Z` (RFC 3339).
     package var description: String {
         var moment = time_t(seconds)

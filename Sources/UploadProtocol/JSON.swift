@@ -65,12 +65,9 @@ package enum JSON: Sendable, Equatable {
             case "\n": text += "\\n"
             case "\r": text += "\\r"
             case "\t": text += "\\t"
-            case "\0"..."\u{1f}", "\u{7f}", "\u{85}", "\u{2028}", "\u{2029}":
-                // The last four are legal in JSON but end a line for some readers.
-                let digits = String(scalar.value, radix: 16)
-                text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-            default:
-                text.unicodeScalars.append(scalar)
+            // Most of them are legal in JSON, but lines of it are read on terminals.
+            case _ where scalar.isUnprintable: text += scalar.escaped
+            default: text.unicodeScalars.append(scalar)
             }
         }
         text += "\""

@@ -158,10 +158,8 @@ struct Serve: ParsableCommand {
     }
 
     static func logger(_ level: Logger.Level) -> Logger {
-        LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
-        var logger = Logger(label: "spoolgate")
-        logger.logLevel = level
-        return logger
+        let handler = LineHandler(level: level)
+        return Logger(label: "spoolgate") { _ in handler }
     }
 
     /// The spool after its recovery, and the uploads that were held by it.

@@ -1,7 +1,7 @@
 // The command: its subcommands, and how each failure becomes one line and a sysexits(3) code.
 
 import ArgumentParser
-import Glibc
+import Posix
 
 @main
 struct Spoolgate: ParsableCommand {
@@ -51,8 +51,8 @@ func run(_ body: () throws(CommandFailure) -> Void) throws {
     }
 }
 
-/// One line on standard error, marked with the program's name.
+/// One line on standard error, marked with the program's name; the journal takes it for an error.
 func printError(_ sentence: String) {
-    var line = Array("spoolgate: \(sentence)\n".utf8)
-    _ = write(STDERR_FILENO, &line, line.count)
+    // Nobody is left to tell where this cannot be written.
+    try? StandardError().write(line: "spoolgate: \(sentence.forTerminal)", .error)
 }

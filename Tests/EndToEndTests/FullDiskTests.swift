@@ -17,7 +17,8 @@ final class SmallDisk {
         return probe?.status == 0
     }()
 
-    private static let unshare = [
+    /// What runs a shell command in a mount namespace of its own; the command is the next word.
+    static let unshare = [
         Command.find("unshare") ?? "unshare", getuid() == 0 ? "-m" : "-rm", "sh", "-c",
     ]
 

@@ -89,9 +89,9 @@ struct KillOracle {
         let lines = log.components(separatedBy: "\n")
         for line in lines {
             // The backend is killed never, so that nothing but the daemon's death leaves an upload held.
-            if line.contains("reason=the process ended during the delivery attempt;") { continue }
-            if line.contains(" error spoolgate") || line.contains("Fatal error")
-                || line.contains(" warning spoolgate")
+            if line.contains("reason=\"the process ended during the delivery attempt;") { continue }
+            if line.contains(" level=error ") || line.contains("Fatal error")
+                || line.contains(" level=warning ")
             {
                 faults.append("logged: \(line)")
             }

@@ -64,7 +64,7 @@ struct LostResponseTests {
         sender.sendHead("PATCH", resource, append(speaker, at: 0, Self.content.count))
         sender.send(Self.content)
         // Nobody reads the answer; that it was stored, the log tells.
-        try eventually("delivered") { sandbox.log.contains(" delivered\n") }
+        try eventually("delivered") { sandbox.log.contains(" msg=delivered ") }
         sender.cut(reset: true)
         try sandbox.crash()
         try recover(sandbox, resource, speaker, 201)

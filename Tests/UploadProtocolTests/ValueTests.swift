@@ -81,13 +81,17 @@ struct NameTests {
 struct DocumentTests {
     @Test("JSON text is what a JSON reader reads")
     func text() throws {
-        let strings = ["", "a\"b\\c/", "\n\r\t\u{0}\u{1f}\u{7f}\u{2028}", "é😀\u{301}", "\u{85}"]
+        let strings = [
+            "", "a\"b\\c/", "\n\r\t\u{0}\u{1f}\u{7f}\u{2028}", "é😀\u{301}", "\u{85}",
+            "\u{9b}2J\u{202e}",
+        ]
         let value = JSON.object([
             ("strings", .array(strings.map { .string($0) })), ("least", .integer(.min)),
             ("most", .integer(.max)), ("yes", .boolean(true)), ("nothing", .null),
             ("empty", .object([])), ("a\"key", .array([])),
         ])
         #expect(!value.text.contains { $0.isNewline })
+        #expect(!value.text.unicodeScalars.contains { $0.isUnprintable })
         let read = try #require(
             JSONSerialization.jsonObject(with: Data(value.text.utf8)) as? [String: Any]
         )
@@ -127,6 +131,7 @@ struct DocumentTests {
         .deliveryUnderWay, .outcomeUnknown, .outcomeUnknownGone,
         .upstreamNotReached(reason: "r", isKept: true),
         .upstreamNotReached(reason: "r", timedOut: true, isKept: false),
+        .upstreamBrokeOff(reason: "r"), .upstreamBrokeOff(reason: "r", timedOut: true),
         .upstreamSilent(reason: "r"), .upstreamSilent(reason: "r", timedOut: true), .uploadInUse,
         .busy, .draining, .spoolFull, .spoolFailed, .stalled(seconds: 1), .truncated,
         .malformed(reason: "r"), .tooManyFields(limit: 1), .fieldsTooLarge(limit: 1),
