@@ -35,7 +35,8 @@ package struct RequestParameters {
     private var method: [UInt8]?
     private var target: [UInt8]?
     private var contentLength: ContentLength = .unknown
-    private var context = ExchangeContext()
+    // Until the parameter comes.
+    private var context = ExchangeContext(faults: [.noOrigin])
 
     /// Starts with no parameter.
     package init(limits: Limits = Limits()) {
@@ -69,13 +70,17 @@ package struct RequestParameters {
 
     /// The head, or the first reason why it is none, and the operator's words.
     package func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
-        (readHead(), context)
+        var context = context
+        return (readHead(&context.faults), context)
     }
 
-    private func readHead() -> Result<RequestHead, Refusal> {
+    private func readHead(_ faults: inout Set<FrontFault>) -> Result<RequestHead, Refusal> {
         if let refusal { return .failure(refusal) }
-        guard let method, !method.isEmpty else { return .failure(.missing("REQUEST_METHOD")) }
-        guard let target, !target.isEmpty else { return .failure(.missing("REQUEST_URI")) }
+        guard let method, !method.isEmpty, let target, !target.isEmpty else {
+            faults.insert(.noMethod)
+            let isMethodThere = method.map { !$0.isEmpty } ?? false
+            return .failure(.missing(isMethodThere ? "REQUEST_URI" : "REQUEST_METHOD"))
+        }
         guard method.allSatisfy(\.isTokenByte),
             let method = HTTPRequest.Method(rawValue: String(decoding: method, as: UTF8.self))
         else { return .failure(.malformed(reason: "its method is no token")) }
@@ -173,6 +178,12 @@ extension RequestParameters {
         case "SPOOLGATE_OWNER": context.owner = word(name, value)
         case "SPOOLGATE_ORIGIN": setOrigin(value)
         case "SPOOLGATE_INTERIM": setInterimStatuses(value)
+        case "SPOOLGATE_BODY_FILE":
+            if value.isEmpty {
+                context.faults.remove(.buffered)
+            } else {
+                context.faults.insert(.buffered)
+            }
         default: break
         }
     }
@@ -190,10 +201,12 @@ extension RequestParameters {
 
     private mutating func setOrigin(_ value: UnsafeBufferPointer<UInt8>) {
         context.origin = nil
+        context.faults.insert(.noOrigin)
         guard let text = word("SPOOLGATE_ORIGIN", value) else { return }
         let schemeEnd = text.firstIndex(of: ":") ?? text.endIndex
         let scheme = text[..<schemeEnd].utf8
         let rest = text[schemeEnd...]
+        context.faults.remove(.noOrigin)
         // `$scheme://$http_host` of a request without Host: as if there were no origin.
         guard rest != "://" else { return }
         guard let first = scheme.first, first.isLetter, scheme.allSatisfy(\.isSchemeByte),

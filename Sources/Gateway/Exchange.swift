@@ -17,6 +17,8 @@ package struct ExchangeContext: Sendable, Equatable {
     package var remoteAddress: String?
     /// The scheme the client used (`REQUEST_SCHEME`).
     package var scheme: String?
+    /// What its parameters show to be wrong with the web server's configuration.
+    package var faults: Set<FrontFault>
 
     /// Makes a context from its parts.
     package init(
@@ -25,7 +27,8 @@ package struct ExchangeContext: Sendable, Equatable {
         origin: String? = nil,
         interimStatuses: Set<Int> = [],
         remoteAddress: String? = nil,
-        scheme: String? = nil
+        scheme: String? = nil,
+        faults: Set<FrontFault> = []
     ) {
         self.route = route
         self.owner = owner
@@ -33,6 +36,7 @@ package struct ExchangeContext: Sendable, Equatable {
         self.interimStatuses = interimStatuses
         self.remoteAddress = remoteAddress
         self.scheme = scheme
+        self.faults = faults
     }
 }
 

@@ -14,6 +14,8 @@ import Upstream
 package final class Gateway: Sendable {
     let spool: Spool
     let log: Log
+    /// What is wrong with the web server's configuration, as its requests show it.
+    package let faults = FrontFaults()
     let slots: DeliverySlots
     let queue = DeliveryQueue()
     let buffers = BufferShelf()
@@ -65,6 +67,7 @@ package final class Gateway: Sendable {
     package func reload(_ settings: Settings) {
         configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
         slots.setBounds(current.bounds)
+        faults.reload()
         events.reload(settings)
         // The pause before the next run was the old settings', and uploads may have a route again.
         queue.askForRun()
@@ -80,6 +83,7 @@ package final class Gateway: Sendable {
         switch exchange.head {
         case .success(let received): head = received
         case .failure(let refusal):
+            noteMissing(exchange.context, reason: refusal.detail)
             log.refused(refusal, target: nil)
             return exchange.answer(refusal.response)
         }
@@ -88,7 +92,7 @@ package final class Gateway: Sendable {
             let upstream = configuration.upstreams[name],
             let checks = configuration.checks[name]
         else {
-            log.unknownRoute(name, target: head.target)
+            noteUnknownRoute(name, target: head.target)
             return exchange.answer(Refusal.unknownRoute(name: name).response)
         }
         let dialect = Dialect(of: head.fields)
@@ -115,6 +119,7 @@ package final class Gateway: Sendable {
             resources: route.resources,
             limits: route.limits
         )
+        noteFaults(exchange.context, route: name, isUpload: request.isUpload)
         transaction.run(request)
     }
 }

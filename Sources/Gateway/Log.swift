@@ -86,17 +86,6 @@ package struct Log: Sendable {
         logger.notice("stopped", metadata: ["left": "\(left)"])
     }
 
-    /// The front could not take a connection or start a thread.
-    package func frontTrouble(_ reason: String) {
-        logger.error("front in trouble", metadata: ["reason": "\(reason)"])
-    }
-
-    /// Somebody connected and sent no FastCGI request, or not in time.
-    package func noRequest() { logger.debug("connection without a request") }
-
-    /// An answer ended before its announced length; the web server breaks the client's connection.
-    package func incompleteAnswer() { logger.debug("answer incomplete") }
-
     // MARK: An upload's life
 
     /// An upload resource was created.
@@ -243,11 +232,6 @@ package struct Log: Sendable {
                 "reason": "\(refusal.detail)",
             ]
         )
-    }
-
-    /// The web server names a route that the settings do not have.
-    package func unknownRoute(_ route: String, target: String) {
-        logger.error("unknown route", metadata: ["route": "\(route)", "target": "\(target)"])
     }
 
     /// The spool failed under a request.

@@ -39,6 +39,14 @@ package enum UploadRequest: Sendable, Equatable {
     /// answers it.
     case refused(Refusal)
 
+    /// Whether it brings content of an upload.
+    package var isUpload: Bool {
+        switch self {
+        case .creation, .append, .plainUpload: true
+        default: false
+        }
+    }
+
     /// What a creation says of the upload.
     package struct Creation: Sendable, Equatable {
         /// Whether this message's content is the whole representation.

@@ -11,6 +11,8 @@ enum Front: Equatable {
     case nginxWithModule
     /// nginx with the lines for `auth_request` switched on, asking on that port.
     case nginxAsking(UInt16)
+    /// nginx as shipped but for one mistake.
+    case nginxMistaken(NginxMistake)
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
@@ -21,6 +23,11 @@ enum Front: Equatable {
     private var authorizerPort: UInt16? {
         guard case .nginxAsking(let port) = self else { return nil }
         return port
+    }
+
+    private var mistake: NginxMistake? {
+        guard case .nginxMistaken(let mistake) = self else { return nil }
+        return mistake
     }
 
     /// Writes its configuration into a sandbox's directory and starts it.
@@ -40,7 +47,8 @@ enum Front: Equatable {
             tlsPort: tlsPort,
             module: self == .nginxWithModule ? InterimModule.built.get() : nil,
             authorizer: authorizerPort,
-            origin: origin
+            origin: origin,
+            mistake: mistake
         )
         return try Daemon(
             Command.find("nginx") ?? "nginx",

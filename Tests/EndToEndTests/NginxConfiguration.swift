@@ -3,6 +3,28 @@
 
 import Foundation
 
+/// A mistake that people make in nginx's configuration.
+enum NginxMistake {
+    /// Uploads are buffered, which is nginx's default.
+    case buffering
+    /// The parameters are not included.
+    case noParameters
+    /// No origin is passed.
+    case noOrigin
+
+    /// A line of the shipped files with the mistake made in it.
+    func made(in line: String) -> String {
+        let words = line.split(separator: " ")
+        switch self {
+        case .buffering where words.first == "fastcgi_request_buffering":
+            return "fastcgi_request_buffering on;"
+        case .noParameters where words.first == "include" && line.contains("params"): return ""
+        case .noOrigin where words.dropFirst().first == "SPOOLGATE_ORIGIN": return ""
+        default: return line
+        }
+    }
+}
+
 enum NginxConfiguration {
     /// Writes the files for a sandbox.
     ///
@@ -14,6 +36,7 @@ enum NginxConfiguration {
     ///   - authorizer: the port of who is asked by `auth_request`, for which the marked lines are
     ///     switched on; nil: nobody.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
+    ///   - mistake: what is made wrong; nil: nothing.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
@@ -22,7 +45,8 @@ enum NginxConfiguration {
         tlsPort: Int,
         module: String?,
         authorizer: UInt16?,
-        origin: String?
+        origin: String?,
+        mistake: NginxMistake?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
         for name in ["log", "snippets", "modules"] {
@@ -60,6 +84,7 @@ enum NginxConfiguration {
                     authorizer: authorizer,
                     origin: origin
                 )
+                if let mistake { lines[index] = mistake.made(in: lines[index]) }
             }
             try lines.joined(separator: "\n").write(
                 to: folder.appending(path: name),

@@ -156,7 +156,7 @@ import UploadProtocol
             "SPOOLGATE_ROUTE=x", "SPOOLGATE_ROUTE=", "SPOOLGATE_OWNER=", "SPOOLGATE_ORIGIN=",
             "SPOOLGATE_INTERIM=", "REMOTE_ADDR=", "REQUEST_SCHEME=",
         ])
-        #expect(empty.context == ExchangeContext())
+        #expect(empty.context == ExchangeContext(faults: [.noOrigin]))
         #expect(code(empty.head) == nil)
     }
 
@@ -165,6 +165,24 @@ import UploadProtocol
         let result = read(["SPOOLGATE_ORIGIN=https://"])
         #expect(result.context.origin == nil)
         #expect(code(result.head) == nil)
+    }
+
+    @Test(
+        "what the parameters show of the web server's configuration",
+        arguments: [
+            (["SPOOLGATE_ORIGIN=https://a"], []), ([], [.noOrigin]),
+            (["SPOOLGATE_ORIGIN="], [.noOrigin]),
+            // The client's doing: it sent no Host.
+            (["SPOOLGATE_ORIGIN=https://"], []),
+            (["SPOOLGATE_ORIGIN=https://a", "SPOOLGATE_BODY_FILE="], []),
+            (["SPOOLGATE_ORIGIN=https://a", "SPOOLGATE_BODY_FILE=/tmp/1"], [.buffered]),
+            (["SPOOLGATE_ORIGIN=https://a", "HTTP_SPOOLGATE_BODY_FILE=/tmp/1"], []),
+            (["SPOOLGATE_ORIGIN=https://a", "REQUEST_METHOD="], [.noMethod]),
+            (["SPOOLGATE_ORIGIN=https://a", "REQUEST_URI="], [.noMethod]),
+        ] as [([String], Set<FrontFault>)]
+    )
+    func faults(_ parameters: [String], _ faults: Set<FrontFault>) {
+        #expect(read(parameters).context.faults == faults)
     }
 
     @Test(

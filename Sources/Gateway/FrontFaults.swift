@@ -1,0 +1,110 @@
+// Mistakes in the web server's configuration, as its requests show them: counted, and told now and then.
+//
+// Such a mistake comes with every request, so a line for each would bury the log. Invariant: every fault
+// is counted, and each one that is told says how many there were since the line before.
+
+import Posix
+
+/// One kind of mistake in the configuration of the web server in front.
+package enum FrontFault: String, Sendable, CaseIterable {
+    /// The web server kept the content of an upload in a file before it passed it on.
+    case buffered
+    /// No `SPOOLGATE_ORIGIN` was passed.
+    case noOrigin = "no_origin"
+    /// A parameter without which there is no request was not passed: `REQUEST_METHOD`, `REQUEST_URI`.
+    case noMethod = "no_method"
+    /// `SPOOLGATE_ROUTE` names a route that the settings do not have.
+    case unknownRoute = "unknown_route"
+}
+
+/// The faults of one process's front.
+///
+/// Any thread.
+package final class FrontFaults: Sendable {
+    /// What has a line of its own: a kind, and the route it was seen at.
+    private struct Subject: Hashable {
+        var fault: FrontFault
+        var route: String
+    }
+
+    /// What is not told yet of one subject, and when it may be.
+    private struct Untold {
+        var count = 0
+        /// nil: not before the settings are read again.
+        var next: Deadline? = .after(.zero)
+    }
+
+    private struct State {
+        var counts: [FrontFault: Int] = [:]
+        var untold: [Subject: Untold] = [:]
+    }
+
+    private let state = Monitor(State())
+    private let interval: Duration
+    /// Names of routes may come from clients where the web server's configuration makes them so.
+    private static let mostSubjects = 200
+
+    /// Makes it with nothing counted; `interval` passes between two lines on one subject.
+    init(interval: Duration = .seconds(60)) { self.interval = interval }
+
+    /// How many there were since the process began, by kind; a kind without any is absent.
+    package var counts: [FrontFault: Int] { state.update { $0.counts } }
+
+    /// Counts a fault of a route, or one that no route can be told for.
+    ///
+    /// - Returns: how many of these are to be told now, this one included; nil: nothing is to be told.
+    func note(_ fault: FrontFault, route: String = "") -> Int? {
+        state.update { state in
+            state.counts[fault, default: 0] += 1
+            var subject = Subject(fault: fault, route: route)
+            if state.untold[subject] == nil, state.untold.count >= Self.mostSubjects {
+                subject.route = ""
+            }
+            var untold = state.untold[subject] ?? Untold()
+            untold.count += 1
+            defer { state.untold[subject] = untold }
+            guard let next = untold.next, next.hasPassed else { return nil }
+            defer { untold.count = 0 }
+            // Nothing is lost by it, so it is said once; the others do harm as long as they last.
+            untold.next = fault == .noOrigin ? nil : .after(interval)
+            return untold.count
+        }
+    }
+
+    /// Tells again what is told only once: the settings were read again, and the web server's perhaps.
+    func reload() {
+        state.update { state in
+            for subject in state.untold.keys where subject.fault == .noOrigin {
+                state.untold[subject] = nil
+            }
+        }
+    }
+}
+
+extension Gateway {
+    /// Tells, once in a while, of a request that lacks what no request can be without; `reason` names
+    /// it.
+    func noteMissing(_ context: ExchangeContext, reason: String) {
+        guard context.faults.contains(.noMethod), let count = faults.note(.noMethod) else { return }
+        log.frontMisconfigured(reason: reason, count: count)
+    }
+
+    /// Tells, once in a while, of faults that do not keep a request from being served.
+    func noteFaults(_ context: ExchangeContext, route: String, isUpload: Bool) {
+        if context.faults.contains(.noOrigin), faults.note(.noOrigin, route: route) != nil {
+            log.noOrigin(route: route)
+        }
+        // What is no upload is buffered without harm.
+        if isUpload, context.faults.contains(.buffered),
+            let count = faults.note(.buffered, route: route)
+        {
+            log.frontBuffers(route: route, count: count)
+        }
+    }
+
+    /// Tells, once in a while, of a route that the settings do not have.
+    func noteUnknownRoute(_ route: String, target: String) {
+        guard let count = faults.note(.unknownRoute, route: route) else { return }
+        log.unknownRoute(route, target: target, count: count)
+    }
+}

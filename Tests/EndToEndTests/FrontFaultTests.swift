@@ -1,0 +1,76 @@
+// Mistakes that people make in nginx's configuration, each in a real nginx, and what the log says.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite(
+    "Mistakes of the front",
+    .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
+)
+struct FrontFaultTests {
+    private func lines(_ message: String, _ sandbox: Sandbox) -> [Substring] {
+        sandbox.log.split(separator: "\n").filter { $0.contains("msg=\"\(message)\"") }
+    }
+
+    private func put(_ size: Int, _ sandbox: Sandbox) throws -> WireClient.Answer {
+        try WireClient(port: sandbox.port).ask(
+            "PUT",
+            "/files/a.bin",
+            content: Data(repeating: 7, count: size)
+        )
+    }
+
+    @Test("an nginx that buffers uploads is told with the directive that ends it")
+    func buffering() throws {
+        let sandbox = try Sandbox(front: .nginxMistaken(.buffering))
+        // Above client_body_buffer_size nginx has it in a file.
+        for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
+        let told = lines("front buffers uploads", sandbox)
+        #expect(told.count == 1, "\(sandbox.log)")
+        let line = try #require(told.first)
+        #expect(line.contains(" level=warning ") && line.contains(" route=default"))
+        #expect(line.contains(" directive=\"fastcgi_request_buffering off;\""))
+    }
+
+    @Test("an nginx that streams, as shipped, has no fault")
+    func shipped() throws {
+        let sandbox = try Sandbox()
+        #expect(try put(3 << 20, sandbox).status == 201)
+        #expect(!sandbox.log.contains("msg=\"front "), "\(sandbox.log)")
+        #expect(!sandbox.log.contains(" level=warning "))
+    }
+
+    @Test("forgotten parameters are 500 and an error with the mend, not a line for each request")
+    func noParameters() throws {
+        let sandbox = try Sandbox(front: .nginxMistaken(.noParameters))
+        for _ in 0..<3 {
+            let answer = try put(5, sandbox)
+            #expect(answer.status == 500)
+            #expect(answer.text.contains("REQUEST_METHOD"))
+        }
+        let told = lines("front misconfigured", sandbox)
+        #expect(told.count == 1, "\(sandbox.log)")
+        let line = try #require(told.first)
+        #expect(line.contains(" level=error ") && line.contains(" count=1 "))
+        #expect(line.contains("REQUEST_METHOD") && line.contains("params.conf"))
+    }
+
+    @Test("an origin that is not passed is told once, and uploads go on")
+    func noOrigin() throws {
+        let sandbox = try Sandbox(front: .nginxMistaken(.noOrigin))
+        let port = sandbox.port
+        let locations = Parallel.run(8) { _ in
+            try WireClient(port: port).ask(
+                "POST",
+                "/files/a.bin",
+                ["Upload-Complete: ?0"],
+                content: Data()
+            )["location"]
+        }
+        for location in locations { #expect(try location.get()?.hasPrefix("/files/") == true) }
+        let told = lines("front tells no origin", sandbox)
+        #expect(told.count == 1, "\(sandbox.log)")
+        #expect(told.first?.contains(" directive=\"fastcgi_param SPOOLGATE_ORIGIN ") == true)
+    }
+}

@@ -1,0 +1,114 @@
+// What is wrong with the web server's configuration is counted, and told now and then.
+
+import Gateway
+import HTTPTypes
+import Logging
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+
+@Suite struct FrontFaultTests {
+    private func exchange(
+        _ method: HTTPRequest.Method,
+        route: String? = nil,
+        _ faults: Set<FrontFault>
+    ) -> ScriptedExchange {
+        ScriptedExchange(
+            method,
+            "/f",
+            [:],
+            method == .get ? [] : [.text("x")],
+            context: ExchangeContext(route: route, faults: faults)
+        )
+    }
+
+    @Test("a kind is told at once for each route, then not for a while; all are counted")
+    func rate() {
+        let faults = FrontFaults()
+        #expect(faults.note(.buffered, route: "a") == 1)
+        #expect(faults.note(.buffered, route: "a") == nil)
+        #expect(faults.note(.buffered, route: "b") == 1)
+        #expect(faults.note(.noMethod) == 1)
+        #expect(faults.note(.noMethod) == nil)
+        #expect(faults.counts == [.buffered: 3, .noMethod: 2])
+    }
+
+    @Test("a line tells of all that came since the one before")
+    func count() throws {
+        let faults = FrontFaults(interval: .milliseconds(50))
+        var (noted, told) = (1, try #require(faults.note(.unknownRoute, route: "a")))
+        try eventually("the next is told") {
+            noted += 1
+            guard let count = faults.note(.unknownRoute, route: "a") else { return false }
+            told += count
+            return true
+        }
+        #expect(told == noted)
+        #expect(faults.counts[.unknownRoute] == noted)
+    }
+
+    @Test("names that clients may make up cost no memory and no line each")
+    func manyNames() {
+        let faults = FrontFaults()
+        let told = (0..<10_000).count { faults.note(.unknownRoute, route: "\($0)") != nil }
+        #expect(told <= 201)
+        #expect(faults.counts[.unknownRoute] == 10_000)
+    }
+
+    @Test("the kinds have the names that metrics use")
+    func names() {
+        let names = ["buffered", "no_origin", "no_method", "unknown_route"]
+        #expect(FrontFault.allCases.map(\.rawValue) == names)
+    }
+
+    @Test("requests without an origin are told once a route, whatever their number of threads")
+    func noOrigin() throws {
+        let test = try GatewayUnderTest { settings, route in settings.routes["other"] = route }
+        let running = try (0..<16).map { number in
+            try test.start(exchange(.get, route: number % 2 == 0 ? nil : "other", [.noOrigin]))
+        }
+        for one in running { _ = try one.finish() }
+        let line = "front tells no origin"
+        #expect(test.log.values(of: "route", in: line).sorted() == ["default", "other"])
+        #expect(test.log.level(of: line) == .warning)
+        #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
+        #expect(test.gateway.faults.counts == [.noOrigin: 16])
+        // Who mends the web server's configuration reloads, and hears whether it was enough.
+        test.gateway.reload(test.gateway.current.settings)
+        test.serve(exchange(.get, [.noOrigin]))
+        test.serve(exchange(.get, [.noOrigin]))
+        #expect(test.log.values(of: "route", in: line).count == 3)
+    }
+
+    @Test("an upload that the web server buffered is told with the directive that ends it")
+    func buffered() throws {
+        let test = try GatewayUnderTest()
+        let line = "front buffers uploads"
+        test.serve(exchange(.delete, [.buffered]))
+        #expect(!test.log.messages.contains(line))
+        for _ in 0..<3 { #expect(test.serve(exchange(.put, [.buffered])).status == 201) }
+        test.serve(
+            .creation(
+                [.text("x")],
+                complete: true,
+                context: ExchangeContext(faults: [.buffered])
+            )
+        )
+        #expect(test.log.level(of: line) == .warning)
+        #expect(test.log.values(of: "route", in: line) == ["default"])
+        #expect(test.log.values(of: "count", in: line) == ["1"])
+        #expect(test.log.values(of: "directive", in: line) == ["fastcgi_request_buffering off;"])
+        #expect(test.gateway.faults.counts == [.buffered: 4])
+    }
+
+    @Test("an unknown route is told once in a while")
+    func unknownRoute() throws {
+        let test = try GatewayUnderTest()
+        for _ in 0..<5 { #expect(test.serve(exchange(.put, route: "nowhere", [])).status == 500) }
+        #expect(test.log.values(of: "count", in: "unknown route") == ["1"])
+        #expect(test.gateway.faults.counts == [.unknownRoute: 5])
+    }
+}
