@@ -148,7 +148,7 @@ struct Delivery {
                 listener,
                 telling: .destinationFull(isKept: true)
             )
-        case .indeterminate(let reason, _), .abandoned(let reason):
+        case .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
             // Over the cap the verdict was stored before its content was relayed; what the client
             // has of that content is not the whole.
             if relay.isStored || relay.hasBegun {
@@ -161,7 +161,7 @@ struct Delivery {
                     upload,
                     reason: reason,
                     listener,
-                    telling: .notReached(timedOut: outcome.timedOut, isKept: true)
+                    telling: .brokeOff(outcome)
                 )
             }
             try upload.indeterminate(reason: reason)
@@ -248,8 +248,7 @@ struct Delivery {
 }
 
 extension Refusal {
-    /// The upstream was not reached, or broke off what may be repeated; `timedOut`: a deadline ended
-    /// it.
+    /// The upstream was not reached; `timedOut`: a deadline ended it.
     ///
     /// Why stands in the log: it names hosts and files of the inside.
     static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
@@ -257,6 +256,17 @@ extension Refusal {
             reason: timedOut ? "its time ran out" : "no connection could be made",
             timedOut: timedOut,
             isKept: isKept
+        )
+    }
+
+    /// An attempt that may be repeated ended without an answer; the log says why.
+    static func brokeOff(_ outcome: AttemptOutcome) -> Refusal {
+        let isOurs = if case .abandoned = outcome { true } else { false }
+        return .upstreamBrokeOff(
+            reason: outcome.timedOut
+                ? "its time ran out"
+                : isOurs ? "the upload could not be read to its end" : "the connection ended",
+            timedOut: outcome.timedOut
         )
     }
 
@@ -275,7 +285,7 @@ extension AttemptOutcome {
         switch self {
         case .answered: nil
         case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason):
+            .abandoned(let reason), .unheard(let reason):
             reason
         }
     }
@@ -284,7 +294,7 @@ extension AttemptOutcome {
     var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .noRoom, .abandoned: false
+        case .answered, .noRoom, .abandoned, .unheard: false
         }
     }
 }

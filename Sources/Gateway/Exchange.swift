@@ -53,9 +53,12 @@ package enum ContentError: Error, Sendable, Equatable {
 }
 
 /// The client is gone: nothing more can be sent to it.
-package struct ClientGone: Error, Sendable {
+package struct ClientGone: Error, Sendable, CustomStringConvertible {
     /// Makes the error.
     package init() {}
+
+    /// A clause for a reason.
+    package var description: String { "the client is gone" }
 }
 
 /// One request and the way to answer it.

@@ -13,6 +13,11 @@ extension Transaction {
             do throws(ContentError) {
                 content = try passedContent(buffer)
             } catch {
+                log.clientGone(
+                    route: routeName,
+                    target: head.target,
+                    reason: "the content could not be read: \(error)"
+                )
                 return exchange.abort()
             }
             var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
@@ -50,10 +55,10 @@ extension Transaction {
             case .indeterminate(let reason, let timedOut):
                 log.passThroughFailed(route: routeName, target: head.target, reason: reason)
                 fail(.silent(timedOut: timedOut), relay)
-            case .abandoned(let reason):
+            case .abandoned(let reason), .unheard(let reason):
                 // The client's content broke off, or the client is gone: it hears nothing of the
                 // upstream, which is not at fault.
-                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+                log.clientGone(route: routeName, target: head.target, reason: reason)
                 exchange.abort()
             }
         }

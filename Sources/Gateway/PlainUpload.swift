@@ -143,6 +143,12 @@ extension Transaction {
         case .answered:
             log.plainDelivered(id, route: routeName, length: length, status: relay.status)
             notePlain(.delivered, id, length: length, status: relay.status)
+        case .unheard(let reason):
+            // The upstream has answered; only its client does not hear all of it.
+            log.plainDelivered(id, route: routeName, length: length, status: relay.status)
+            log.clientGone(route: routeName, target: head.target, reason: reason)
+            notePlain(.delivered, id, length: length, status: relay.status)
+            exchange.abort()
         case .notReached(let reason, let timedOut):
             form.takeBack()
             log.plainFailed(id, route: routeName, reason: reason)

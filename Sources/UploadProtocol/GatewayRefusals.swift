@@ -137,6 +137,25 @@ extension Refusal {
         )
     }
 
+    /// 502 or 504: the upstream was sent an upload that may be sent again, and gave no answer; the bytes
+    /// are kept.
+    ///
+    /// - Parameters:
+    ///   - reason: a clause for the client, without names or addresses of the inside.
+    ///   - timedOut: whether a deadline ended it: 504.
+    /// - Returns: a refusal that asks for an empty completing append.
+    package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
+        Refusal(
+            timedOut ? .gatewayTimeout : .badGateway,
+            title: "no answer from upstream",
+            detail: """
+                The upload is stored and was sent on, but no answer came: \(reason). Send an empty \
+                append with Upload-Complete: ?1 later.
+                """,
+            retryAfter: 10
+        )
+    }
+
     /// 507: where the upload is to go there is no room; nothing of it was taken.
     ///
     /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.

@@ -32,7 +32,11 @@ struct DirectoryDrop {
             do {
                 response = try store(request, sink)
             } catch let error as SystemError where error.isFull {
-                return .noRoom(reason: "\(purpose): \(error)")
+                return .noRoom(
+                    reason:
+                        "\(purpose): \(error); free space and files there, or raise this user's "
+                        + "share (disk quota) of it"
+                )
             } catch let error as SystemError {
                 return .notReached(
                     reason: "\(purpose): \(error); look whether the directory exists, may be "
@@ -56,7 +60,7 @@ struct DirectoryDrop {
             }
             return .answered
         } catch {
-            return .abandoned(reason: "\(purpose): the response could not be passed on: \(error)")
+            return .unheard(reason: "\(purpose): the response could not be passed on: \(error)")
         }
     }
 

@@ -118,7 +118,7 @@ struct ResponseReading {
             try body()
             return nil
         } catch {
-            return .abandoned(reason: "\(purpose): the response could not be passed on: \(error)")
+            return .unheard(reason: "\(purpose): the response could not be passed on: \(error)")
         }
     }
 }

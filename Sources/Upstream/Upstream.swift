@@ -104,8 +104,10 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
     /// deadlines ended it.
     case indeterminate(reason: String, timedOut: Bool = false)
-    /// Our own side gave up: the request's content or the sink threw this.
+    /// Our own side gave up: the request's content threw this.
     case abandoned(reason: String)
+    /// A final response came, and the sink, which threw this, did not take all of it.
+    case unheard(reason: String)
 }
 
 /// An upstream.

@@ -138,6 +138,26 @@ import Upstream
         #expect(origin.connectionCount == 1)
     }
 
+    @Test("an upstream that breaks off in the middle was reached, and its client is told so")
+    func brokenOff() throws {
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveHead()
+            _ = connection.receive()
+            connection.reset()
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let content = [UInt8](repeating: 7, count: 4 << 20)
+        let record = test.serve(.creation([.bytes(content)], complete: true, method: .put))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record[.retryAfter] != nil)
+        #expect(
+            record.text.contains("stored and was sent on, but no answer came"),
+            "\(record.text)"
+        )
+        #expect(!record.text.contains("no connection could be made"))
+    }
+
     @Test(
         "where repeating is safe, an upstream without an answer is asked again",
         arguments: [(.put, false), (.post, true)] as [(HTTPRequest.Method, Bool)]

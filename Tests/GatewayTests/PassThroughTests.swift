@@ -134,6 +134,34 @@ import Upstream
         #expect(origin.requests.isEmpty)
     }
 
+    @Test("a client that leaves is no trouble of anybody's", arguments: [-1, 0])
+    func clientGone(count: Int) throws {
+        let origin = try LoopbackOrigin(status: "200 OK", content: "event")
+        for target in [UpstreamTarget.http(base: origin.base), nil] {
+            let test = try GatewayUnderTest(target)
+            let exchange = ScriptedExchange(.get, "/events", length: .unknown)
+            exchange.leave(after: count)
+            #expect(test.serve(exchange).isAborted)
+            #expect(test.log.messages == ["client gone"])
+            #expect(test.log.level(of: "client gone") == .debug)
+            let reason = try #require(test.log.values(of: "reason", in: "client gone").first)
+            #expect(reason.hasSuffix(": the client is gone"), "\(reason)")
+        }
+    }
+
+    @Test("content that its client breaks off is no trouble of the upstream's")
+    func contentGone() throws {
+        let origin = try LoopbackOrigin()
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        test.serve(
+            ScriptedExchange(.delete, "/x", [:], [.fails(.truncated)], length: .known(9))
+        )
+        test.serve(
+            ScriptedExchange(.delete, "/x", [:], [.fails(.truncated)], length: .unknown)
+        )
+        #expect(test.log.messages == ["client gone", "client gone"])
+    }
+
     @Test("a directory is no place for anything but uploads")
     func directory() throws {
         let test = try GatewayUnderTest()

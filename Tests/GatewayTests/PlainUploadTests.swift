@@ -117,6 +117,18 @@ import Upstream
         #expect(try test.drops().isEmpty)
     }
 
+    @Test("a client that leaves in the middle of the answer was delivered for all that")
+    func clientGone() throws {
+        let origin = try LoopbackOrigin(status: "201 Created", content: "taken")
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let exchange = ScriptedExchange(.post, "/p", [:], [.text("x")])
+        exchange.leave(after: 0)
+        #expect(test.serve(exchange).isAborted)
+        #expect(test.log.messages == ["plain upload delivered", "client gone"])
+        #expect(test.log.values(of: "status", in: "plain upload delivered") == ["201"])
+        #expect(test.log.level(of: "client gone") == .debug)
+    }
+
     @Test("the upstream gets the request as sent, its length known, and who stands behind it")
     func asSent() throws {
         let origin = try LoopbackOrigin(status: "202 Accepted", content: "taken")

@@ -44,19 +44,20 @@ extension AttemptOutcome {
         switch self {
         case .answered: ""
         case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason):
+            .abandoned(let reason), .unheard(let reason):
             reason
         }
     }
     var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .noRoom, .abandoned: false
+        case .answered, .noRoom, .abandoned, .unheard: false
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }
     var isIndeterminate: Bool { if case .indeterminate = self { true } else { false } }
     var isAbandoned: Bool { if case .abandoned = self { true } else { false } }
+    var isUnheard: Bool { if case .unheard = self { true } else { false } }
 }
 
 extension UpstreamRequest {

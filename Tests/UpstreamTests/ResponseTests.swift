@@ -150,7 +150,7 @@ struct ResponseTests {
         #expect(outcome.isIndeterminate, "\(outcome)")
     }
 
-    @Test("a sink that throws ends the exchange as abandoned", arguments: [true, false])
+    @Test("a sink that throws ends the exchange as unheard", arguments: [true, false])
     func refusingSink(atHead: Bool) throws {
         let sink = RecordingSink()
         sink.refusesHead = atHead
@@ -159,7 +159,7 @@ struct ResponseTests {
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
             sink: sink
         )
-        #expect(outcome.isAbandoned)
+        #expect(outcome.isUnheard)
         #expect(outcome.reason.contains("Refused"))
     }
 
