@@ -15,7 +15,7 @@ struct LogTests {
 
     private func lines(_ stream: String) throws -> [String] {
         let sandbox = try Sandbox(
-            extra: ["log-level: debug", "events: {file: journal}"],
+            extra: ["log-level: debug", "events: {to: journal}"],
             launcher: [Command.find("sh") ?? "sh"] + Self.launcher(stream).dropFirst()
         )
         let answer = try WireClient(port: sandbox.port).ask(
