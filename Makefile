@@ -14,6 +14,10 @@ export PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
 
 SOURCES = Package.swift Sources Tests
 
+# Said before anything else, where there is no program yet.
+MINUTES = [ -x .build/release/spoolgate ] || \
+    echo 'The first build takes some 3 minutes on 2 cores; later ones take seconds.'
+
 MODULE = .build/nginx-module/ngx_http_interim_module.so
 
 # With Swift's own libraries inside, so that the program runs where no Swift is installed; by lld,
@@ -27,14 +31,18 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     deb clean FORCE
 
 build:
+	@$(MINUTES)
 	@deploy/install-dependencies.sh build
 	swift build $(RELEASE) --product spoolgate
 
+# What serves ends with this make, even with one that is killed: it gets SIGTERM then.
 run:
+	@$(MINUTES)
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE) --product spoolgate
+	@mkdir -p .build
 	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
-	@deploy/run.sh
+	@exec setpriv --pdeathsig TERM deploy/run.sh
 
 # Warnings are errors in every target (Package.swift). The import check sees all of it only in a
 # build from clean; FloorTests sees it always. The fault sweep has a process of its own: it keeps every
@@ -67,7 +75,7 @@ sanitize:
 	for name in $(SANITIZERS); do \
 	    swift build --build-tests --sanitize=$$name --scratch-path .build/$$name && \
 	    SPOOLGATE_SANITIZER=$$name \
-	    TSAN_OPTIONS=suppressions=$(CURDIR)/Tests/thread-sanitizer.supp \
+	    TSAN_OPTIONS=suppressions='"$(CURDIR)/Tests/thread-sanitizer.supp"' \
 	    ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=4 \
 	        swift test --skip-build --sanitize=$$name --scratch-path .build/$$name || exit 1; \
 	done

@@ -3,7 +3,8 @@
 #
 # Everything it makes lives under STATE: sockets, spool, logs, pid files, a self-signed certificate.
 # It installs nothing and needs no root. Invariant: when it has ended, however it ended (also by
-# SIGKILL), neither the gateway nor nginx is left: both are told when their parent dies.
+# SIGKILL), nothing that it started is left: run-keeper.sh ends it. Whatever else dies, the keeper
+# included, is started again.
 #
 # Environment: PORT, TLS_PORT, STATE, DROP, UPSTREAM, UPSTREAM_CA, NAMES, SPOOLGATE (the binary),
 # MODULE (ngx_http_interim_module.so; where nginx cannot load it, everything works but the 104).
@@ -22,6 +23,8 @@ NAMES=${NAMES:-}
 SPOOLGATE=${SPOOLGATE:-$here/.build/release/spoolgate}
 MODULE=${MODULE:-$here/.build/nginx-module/ngx_http_interim_module.so}
 PATH=$PATH:/usr/sbin:/sbin
+# shellcheck source=deploy/run-example.sh
+. "$here/deploy/run-example.sh"
 
 say() { printf 'run: %s\n' "$*"; }
 die() {
@@ -147,20 +150,37 @@ make_certificate() {
     mv "$STATE/tls/certificate.new" "$STATE/tls/certificate.pem"
 }
 
-# Both start in STATE, get SIGTERM when this script dies and no Ctrl-C of the terminal's (stop ends
-# them), and do not hold the lock.
+# Holds the lock as long as there is something to end, and the reading end of a pipe. Its writing end,
+# descriptor 8, is this script's: at the end of input this script is gone.
+start_keeper() {
+    exec 8>&-
+    exec 8> >(exec setsid "$here/deploy/run-keeper.sh" >>"$STATE/log/run.log" 2>&1)
+    keeper=$!
+    # In a process of its own: the keeper may be dead again, and writing to it would be the end.
+    (printf 'gateway %s\nnginx %s\n' "${gateway:-none}" "${nginx:-none}" >&8) || true
+}
+
+# Runs a command in STATE as the leader of a session that the keeper knows of beforehand. It gets
+# SIGTERM when this script dies and no Ctrl-C of the terminal's (stop ends it).
+lead() { # name, log, command...
+    local name=$1 log=$2
+    shift 2
+    exec >>"$log" 2>&1
+    printf '%s %s\n' "$name" "$BASHPID" >&8
+    exec setsid setpriv --pdeathsig TERM "$@" 8>&- 9>&-
+}
+
 start_gateway() {
     rm -f "$STATE/spoolgate.sock"
-    (cd "$STATE" && exec setsid setpriv --pdeathsig TERM "$SPOOLGATE" serve \
-        --config spoolgate.yaml) >>"$STATE/log/spoolgate.log" 2>&1 9>&- &
+    lead gateway "$STATE/log/spoolgate.log" "$SPOOLGATE" serve --config spoolgate.yaml &
     gateway=$!
     gateway_since=$SECONDS
     echo "$gateway" >"$STATE/spoolgate.pid"
 }
 
 start_nginx() {
-    (cd "$STATE" && exec setsid setpriv --pdeathsig TERM nginx -p "$STATE" \
-        -e log/error.log -c nginx/nginx.conf -g 'daemon off;') >>"$STATE/log/error.log" 2>&1 9>&- &
+    lead nginx "$STATE/log/error.log" \
+        nginx -p "$STATE" -e log/error.log -c nginx/nginx.conf -g 'daemon off;' &
     nginx=$!
     nginx_since=$SECONDS
 }
@@ -168,7 +188,7 @@ start_nginx() {
 # sleep does not end at a signal, wait does. What bash itself says of killed processes is dropped:
 # restart says it.
 pause() {
-    sleep "$1" 9>&- &
+    setpriv --pdeathsig KILL sleep "$1" 8>&- 9>&- &
     napping=$!
     wait "$napping" || true
     kill "$napping" || true
@@ -205,89 +225,31 @@ stop() {
             wait "$process" || true
         done
     done
-    rm -f "$STATE/spoolgate.sock" "$STATE/spoolgate.pid" "$STATE/run.pid"
+    # Ends what is left of both sessions, which is nothing where both ended by themselves.
+    exec 8>&-
+    wait "$keeper" || true
 }
 
 # A process that lives for less than ten seconds waits longer each time before it is started again.
-restart() { # name, start function, start time, exit status
-    local lived=$((SECONDS - $3))
+# What it left behind is ended first: nginx's workers would keep the ports.
+restart() { # name, start function, start time, process
+    local lived=$((SECONDS - $3)) status=0
+    wait "$4" || status=$?
+    "$here/deploy/run-keeper.sh" "$4"
     if [ "$lived" -ge 10 ]; then backoff=1; else backoff=$((backoff < 16 ? backoff * 2 : 16)); fi
-    say "$1 ended (status $4); starting it again in $backoff s; its log: $STATE/log"
+    say "$1 ended (status $status); starting it again in $backoff s; its log: $STATE/log"
     pause "$backoff"
-    "$2"
-}
-
-status_of() {
-    local status=0
-    wait "$1" || status=$?
-    printf '%s' "$status"
-}
-
-# With the module the upload begins as URLSession's does: all at once, and the 104 tells where to
-# resume. Without, the upload resource is asked for beforehand.
-print_beginning() { # file, head
-    if [ -n "$has_module" ]; then
-        cat <<SESSION
-# send it, and be cut off after two seconds (curl says so: error 28); the 104 had come first
-curl --max-time 2 --limit-rate 200M -D $2 -H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' -T $1 http://localhost:$PORT/files/1g.bin
-cat $2; url=\$(tr -d '\r' < $2 | sed -n 's/^[Ll]ocation: //p')
-SESSION
-    else
-        cat <<SESSION
-# an upload resource for it
-url=\$(curl -sS -D - -X POST -H 'Upload-Complete: ?0' -H 'Upload-Length: 1073741824' http://localhost:$PORT/files/1g.bin | tr -d '\r' | sed -n 's/^[Ll]ocation: //p'); echo "\$url"
-
-# send it, and be cut off after two seconds (curl says so: error 28)
-curl --max-time 2 --limit-rate 200M -X PATCH -H 'Upload-Offset: 0' -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T $1 "\$url"
-SESSION
-    fi
-}
-
-print_session() {
-    local file head list marks=''
-    file=$(printf %q "$STATE/1g.bin")
-    head=$(printf %q "$STATE/1g.head")
-    list=$(printf '%q list --spool %q' "$SPOOLGATE" "$STATE/spool")
-    cat <<SESSION
-
-spoolgate serves http://localhost:$PORT/files/ and https://localhost:$TLS_PORT/files/ (HTTP/2)
-  delivers to  ${UPSTREAM:-$DROP}
-  state, logs  $STATE
-Ctrl-C ends it. In another terminal:
-
-# a file
-head -c 1G /dev/urandom > $file
-
-$(print_beginning "$file" "$head")
-
-# ask how much has arrived
-offset=\$(curl -sS -I "\$url" | tr -d '\r' | sed -n 's/^[Uu]pload-[Oo]ffset: //p'); echo "\$offset of 1073741824 bytes"
-$list
-
-# send the rest; the answer is the upstream's
-tail -c +\$((offset + 1)) $file | curl -sS -i -X PATCH -H "Upload-Offset: \$offset" -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T - "\$url"
-
-SESSION
-    if [ -z "$UPSTREAM" ]; then
-        printf '# it arrived whole\n'
-        printf 'cmp %s "$(ls -t %q/*1g.bin | head -n 1)" && echo identical\n\n' "$file" "$DROP"
-    fi
-    if [ -n "$has_module" ]; then
-        printf '# the same over TLS and HTTP/2, not cut\n'
-        marks="-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' "
-    else
-        printf '# any ordinary upload, over TLS and HTTP/2\n'
-    fi
-    printf 'curl -sS -i --cacert %q %s-T %s https://localhost:%s/files/whole.bin\n\n' \
-        "$STATE/tls/certificate.pem" "$marks" "$file" "$TLS_PORT"
+    [ "$ending" -ne 0 ] || "$2"
 }
 
 STATE=$(absolute "$STATE")
 DROP=$(absolute "$DROP")
 [ -z "$UPSTREAM_CA" ] || UPSTREAM_CA=$(absolute "$UPSTREAM_CA")
+SPOOLGATE=$(absolute "$SPOOLGATE")
+MODULE=$(absolute "$MODULE")
 [ -x "$SPOOLGATE" ] || die "no program at $SPOOLGATE: make build"
 [ -z "$UPSTREAM_CA" ] || [ -r "$UPSTREAM_CA" ] || die "cannot read UPSTREAM_CA: $UPSTREAM_CA"
-for tool in nginx openssl curl setpriv setsid flock; do
+for tool in nginx openssl curl setpriv setsid flock awk; do
     command -v "$tool" >/dev/null || die "$tool is missing: deploy/install-dependencies.sh run"
 done
 
@@ -295,7 +257,8 @@ mkdir -p "$STATE" && cd "$STATE" || die "cannot make the directory $STATE"
 mkdir -p log nginx tls
 chmod 700 tls
 exec 9>lock
-flock -n 9 ||
+# Of a run that was killed, the keeper has the lock for some seconds more.
+flock -n 9 || { ! alive "$(cat run.pid 2>/dev/null)" && flock -w 10 9; } ||
     die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): end it or set STATE=..."
 echo $$ >run.pid
 
@@ -317,8 +280,9 @@ try_module
 write_nginx
 make_certificate
 
-gateway='' nginx='' napping='' backoff=1 ending=0
+gateway='' nginx='' keeper='' napping='' backoff=1 ending=0
 trap 'ending=1' INT TERM HUP
+start_keeper
 trap stop EXIT
 
 start_gateway
@@ -329,10 +293,12 @@ await "$nginx" nginx_answers || die "nginx does not start: $(tail -n 5 "$STATE/l
 [ "$ending" -ne 0 ] || print_session
 
 while [ "$ending" -eq 0 ]; do
-    if ! alive "$gateway"; then
-        restart 'the gateway' start_gateway "$gateway_since" "$(status_of "$gateway")"
+    if ! alive "$keeper"; then
+        start_keeper
+    elif ! alive "$gateway"; then
+        restart 'the gateway' start_gateway "$gateway_since" "$gateway"
     elif ! alive "$nginx"; then
-        restart nginx start_nginx "$nginx_since" "$(status_of "$nginx")"
+        restart nginx start_nginx "$nginx_since" "$nginx"
     else
         pause 1
     fi

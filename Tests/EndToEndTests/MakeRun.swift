@@ -1,0 +1,158 @@
+// `make run` as a person types it, in a clone of its own: the Makefile, the scripts and the nginx files as
+// they are shipped, in a path with a space and a letter that is not ASCII. Only `swift` is another: the
+// program is built already.
+
+import Foundation
+import TestSupport
+
+/// A clone in which `make run` runs; ended, whatever is left of it, with the test.
+final class MakeRun {
+    /// One of the processes that a run consists of.
+    enum Role: String, CaseIterable, Sendable {
+        case make, script, keeper, gateway, master, worker
+    }
+
+    let clone: URL
+    let port: Int
+    let tlsPort: Int
+    private let directory: URL
+    private let make: Daemon
+
+    /// Starts `make run` and waits until it serves.
+    ///
+    /// - Parameters:
+    ///   - user: who runs it; nil: whoever runs the tests. Another user is for root to choose.
+    ///   - upstream: `UPSTREAM`; nil: the drop directory.
+    /// - Throws: what copying throws; `NeverHappened` when it does not serve.
+    init(user: String? = nil, upstream: String? = nil) throws {
+        let files = FileManager.default
+        directory = files.temporaryDirectory.appending(path: "run-\(UUID().uuidString.prefix(8))")
+        clone = directory.appending(path: "x y/ü spoolgate")
+        let built = clone.appending(path: ".build/release")
+        let bin = directory.appending(path: "bin")
+        for folder in [built, bin] {
+            try files.createDirectory(at: folder, withIntermediateDirectories: true)
+        }
+        for name in ["Makefile", "deploy", "nginx", "README.md"] {
+            let source = Sandbox.root.appending(path: name)
+            try files.copyItem(at: source, to: clone.appending(path: name))
+        }
+        try files.copyItem(
+            at: URL(filePath: Sandbox.program),
+            to: built.appending(path: "spoolgate")
+        )
+        // What `make module` has made beside the tests is newer than its sources here, too.
+        for name in ["nginx-version", "nginx-module"] {
+            let made = Sandbox.root.appending(path: ".build/\(name)")
+            guard files.fileExists(atPath: made.path()) else { continue }
+            try files.copyItem(at: made, to: clone.appending(path: ".build/\(name)"))
+        }
+        let swift = bin.appending(path: "swift")
+        try Data("#!/bin/sh\n".utf8).write(to: swift)
+        try files.setAttributes([.posixPermissions: 0o755], ofItemAtPath: swift.path())
+
+        let ports = try FreePort.take(2)
+        (port, tlsPort) = (ports[0], ports[1])
+        var command = ["make", "-C", clone.path(percentEncoded: false), "run"]
+        if let user {
+            _ = try Command("/bin/chown", ["-R", user + ":", directory.path()])
+            command = ["setpriv", "--reuid", user, "--clear-groups"] + command
+        }
+        make = try Daemon(
+            "/usr/bin/env",
+            command,
+            log: directory.appending(path: "output"),
+            environment: [
+                "PATH": bin.path() + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? ""),
+                "PORT": "\(port)", "TLS_PORT": "\(tlsPort)", "UPSTREAM": upstream ?? "",
+            ]
+        )
+        try eventually("make run serves; it said: \(output)") {
+            if !make.process.isRunning { throw NeverHappened(description: output) }
+            return output.contains("whole.bin")
+        }
+    }
+
+    deinit {
+        for process in processes() { kill(process, SIGKILL) }
+        make.signal(SIGKILL)
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    /// What it has printed.
+    var output: String {
+        (try? String(contentsOf: directory.appending(path: "output"), encoding: .utf8)) ?? ""
+    }
+
+    private var state: String { clone.path(percentEncoded: false) + "/.run" }
+
+    /// Everything that works in the directory of the run: the script and whatever it has started.
+    func processes() -> [Int32] {
+        let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return entries.compactMap { Int32($0) }.filter { process in
+            let folder = try? FileManager.default.destinationOfSymbolicLink(
+                atPath: "/proc/\(process)/cwd"
+            )
+            return folder == state
+        }
+    }
+
+    /// The process that plays a part now; of several, any; nil: none does.
+    func process(_ role: Role) -> Int32? {
+        switch role {
+        case .make: make.process.isRunning ? make.id : nil
+        case .script: number(in: "run.pid")
+        case .gateway: number(in: "spoolgate.pid")
+        case .master: number(in: "nginx.pid")
+        case .worker: processes().first { parent(of: $0) == number(in: "nginx.pid") }
+        case .keeper: processes().first { arguments(of: $0).contains("run-keeper.sh") }
+        }
+    }
+
+    private func number(in file: String) -> Int32? {
+        (try? String(contentsOfFile: "\(state)/\(file)", encoding: .utf8))
+            .flatMap { Int32($0.trimmingCharacters(in: .whitespacesAndNewlines)) }
+            .flatMap { processes().contains($0) ? $0 : nil }
+    }
+
+    private func parent(of process: Int32) -> Int32? {
+        let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
+        // After the name in brackets: the state, then the parent.
+        return status?.split(separator: ") ").last?.split(separator: " ").dropFirst().first
+            .flatMap { Int32($0) }
+    }
+
+    private func arguments(of process: Int32) -> String {
+        let file = try? String(contentsOfFile: "/proc/\(process)/cmdline", encoding: .utf8)
+        return file?.replacingOccurrences(of: "\0", with: " ") ?? ""
+    }
+
+    /// Whether a port is listened on.
+    func listens(_ port: Int) -> Bool { (try? WireClient(port: port)) != nil }
+
+    /// Whether the gateway answers through nginx.
+    func serves() -> Bool {
+        guard let client = try? WireClient(port: port),
+            let answer = try? client.ask("OPTIONS", "/files/")
+        else { return false }
+        return answer.status < 500
+    }
+
+    /// Waits until nothing of it is left: no process, no port.
+    func awaitNothing() throws {
+        try eventually("nothing is left; it said: \(output.suffix(500))", seconds: 15) {
+            processes().isEmpty && !make.process.isRunning && !listens(port) && !listens(tlsPort)
+        }
+    }
+
+    /// Ends it as Ctrl-C or a service manager would.
+    func end() { process(.script).map { _ = kill($0, SIGTERM) } }
+
+    /// Runs commands in the clone as a person in another terminal does, who pastes them.
+    func paste(_ commands: String) throws -> Command {
+        try Command(
+            "/usr/bin/env",
+            ["-C", clone.path(percentEncoded: false), "bash", "-c", commands]
+        )
+    }
+}

@@ -1,0 +1,115 @@
+// `make run` leaves nothing behind, whoever is killed; and the example that it prints does what it says.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("make run")
+struct MakeRunTests {
+    /// As whoever runs the tests; and, where that is root, as somebody who may do nothing.
+    static let users: [String?] = getuid() == 0 ? [nil, "nobody"] : [nil]
+
+    /// Nobody is asked in these tests, and a target may be anywhere.
+    private static let upstream = "http://127.0.0.1:9"
+
+    @Test(
+        "whoever of those that started it is killed, no process and no port is left",
+        arguments: [
+            [MakeRun.Role.make], [.script], [.script, .master], [.make, .script, .worker],
+        ],
+        users
+    )
+    func endsWhole(victims: [MakeRun.Role], user: String?) throws {
+        let run = try MakeRun(user: user, upstream: Self.upstream)
+        let found = victims.map { run.process($0) }
+        try #require(!found.contains(nil), "no such process: \(victims)")
+        for victim in found { kill(victim ?? 0, SIGKILL) }
+        try run.awaitNothing()
+    }
+
+    @Test(
+        "whoever of those that serve is killed is started again, with nothing left of the old",
+        arguments: [[MakeRun.Role.gateway], [.master], [.worker], [.keeper], [.keeper, .master]],
+        users
+    )
+    func startsAgain(victims: [MakeRun.Role], user: String?) throws {
+        let run = try MakeRun(user: user, upstream: Self.upstream)
+        let before = Dictionary(
+            uniqueKeysWithValues: MakeRun.Role.allCases.map { ($0, run.process($0)) }
+        )
+        let oldWorkers = run.processes().filter { !before.values.contains($0) }
+        for victim in victims { kill(try #require(before[victim] ?? nil), SIGKILL) }
+        try eventually("others take their places; it said: \(run.output)", seconds: 30) {
+            victims.allSatisfy { role in
+                run.process(role).map { $0 != before[role] ?? nil } ?? false
+            } && run.serves()
+        }
+        if victims.contains(.master) {
+            let left = Set(run.processes()).intersection(oldWorkers)
+            #expect(left.isEmpty, "workers of the master that was killed")
+        }
+        // And the next one to go takes the new ones along, of whom the keeper was told.
+        kill(try #require(run.process(.script)), SIGKILL)
+        try run.awaitNothing()
+    }
+
+    @Test("the signal that ends it ends everything, and the next run begins at once")
+    func endsByItself() throws {
+        let run = try MakeRun(upstream: Self.upstream)
+        run.end()
+        try run.awaitNothing()
+        let again = try run.paste(
+            "(deploy/run.sh & p=$!; i=0; until curl -s -o /dev/null 127.0.0.1:\(run.port) || [ $i -gt 300 ]; "
+                + "do sleep 0.1; i=$((i+1)); done; kill $p; wait $p) 2>&1; ls -A; ls .run"
+        )
+        #expect(again.output.contains("spoolgate serves"), "\(again.output)")
+    }
+
+    @Test("the example that is printed can be pasted: cut, resumed, identical, nothing beside .run")
+    func printedExample() throws {
+        let run = try MakeRun()
+        let printed = try #require(
+            run.output.range(of: "In another terminal:\n").map { run.output[$0.upperBound...] }
+        )
+        try expectExample(String(printed), in: run)
+    }
+
+    @Test("the example in the README is the same")
+    func exampleOfREADME() throws {
+        let run = try MakeRun()
+        let readme = try String(
+            contentsOf: Sandbox.root.appending(path: "README.md"),
+            encoding: .utf8
+        )
+        let section = try #require(
+            readme.components(separatedBy: "\n## Try it\n").dropFirst().first
+        )
+        let blocks = section.components(separatedBy: "\n## ")[0].components(separatedBy: "```sh\n")
+        let block = try #require(blocks.first { $0.contains("100mb.bin") })
+            .components(separatedBy: "```")[0]
+            .replacingOccurrences(of: ":8080/", with: ":\(run.port)/")
+            .replacingOccurrences(of: ":8443/", with: ":\(run.tlsPort)/")
+        try expectExample(block, in: run)
+    }
+
+    private func expectExample(_ commands: String, in run: MakeRun) throws {
+        let before = try FileManager.default.contentsOfDirectory(
+            atPath: run.clone.path(percentEncoded: false)
+        )
+        let seen = try run.paste(commands)
+        let offset = try #require(
+            seen.output.firstMatch(of: /(\d+) of 104857600 bytes/).flatMap { Int($0.output.1) },
+            "\(seen.output)\n\(seen.errors)"
+        )
+        #expect(offset > 0 && offset < 104_857_600, "cut in the middle")
+        #expect(seen.errors.contains("curl: (28)"))
+        #expect(seen.output.contains("\nidentical\n"), "\(seen.output)\n\(seen.errors)")
+        #expect(seen.output.contains("HTTP/2 201"))
+        let after = try FileManager.default.contentsOfDirectory(
+            atPath: run.clone.path(percentEncoded: false)
+        )
+        #expect(Set(after) == Set(before))
+        run.end()
+        try run.awaitNothing()
+    }
+}

@@ -1,0 +1,65 @@
+# What deploy/run.sh prints once it serves: an upload that is cut and goes on, to be pasted into
+# another terminal. Sourced. README's section "Try it" has the same commands.
+#
+# Everything they make lies in STATE. They end by themselves.
+
+example_bytes=104857600
+
+# With the module the upload begins as URLSession's does: all at once, and the 104 tells where to
+# resume. Without, the upload resource is asked for beforehand.
+print_beginning() { # file, head
+    if [ -n "$has_module" ]; then
+        cat <<EXAMPLE
+# send it, and be cut off after a second (curl says so: error 28); the 104 had come first
+curl --max-time 1 --limit-rate 50M -D $2 -H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' -T $1 http://localhost:$PORT/files/100mb.bin
+cat $2; url=\$(tr -d '\r' < $2 | sed -n 's/^[Ll]ocation: //p')
+EXAMPLE
+    else
+        cat <<EXAMPLE
+# an upload resource for it
+url=\$(curl -sS -D - -X POST -H 'Upload-Complete: ?0' -H 'Upload-Length: $example_bytes' http://localhost:$PORT/files/100mb.bin | tr -d '\r' | sed -n 's/^[Ll]ocation: //p'); echo "\$url"
+
+# send it, and be cut off after a second (curl says so: error 28)
+curl --max-time 1 --limit-rate 50M -X PATCH -H 'Upload-Offset: 0' -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T $1 "\$url"
+EXAMPLE
+    fi
+}
+
+print_session() {
+    local file head list marks=''
+    file=$(printf %q "$STATE/100mb.bin")
+    head=$(printf %q "$STATE/100mb.head")
+    list=$(printf '%q list --spool %q' "$SPOOLGATE" "$STATE/spool")
+    cat <<EXAMPLE
+
+spoolgate serves http://localhost:$PORT/files/ and https://localhost:$TLS_PORT/files/ (HTTP/2)
+  delivers to  ${UPSTREAM:-$DROP}
+  state, logs  $STATE
+Ctrl-C ends it. In another terminal:
+
+# a file of 100 MB
+head -c 100M /dev/urandom > $file
+
+$(print_beginning "$file" "$head")
+
+# ask how much has arrived
+offset=\$(curl -sS -I "\$url" | tr -d '\r' | sed -n 's/^[Uu]pload-[Oo]ffset: //p'); echo "\$offset of $example_bytes bytes"
+$list
+
+# send the rest; the answer is the upstream's
+tail -c +\$((offset + 1)) $file | curl -sS -i -X PATCH -H "Upload-Offset: \$offset" -H 'Upload-Complete: ?1' -H 'Content-Type: application/partial-upload' -T - "\$url"
+
+EXAMPLE
+    if [ -z "$UPSTREAM" ]; then
+        printf '# it arrived whole\n'
+        printf 'cmp %s "$(ls -t %q/*100mb.bin | head -n 1)" && echo identical\n\n' "$file" "$DROP"
+    fi
+    if [ -n "$has_module" ]; then
+        printf '# the same over TLS and HTTP/2, not cut\n'
+        marks="-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1' "
+    else
+        printf '# any ordinary upload, over TLS and HTTP/2\n'
+    fi
+    printf 'curl -sS -i --cacert %q %s-T %s https://localhost:%s/files/whole.bin\n\n' \
+        "$STATE/tls/certificate.pem" "$marks" "$file" "$TLS_PORT"
+}
