@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that are missing, and only those: when nothing is missing
-# it needs no root, no network and says nothing.
+# it needs no root, no network and says nothing. It begins with bash, git and Swift; make, sudo and
+# a compiler need not be there.
 #
-# usage: install-dependencies.sh build | run | test | deb
-#        (run includes build, test includes run; deb is for make deb)
+# usage: install-dependencies.sh build | run | test | deb | drill
+#        (run, test and deb include build, test includes run; drill is for a machine in a container)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
-# A package, and the program that proves it is there; without a program, dpkg is asked.
-build='libfcgi-dev libssl-dev libcurl4-openssl-dev libyaml-dev libc6-dev pkg-config:pkg-config
-       git:git ca-certificates'
-run='nginx:nginx openssl:openssl curl:curl util-linux:setpriv util-linux:flock gawk|mawk:awk
-     gcc:gcc make:make'
+# A package, and the program that proves it is there; without a program, dpkg is asked. Of a|b the
+# first is installed. The fourth line is what Swift's own programs are linked with, the third what
+# they link with.
+build='libfcgi-dev libssl-dev libcurl4-openssl-dev libyaml-dev pkg-config:pkg-config
+       git:git ca-certificates make:make
+       gcc:gcc binutils:ld libc6-dev g++:g++
+       libsqlite3-0 libncurses6 libxml2'
+run='nginx:nginx openssl:openssl curl:curl util-linux:setpriv util-linux:flock mawk|gawk:awk'
 test='nginx-dev php-fpm mandoc:mandoc systemd:systemd-analyze lighttpd:lighttpd python3-h2
       nghttp2-client:nghttp strace:strace'
-module='nginx-dev debhelper:dh dpkg-dev:dpkg-buildpackage gcc:gcc make:make'
+deb='debhelper:dh dpkg-dev:dpkg-buildpackage nginx-dev lintian:lintian'
+drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsenter
+       python3:python3 make:make'
 
 # nginx's own source, for the module. `make run` does without where it is not to be had: beside an
 # nginx that is not the distribution's, or without root.
@@ -24,9 +30,10 @@ case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
     test) wanted="$build $run $test" ;;
-    deb) wanted="$build $module" ;;
+    deb) wanted="$build $deb" ;;
+    drill) wanted=$drill ;;
     *)
-        echo "usage: $0 build | run | test | deb" >&2
+        echo "usage: $0 build | run | test | deb | drill" >&2
         exit 64
         ;;
 esac
@@ -51,11 +58,26 @@ add_optional() {
     done
 }
 
+# Not fatal: under sudo, PATH is not the one that make will see.
+look_for_swift() {
+    case $wanted in
+        *libfcgi-dev*) ;;
+        *) return 0 ;;
+    esac
+    command -v swift >/dev/null || {
+        echo "swift is not in PATH ($PATH); 6.2 or later is needed to build:" \
+            "https://www.swift.org/install/linux/" >&2
+    }
+}
+
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then as_root=$(command -v sudo || echo none); fi
 if [ -z "$missing" ]; then
     [ "$as_root" = none ] || add_optional
-    [ -n "$missing" ] || exit 0
+    [ -n "$missing" ] || {
+        look_for_swift
+        exit 0
+    }
 fi
 
 command -v apt-get >/dev/null || {
@@ -63,8 +85,9 @@ command -v apt-get >/dev/null || {
     exit 1
 }
 [ "$as_root" != none ] || {
-    printf 'missing:%s\nas root, once: apt-get update && apt-get install -y%s\n' \
-        "$missing" "$missing" >&2
+    printf '%s\n' "missing:$missing" \
+        'There is no sudo here. Type this as root, then start again:' \
+        "    apt-get update && apt-get install -y --no-install-recommends$missing" >&2
     exit 1
 }
 
@@ -74,5 +97,12 @@ case $missing in
     *) add_optional ;;
 esac
 echo "installing:$missing"
+case "$missing " in
+    *' nginx '*)
+        echo "nginx starts its own service on port 80, which make run does not use;" \
+            "to have none: systemctl disable --now nginx"
+        ;;
+esac
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
+look_for_swift
