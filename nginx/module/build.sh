@@ -57,6 +57,8 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
 cp -R "$source/." "$scratch/nginx"
+# nginx's configure takes no path with a space: the module is built from a copy.
+cp -R "$module" "$scratch/module"
 cd "$scratch/nginx"
 rm -rf objs Makefile
 configure=./configure
@@ -72,7 +74,7 @@ if [ "$source" = "$installed" ]; then
         read -r -a compile <<<"${compile[*]} $(dpkg-buildflags --get CPPFLAGS)"
     fi
     quietly "$configure" --with-cc-opt="${compile[*]}" --with-ld-opt="${link[*]}" \
-        "${NGX_CONF_FLAGS[@]}" --add-dynamic-module="$module"
+        "${NGX_CONF_FLAGS[@]}" --add-dynamic-module="$scratch/module"
     quietly make -f objs/Makefile -j"$(nproc)" modules
 else
     flags=(--prefix="$output/prefix" --with-compat --with-debug --with-threads
@@ -85,7 +87,7 @@ else
         link=(-fsanitize=address)
     fi
     quietly "$configure" "${flags[@]}" --with-cc-opt="${compile[*]}" --with-ld-opt="${link[*]}" \
-        --add-dynamic-module="$module"
+        --add-dynamic-module="$scratch/module"
     quietly make -f objs/Makefile -j"$(nproc)" binary modules
     install -m 755 objs/nginx "$output/nginx"
 fi
