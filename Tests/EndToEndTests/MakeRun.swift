@@ -16,7 +16,9 @@ final class MakeRun {
     let port: Int
     let tlsPort: Int
     private let directory: URL
-    private let make: Daemon
+    private let command: [String]
+    private let environment: [String: String]
+    private var make: Daemon
 
     /// Starts `make run` and waits until it serves.
     ///
@@ -58,19 +60,36 @@ final class MakeRun {
             _ = try Command("/bin/chown", ["-R", user + ":", directory.path()])
             command = ["setpriv", "--reuid", user, "--clear-groups"] + command
         }
-        make = try Daemon(
-            "/usr/bin/env",
-            command,
-            log: directory.appending(path: "output"),
-            environment: [
-                "PATH": bin.path() + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? ""),
-                "PORT": "\(port)", "TLS_PORT": "\(tlsPort)", "UPSTREAM": upstream ?? "",
-            ]
-        )
+        self.command = command
+        environment = [
+            "PATH": bin.path() + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? ""),
+            "PORT": "\(port)", "TLS_PORT": "\(tlsPort)", "UPSTREAM": upstream ?? "",
+        ]
+        make = try Self.start(command, environment, in: directory)
+        try awaitServing()
+    }
+
+    private static func start(
+        _ command: [String],
+        _ environment: [String: String],
+        in directory: URL
+    ) throws -> Daemon {
+        let output = directory.appending(path: "output")
+        try? FileManager.default.removeItem(at: output)
+        return try Daemon("/usr/bin/env", command, log: output, environment: environment)
+    }
+
+    private func awaitServing() throws {
         try eventually("make run serves; it said: \(output)") {
             if !make.process.isRunning { throw NeverHappened(description: output) }
             return output.contains("whole.bin")
         }
+    }
+
+    /// Types `make run` once more, and waits until it serves.
+    func startAgain() throws {
+        make = try Self.start(command, environment, in: directory)
+        try awaitServing()
     }
 
     deinit {
@@ -130,12 +149,15 @@ final class MakeRun {
     /// Whether a port is listened on.
     func listens(_ port: Int) -> Bool { (try? WireClient(port: port)) != nil }
 
-    /// Whether the gateway answers through nginx.
+    /// Whether nginx and the gateway take an upload.
     func serves() -> Bool {
-        guard let client = try? WireClient(port: port),
-            let answer = try? client.ask("OPTIONS", "/files/")
-        else { return false }
-        return answer.status < 500
+        let answer = try? WireClient(port: port).ask(
+            "POST",
+            "/files/a",
+            ["Upload-Complete: ?0"],
+            content: Data()
+        )
+        return answer?.status == 201
     }
 
     /// Waits until nothing of it is left: no process, no port.
