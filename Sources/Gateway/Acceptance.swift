@@ -130,17 +130,15 @@ extension Transaction {
 
     private func receivePlain(into upload: Upload, _ duty: DigestDuty) throws(SpoolError) {
         let reading = DigestReading(duty.algorithms)
-        let end = try gateway.buffers.withBuffer { buffer in
-            Result { () throws(SpoolError) in
-                try Reception(exchange: exchange, buffer: buffer).receive(
-                    room: route.limits.maxSize,
-                    store: { bytes throws(SpoolError) in
-                        reading.update(bytes)
-                        try upload.append(bytes)
-                    }
-                )
-            }
-        }.get()
+        let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
+            try Reception(exchange: exchange, buffer: buffer).receive(
+                room: route.limits.maxSize,
+                store: { bytes throws(SpoolError) in
+                    reading.update(bytes)
+                    try upload.append(bytes)
+                }
+            )
+        }
         switch end {
         case .ended where !exchange.isAbandoned:
             log.received(upload.creation.id, offset: upload.state.offset)

@@ -2,65 +2,76 @@
 
 import HTTPTypes
 import Posix
+import Spool
 import UploadProtocol
 import Upstream
 
 extension Transaction {
     /// Passes a request through; `transform` has the last word on the response's head.
     func passThrough(_ transform: @escaping (ResponseHead) -> ResponseHead) {
-        gateway.buffers.withBuffer { buffer in
-            let content: UpstreamContent
-            do throws(ContentError) {
-                content = try passedContent(buffer)
-            } catch {
-                log.clientGone(
-                    route: routeName,
-                    target: head.target,
-                    reason: "the content could not be read: \(error)"
-                )
-                return exchange.abort()
-            }
-            var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
-            fields.addForwarding(
-                route.fields.forwarding,
-                address: exchange.context.remoteAddress,
-                scheme: exchange.context.scheme,
-                host: head.fields[.host]
+        do throws(SpoolError) {
+            try gateway.buffers.withBuffer { passThrough(by: $0, transform) }
+        } catch {
+            log.spoolFailed(error, upload: nil)
+            refuse(error.refusal)
+        }
+    }
+
+    private func passThrough(
+        by buffer: ContentBuffer,
+        _ transform: @escaping (ResponseHead) -> ResponseHead
+    ) {
+        let content: UpstreamContent
+        do throws(ContentError) {
+            content = try passedContent(buffer)
+        } catch {
+            log.clientGone(
+                route: routeName,
+                target: head.target,
+                reason: "the content could not be read: \(error)"
             )
-            UpstreamFields.finish(&fields, policy: route.fields)
-            let relay = StreamRelay(
-                exchange,
-                fields: UpstreamFields.passedBack,
-                transform: transform
-            )
-            let outcome = upstream.attempt(
-                UpstreamRequest(
-                    method: head.method,
-                    target: head.target,
-                    fields: fields,
-                    content: content,
-                    isUpload: false,
-                    id: .random()
-                ),
-                sink: relay
-            )
-            switch outcome {
-            case .answered: break
-            case .notReached(let reason, let timedOut):
-                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
-                fail(.notReached(timedOut: timedOut, isKept: false), relay)
-            case .noRoom(let reason):
-                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
-                fail(.destinationFull(isKept: false), relay)
-            case .indeterminate(let reason, let timedOut):
-                log.passThroughFailed(route: routeName, target: head.target, reason: reason)
-                fail(.silent(timedOut: timedOut), relay)
-            case .abandoned(let reason), .unheard(let reason):
-                // The client's content broke off, or the client is gone: it hears nothing of the
-                // upstream, which is not at fault.
-                log.clientGone(route: routeName, target: head.target, reason: reason)
-                exchange.abort()
-            }
+            return exchange.abort()
+        }
+        var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
+        fields.addForwarding(
+            route.fields.forwarding,
+            address: exchange.context.remoteAddress,
+            scheme: exchange.context.scheme,
+            host: head.fields[.host]
+        )
+        UpstreamFields.finish(&fields, policy: route.fields)
+        let relay = StreamRelay(
+            exchange,
+            fields: UpstreamFields.passedBack,
+            transform: transform
+        )
+        let outcome = upstream.attempt(
+            UpstreamRequest(
+                method: head.method,
+                target: head.target,
+                fields: fields,
+                content: content,
+                isUpload: false,
+                id: .random()
+            ),
+            sink: relay
+        )
+        switch outcome {
+        case .answered: break
+        case .notReached(let reason, let timedOut):
+            log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+            fail(.notReached(timedOut: timedOut, isKept: false), relay)
+        case .noRoom(let reason):
+            log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+            fail(.destinationFull(isKept: false), relay)
+        case .indeterminate(let reason, let timedOut):
+            log.passThroughFailed(route: routeName, target: head.target, reason: reason)
+            fail(.silent(timedOut: timedOut), relay)
+        case .abandoned(let reason), .unheard(let reason):
+            // The client's content broke off, or the client is gone: it hears nothing of the
+            // upstream, which is not at fault.
+            log.clientGone(route: routeName, target: head.target, reason: reason)
+            exchange.abort()
         }
     }
 

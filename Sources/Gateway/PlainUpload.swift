@@ -31,9 +31,9 @@ extension Transaction {
     private func receivePlainUpload(_ duty: DigestDuty) {
         let reading = DigestReading(duty.algorithms)
         do throws(SpoolError) {
-            let content = try gateway.buffers.withBuffer { buffer in
-                Result { () throws(SpoolError) in try receivePlainContent(buffer, reading) }
-            }.get()
+            let content = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
+                try receivePlainContent(buffer, reading)
+            }
             guard let content else { return }
             let digests = reading.finish()
             if let refusal = duty.refusal(digests) { return refusePlain(refusal.ofOrdinaryRequest) }

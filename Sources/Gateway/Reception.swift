@@ -123,14 +123,20 @@ final class BufferShelf: Sendable {
     private let parked = Monitor<[Parked]>([])
 
     /// Lends a buffer for the time of `body`.
-    func withBuffer<R>(_ body: (ContentBuffer) -> R) -> R {
-        let buffer = take()
+    /// - Throws: what `body` throws; `.exhausted` when there is no memory for a buffer.
+    func withBuffer<R>(
+        _ body: (ContentBuffer) throws(SpoolError) -> R
+    ) throws(SpoolError) -> R {
+        let buffer = try take()
         defer { put(buffer) }
-        return body(buffer)
+        return try body(buffer)
     }
 
-    private func take() -> ContentBuffer {
-        parked.update { $0.popLast() }?.buffer ?? ContentBuffer(capacity: Self.capacity)
+    private func take() throws(SpoolError) -> ContentBuffer {
+        if let parked = parked.update({ $0.popLast() }) { return parked.buffer }
+        do throws(SystemError) { return try ContentBuffer(capacity: Self.capacity) } catch {
+            throw .exhausted(error)
+        }
     }
 
     private func put(_ buffer: ContentBuffer) {

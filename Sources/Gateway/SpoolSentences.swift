@@ -28,10 +28,14 @@ extension SpoolError: CustomStringConvertible {
                 + "\(directory) holds \(ByteSize.rounded(used)) of at most "
                 + "\(ByteSize.rounded(quota)): purge it or raise spool.quota"
         case .exhausted(let error):
-            "\(error); raise the limit of open files (LimitNOFILE) or lower threads.maximum"
+            "\(error); raise the limits of open files (LimitNOFILE) and memory, or lower "
+                + "threads.maximum"
         case .busy(let id): "upload \(id) is in use and was not let go in time"
         case .corrupt(let id, let reason):
             "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt"
+        case .contradiction(let id, let reason):
+            "upload \(id) was left as it is: \(reason); this is a fault of spoolgate, please report it "
+                + "with this line"
         case .unusable(let directory, let reason):
             "\(directory) cannot be a spool: \(reason); look at --spool or spool.directory"
         case .bootUnknown(let error):

@@ -150,7 +150,7 @@ extension SpoolError {
         case .exhausted: .noDescriptor
         case .busy: .uploadInUse
         case .corrupt: .uploadLost
-        case .disk, .unusable, .bootUnknown: .spoolFailed
+        case .disk, .contradiction, .unusable, .bootUnknown: .spoolFailed
         }
     }
 }

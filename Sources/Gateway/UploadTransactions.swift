@@ -147,29 +147,27 @@ extension Transaction {
         isCreation: Bool
     ) throws(SpoolError) {
         let check = try beginCheck(of: upload)
-        let end = try gateway.buffers.withBuffer { buffer in
-            Result { () throws(SpoolError) in
-                var progress = ReceptionProgress(
-                    progressReport,
-                    rate: interimRate,
-                    from: upload.state.offset
-                )
-                return try Reception(exchange: exchange, buffer: buffer).receive(
-                    room: ceiling - upload.state.offset,
-                    // A client that takes offset == length for success must not hear that of content
-                    // that never ended.
-                    keepsLast: ceilingIsLength && dialect.takesOffsetForSuccess,
-                    store: { bytes throws(SpoolError) in
-                        check?.update(bytes)
-                        try upload.append(bytes)
-                    },
-                    afterEach: { () throws(SpoolError) in
-                        // What may be taken back is not told.
-                        if check == nil { try progress.note(upload) }
-                    }
-                )
-            }
-        }.get()
+        let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
+            var progress = ReceptionProgress(
+                progressReport,
+                rate: interimRate,
+                from: upload.state.offset
+            )
+            return try Reception(exchange: exchange, buffer: buffer).receive(
+                room: ceiling - upload.state.offset,
+                // A client that takes offset == length for success must not hear that of content that
+                // never ended.
+                keepsLast: ceilingIsLength && dialect.takesOffsetForSuccess,
+                store: { bytes throws(SpoolError) in
+                    check?.update(bytes)
+                    try upload.append(bytes)
+                },
+                afterEach: { () throws(SpoolError) in
+                    // What may be taken back is not told.
+                    if check == nil { try progress.note(upload) }
+                }
+            )
+        }
         if let check, try !endCheck(check, of: upload, end, isCreation: isCreation) { return }
         switch end {
         case .ended:

@@ -19,8 +19,9 @@ package final class ContentBuffer {
     /// Bytes that still fit.
     package var free: Int { capacity - count }
 
-    /// Maps a buffer of `capacity` bytes, > 0; traps if the system has no address space left.
-    package init(capacity: Int) {
+    /// Maps a buffer of `capacity` bytes, > 0.
+    /// - Throws: `SystemError` when the process or the system has no memory left.
+    package init(capacity: Int) throws(SystemError) {
         precondition(capacity > 0, "a buffer needs room")
         let start = mmap(
             nil,
@@ -31,7 +32,7 @@ package final class ContentBuffer {
             0
         )
         guard let start, start != MAP_FAILED else {
-            preconditionFailure(SystemError("mmap", on: "\(capacity) bytes").description)
+            throw SystemError("mmap", on: "\(capacity) bytes")
         }
         region = UnsafeMutableRawBufferPointer(start: start, count: capacity)
         self.capacity = capacity

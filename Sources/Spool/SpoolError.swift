@@ -20,10 +20,13 @@ package enum SpoolError: Error, Sendable, Equatable {
     /// Writing would go over the quota: the spool, bytes to be written (0: not known beforehand), bytes
     /// of the data files, most bytes they may have.
     case overQuota(directory: String, needed: Int64, used: Int64, quota: Int64)
-    /// The process, or the system, has no descriptor left.
+    /// The process, or the system, has no descriptor or no memory left.
     case exhausted(SystemError)
     /// The record of an upload cannot be read; it was moved to `corrupt/`.
     case corrupt(UploadID, reason: String)
+    /// A step that does not fit the upload's state, which no request should lead to; nothing was
+    /// changed.
+    case contradiction(UploadID, reason: String)
     /// The directory is no spool, or one of a format this version does not know.
     case unusable(directory: String, reason: String)
     /// The kernel's identity of this boot cannot be read, without which a power cut goes unseen.

@@ -168,12 +168,16 @@ package final class Upload {
         try writeDurably { $0.durable = state.offset }
     }
 
-    /// Records the length; it must not change once known.
+    /// Records the length.
     ///
     /// Survives the death of the process on return, a power cut after the next `settle()`.
+    ///
+    /// - Throws: `.contradiction` when another length is known; `.disk`.
     package func setLength(_ length: Int64) throws(SpoolError) {
         guard state.length != length else { return }
-        precondition(state.length == nil, "a length does not change once known")
+        if let known = state.length {
+            throw .contradiction(id, reason: "its length is \(known) and was to become \(length)")
+        }
         _ = try held(while: queue == .incoming)
         try write { $0.length = length }
         state.length = length
@@ -220,7 +224,9 @@ package final class Upload {
     /// The data file of an upload that is still held and not delivered.
     func held(while isAllowed: Bool) throws(SpoolError) -> OpenFile {
         guard !isDetached else { throw .busy(id) }
-        guard isAllowed, let data else { preconditionFailure("not for an upload in \(queue)") }
+        guard isAllowed, let data else {
+            throw .contradiction(id, reason: "a step was tried that is not for one in \(queue)")
+        }
         return data
     }
 

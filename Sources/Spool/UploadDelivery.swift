@@ -134,7 +134,9 @@ extension Upload {
         _ data: OpenFile,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
-        precondition(recordState.verified == nil, "what is whole is verified")
+        guard recordState.verified == nil else {
+            throw .contradiction(id, reason: "it was to be whole before all of it was verified")
+        }
         guard state.length == nil || state.length == state.offset else {
             let lost = SystemError.lost
             throw .disk(SystemError(call: "delivery of", subject: data.subject, errno: lost))

@@ -54,7 +54,7 @@ extension FrontTests {
         func fragments() throws {
             let gate = Gate()
             let server = try TestServer { exchange in
-                let buffer = ContentBuffer(capacity: 4096)
+                let buffer = try ContentBuffer(capacity: 4096)
                 let isThere = try? exchange.receive(into: buffer)
                 if isThere == true, buffer.count == 3 { gate.open() }
                 TestServer.reply(exchange, 200, Received(all: exchange).end)
@@ -73,7 +73,7 @@ extension FrontTests {
             let gate = Gate()
             let server = try TestServer { exchange in
                 gate.wait()
-                let buffer = ContentBuffer(capacity: 256 * 1024)
+                let buffer = try ContentBuffer(capacity: 256 * 1024)
                 var calls = 0
                 var count = 0
                 while (try? exchange.receive(into: buffer)) == true {
@@ -222,7 +222,7 @@ extension FrontTests {
         func released() throws {
             let release = Monitor<(@Sendable () -> Void)?>(nil)
             let server = try TestServer { exchange in
-                let buffer = ContentBuffer(capacity: 4096)
+                let buffer = try ContentBuffer(capacity: 4096)
                 _ = try? exchange.receive(into: buffer)
                 release.update { $0 = exchange.release }
                 let end = Received(all: exchange).end

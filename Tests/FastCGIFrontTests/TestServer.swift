@@ -5,6 +5,7 @@ import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Testing
 import Synchronization
 import UploadProtocol
 
@@ -15,7 +16,7 @@ final class TestServer: Sendable {
 
     init(
         _ change: (inout FastCGIServer.Settings) -> Void = { _ in },
-        answer: @escaping @Sendable (any Exchange) -> Void
+        answer: @escaping @Sendable (any Exchange) throws -> Void
     ) throws {
         path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
         var settings = FastCGIServer.Settings()
@@ -29,7 +30,9 @@ final class TestServer: Sendable {
             settings: settings,
             listener: .open(.unix(path: path, mode: 0o600, group: nil)),
             report: { log.add($0) },
-            answer: answer
+            answer: { exchange in
+                do { try answer(exchange) } catch { Issue.record(error) }
+            }
         )
         self.log = log
         try server.start()
@@ -94,7 +97,10 @@ struct Received {
     var end = "complete"
 
     init(all exchange: any Exchange, capacity: Int = 64 * 1024) {
-        let buffer = ContentBuffer(capacity: capacity)
+        guard let buffer = try? ContentBuffer(capacity: capacity) else {
+            end = "no memory"
+            return
+        }
         do throws(ContentError) {
             while try exchange.receive(into: buffer) {
                 count += buffer.count

@@ -35,8 +35,8 @@ struct PosixTests {
     }
 
     @Test("a buffer holds what was filled in, and is empty and whole after release")
-    func contentBuffer() {
-        let buffer = ContentBuffer(capacity: 3 * 4096 + 5)
+    func contentBuffer() throws {
+        let buffer = try ContentBuffer(capacity: 3 * 4096 + 5)
         for round in 1...2 {
             while buffer.count < buffer.capacity {
                 buffer.fill { free in
@@ -61,10 +61,15 @@ struct PosixTests {
         }
     }
 
+    @Test("a buffer for which there is no memory is an error")
+    func noMemory() throws {
+        #expect(throws: SystemError.self) { try ContentBuffer(capacity: 1 << 62) }
+    }
+
     @Test("filling a buffer beyond its end traps")
     func overfill() async {
         await #expect(processExitsWith: .failure) {
-            ContentBuffer(capacity: 10).fill { $0.count + 1 }
+            try ContentBuffer(capacity: 10).fill { $0.count + 1 }
         }
     }
 
