@@ -1,4 +1,5 @@
-// What an authorizer's word means for one request: let in with what it grants, or answered unread.
+// Whether an upload may come in: the route's word on clients that nobody names, then the authorizer's, and
+// what that means for one request: let in with what it grants, or answered unread.
 //
 // Asked before content is read; the question before the delivery is DeliveryChecks'. Invariant: a
 // request that the authorizer did not let in has had no byte of its content read.
@@ -10,6 +11,22 @@ import UploadProtocol
 import Upstream
 
 extension Transaction {
+    /// Answers the upload of a client whom the web server does not name, where the route refuses those.
+    ///
+    /// - Returns: whether it was answered.
+    func refusesAnonymous(_ request: UploadRequest) -> Bool {
+        guard request.beginsUpload, route.settings.anonymous == .refuse,
+            exchange.context.owner == nil
+        else { return false }
+        log.anonymousRefused(route: routeName, target: head.target)
+        if case .creation = request {
+            refuse(.anonymousRefused)
+        } else {
+            refusePlain(.anonymousRefused)
+        }
+        return true
+    }
+
     /// Asks the authorizer about a creation or an ordinary upload.
     ///
     /// - Parameter creation: what a creation says of the upload; nil for an ordinary upload.
@@ -75,5 +92,17 @@ extension Transaction {
         transaction.route = route.changed { $0.limits.maxSize = maxSize }
         transaction.answers.limits.maxSize = maxSize
         return transaction
+    }
+}
+
+extension UploadRequest {
+    /// Whether it begins an upload, with a resource of its own or without.
+    fileprivate var beginsUpload: Bool {
+        switch self {
+        case .creation, .plainUpload: true
+        case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
+            .passThrough, .refused:
+            false
+        }
     }
 }

@@ -1,6 +1,7 @@
 // Where events go, and for how long: values, decoding, and the way they are written.
 
 import Posix
+import UploadProtocol
 
 /// Where the events of uploads go.
 package struct EventSettings: Sendable, Equatable {
@@ -27,7 +28,7 @@ package struct EventSettings: Sendable, Equatable {
         self.init()
         var section = section
         destination = try section.value("to", expecting: "an absolute path or journal") { text in
-            text == "journal" ? .journal : text.hasPrefix("/") ? .file(text) : nil
+            text == "journal" ? .journal : text.isAbsolutePath ? .file(text) : nil
         }
         var webhook = try section.section("webhook")
         try self.webhook.decode(&webhook)

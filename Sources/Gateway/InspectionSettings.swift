@@ -26,7 +26,7 @@ package struct InspectionSettings: Sendable, Equatable {
             expecting: "an absolute path and arguments without NUL"
         ) { text -> String? in
             defer { isFirst = false }
-            return !text.contains("\0") && (!isFirst || text.hasPrefix("/")) ? text : nil
+            return !text.contains("\0") && (!isFirst || text.isAbsolutePath) ? text : nil
         }
         command = words ?? command
         timeout = try section.duration("timeout", seconds: 1...3_600) ?? timeout

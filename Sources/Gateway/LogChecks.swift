@@ -4,6 +4,16 @@ import Logging
 package import UploadProtocol
 
 extension Log {
+    // MARK: Who may upload
+
+    /// A client whom the web server does not name began an upload where that is refused.
+    package func anonymousRefused(route: String, target: String) {
+        logger.info(
+            "anonymous upload refused",
+            metadata: ["route": "\(route)", "target": "\(target)"]
+        )
+    }
+
     // MARK: The authorizer
 
     /// The authorizer did not let a request in.

@@ -46,11 +46,23 @@ package struct Settings: Sendable, Equatable {
     package var events = EventSettings()
     /// The field that correlates a request with other logs; nil: none.
     package var correlationField: HTTPField.Name?
-    /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`.
+    /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`, if there is one.
     package var routes: [String: Route] = [Route.defaultName: Route()]
 
     /// The product's defaults.
     package init() {}
+
+    /// What a daemon cannot serve without: one sentence about routes whose upstream is not named.
+    ///
+    /// Nil where nothing is missing.
+    package var lack: String? {
+        let keys = routes.filter { $0.value.upstream.targets.isEmpty }.keys.sorted()
+            .map { "routes.\($0).upstream" }
+        guard !keys.isEmpty else { return nil }
+        return
+            "\(keys.joined(separator: ", ")): not set; name the application that gets the uploads, "
+            + "as in upstream: http://127.0.0.1:3000"
+    }
 }
 
 /// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.
@@ -66,12 +78,20 @@ package struct InterimRate: Sendable, Equatable {
     package init() {}
 }
 
+/// What clients may do of whom the web server does not say who they are.
+package enum AnonymousUploads: String, Sendable, CaseIterable {
+    /// They may upload, and that is meant.
+    case allow
+    /// Their uploads are refused with 403, before any content is read.
+    case refuse
+}
+
 /// One route: which upstream gets the uploads, and what clients may send.
 package struct Route: Sendable, Equatable {
     /// The route of requests that name none.
     package static let defaultName = "default"
 
-    /// The upstream.
+    /// The upstream; without targets where a file does not name it, and then nothing can be served.
     package var upstream = UpstreamSettings(
         targets: [.directory(path: "/var/spool/spoolgate-delivered")]
     )
@@ -85,6 +105,8 @@ package struct Route: Sendable, Equatable {
     package var responseRetention = Duration.seconds(86_400)
     /// What the client of a whole upload gets.
     package var reply = Reply.upstream
+    /// Whether anonymous clients may upload; nil: nothing is said, and they may.
+    package var anonymous: AnonymousUploads?
     /// Who is asked whether an upload may come in.
     package var authorization = ServiceSettings()
     /// What looks at a whole upload before it is delivered.

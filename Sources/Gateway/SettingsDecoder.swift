@@ -40,7 +40,8 @@ extension Settings {
         )
     }
 
-    /// Decodes the text of a settings file; what it does not name keeps its default.
+    /// Decodes the text of a settings file; what it does not name keeps its default, but for the routes
+    /// and their upstreams: a file has those that it names.
     package init(_ text: String, file: String) throws(SettingsError) {
         self.init()
         var root = try SettingsSection(
@@ -74,8 +75,14 @@ extension Settings {
         correlationField = try root.correlationField()
         events = try EventSettings(root.section("events"))
         var named = try root.section("routes")
+        routes = [:]
         for (name, section) in try named.namedSections() {
             routes[name] = try Route(section)
+        }
+        if routes.isEmpty {
+            var missing = Route()
+            missing.upstream.targets = []
+            routes[Route.defaultName] = missing
         }
         try root.finish()
     }
@@ -170,6 +177,10 @@ extension Route {
             ?? responseRetention
         let replies = Reply.allCases.map(\.rawValue).joined(separator: " or ")
         reply = try section.value("reply", expecting: replies) { Reply(rawValue: $0) } ?? reply
+        let words = AnonymousUploads.allCases.map(\.rawValue).joined(separator: " or ")
+        anonymous = try section.value("anonymous", expecting: words) {
+            AnonymousUploads(rawValue: $0)
+        }
         queue = try QueuePolicy(section.section("queue"))
         authorization = try ServiceSettings(section.section("authorize"))
         inspection = try InspectionSettings(section.section("inspect"))
@@ -185,7 +196,7 @@ extension Route {
             text,
             before throws(UpstreamTargetError) in try UpstreamTarget(text, after: before)
         }
-        upstream.targets = targets ?? upstream.targets
+        upstream.targets = targets ?? []
         var timeouts = try section.section("timeouts")
         upstream.connectTimeout =
             try timeouts.duration("connect", seconds: 1...3_600) ?? upstream.connectTimeout

@@ -3,6 +3,7 @@
 // A key that nobody asked for, a value of the wrong kind or out of range is an error with its place.
 
 import Posix
+import UploadProtocol
 
 /// The keys of one mapping, taken one after the other; `finish()` refuses what is left.
 struct SettingsSection {
@@ -180,7 +181,9 @@ struct SettingsSection {
 
     /// An absolute path.
     mutating func path(_ key: String) throws(SettingsError) -> String? {
-        try value(key, expecting: "an absolute path") { $0.hasPrefix("/") ? $0 : nil }
+        try value(key, expecting: "an absolute path without control characters") {
+            $0.isAbsolutePath ? $0 : nil
+        }
     }
 
     /// An integer within a range.

@@ -48,6 +48,7 @@ extension Route {
     fileprivate var table: [(key: String, value: String)] {
         [
             ("upstream", upstream.targetsText),
+            ("anonymous", anonymous?.rawValue ?? ""),
             ("upload-resources", uploadResources ?? ""),
             ("limits.max-size", ByteSize.text(limits.maxSize)),
             ("limits.min-size", ByteSize.text(limits.minSize)),
@@ -95,9 +96,13 @@ extension ListenAddress {
 }
 
 extension UpstreamSettings {
-    /// One target plain, several as a list of quoted ones: paths and addresses may have brackets.
+    /// One target plain, where YAML takes it so; several as a list of quoted ones: paths and addresses
+    /// may have brackets.
     fileprivate var targetsText: String {
-        guard targets.count > 1 else { return targets.first?.text ?? "" }
+        guard targets.count > 1 else {
+            let text = targets.first?.text ?? ""
+            return text.contains(" ") ? JSON.string(text).text : text
+        }
         return "[\(targets.map { JSON.string($0.text).text }.joined(separator: ", "))]"
     }
 }

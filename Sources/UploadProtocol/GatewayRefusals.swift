@@ -197,6 +197,14 @@ extension Refusal {
 // MARK: Checks
 
 extension Refusal {
+    /// 403: an upload of a client of whom the web server did not say who it is, where the route takes
+    /// none such.
+    package static let anonymousRefused = Refusal(
+        .forbidden,
+        title: "anonymous upload",
+        detail: "Uploads are taken here only from clients that are logged in."
+    )
+
     /// 503: nobody could be asked whether the upload may come in, or be delivered.
     ///
     /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.

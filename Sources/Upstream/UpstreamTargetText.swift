@@ -5,14 +5,16 @@
 // `UpstreamTarget.http` has a scheme, a host, a port within range, no user, no query and no
 // fragment, and does not end in a slash.
 
+import UploadProtocol
+
 extension UpstreamTarget {
     /// Reads the setting's text: `http://host[:port][/path]`, `https://…`, `unix:/path` or
     /// `directory:/path`.
     ///
     /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
     package init(_ text: String) throws(UpstreamTargetError) {
-        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
-            throw .init(reason: "an upstream target has no spaces or control characters")
+        guard !text.hasControlCharacters else {
+            throw .init(reason: "an upstream target has no control characters")
         }
         if let path = text.dropping(prefix: "unix:") {
             self = .unix(path: try Self.absolute(path, scheme: "unix", example: "/run/app.sock"))
@@ -69,6 +71,9 @@ extension UpstreamTarget {
         _ scheme: String,
         _ rest: Substring
     ) throws(UpstreamTargetError) -> String {
+        guard !rest.contains(" ") else {
+            throw .init(reason: "\(scheme): a URL has no spaces; %20 stands for one in a path")
+        }
         guard !rest.contains("?"), !rest.contains("#") else {
             throw .init(reason: "\(scheme): an upstream target has no query and no fragment")
         }

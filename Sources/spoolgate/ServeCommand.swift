@@ -123,7 +123,15 @@ struct Serve: ParsableCommand {
     private func effectiveSettings() throws(CommandFailure) -> Settings {
         var settings = try options.settings()
         if let listen { settings.listen = listen }
-        if let upstream { settings.routes[Route.defaultName]?.upstream.targets = [upstream] }
+        if let upstream {
+            settings.routes[Route.defaultName, default: Route()].upstream.targets = [upstream]
+        }
+        if let lack = settings.lack {
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "\(options.source(of: options.file)): \(lack)"
+            )
+        }
         return settings
     }
 

@@ -3,6 +3,7 @@
 import ArgumentParser
 import Gateway
 import Glibc
+import Posix
 import Upstream
 
 struct SettingsOptions: ParsableArguments {
@@ -25,13 +26,20 @@ struct SettingsOptions: ParsableArguments {
     )
     var spool: String?
 
-    /// The file the settings come from; nil: the defaults.
+    /// The file the settings come from, an absolute path; nil: the defaults.
     var file: String? {
-        config ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
+        config.map { WorkingDirectory.absolute($0) }
+            ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
     }
 
+    /// What a sentence about the settings from `file` begins with.
+    func source(of file: String?) -> String { file ?? "built-in defaults" }
+
     /// The settings, with what the command line says in place of what the file says.
-    func settings() throws(CommandFailure) -> Settings {
+    func settings() throws(CommandFailure) -> Settings { try settings(from: file) }
+
+    /// The settings that `file` has, or the defaults, with what the command line says in place of them.
+    func settings(from file: String?) throws(CommandFailure) -> Settings {
         var settings = Settings()
         if let file {
             do throws(SettingsFault) {
@@ -41,13 +49,7 @@ struct SettingsOptions: ParsableArguments {
             }
         }
         if let spool {
-            guard spool.hasPrefix("/") else {
-                throw CommandFailure(
-                    code: .configuration,
-                    sentence: "--spool \(spool): the spool directory must be an absolute path"
-                )
-            }
-            settings.spoolDirectory = spool
+            settings.spoolDirectory = WorkingDirectory.absolute(spool)
         }
         return settings
     }

@@ -207,8 +207,11 @@ struct OperatorTests {
         listen: unix:\(socket)
         spool: {directory: \(sandbox.directory.path())/other}
         routes:
-          default: {upstream: http://localhost:3000}
-          photos: {upstream: http://localhost:3001, limits: {max-size: 1GiB, max-age: 24h}}
+          default: {upstream: http://localhost:3000, anonymous: refuse}
+          photos:
+            upstream: http://localhost:3001
+            anonymous: allow
+            limits: {max-size: 1GiB, max-age: 24h}
         """.write(toFile: file, atomically: true, encoding: .utf8)
         let check = try Command(Sandbox.program, ["check", "--config", file])
         #expect(check.errors.isEmpty)
@@ -218,7 +221,9 @@ struct OperatorTests {
                   listen: unix:\(socket)
                   spool.directory: \(sandbox.directory.path())/other
                   routes.default.upstream: http://localhost:3000
+                  routes.default.anonymous: refuse
                   routes.photos.upstream: http://localhost:3001
+                  routes.photos.anonymous: allow
                   routes.photos.limits.max-size: 1GiB
 
                 """

@@ -66,6 +66,48 @@ import UploadProtocol
         #expect(test.serve(.retrieval(location)).status == 204)
     }
 
+    @Test("where anonymous uploads are refused, no byte of one is read, and everything else passes")
+    func anonymousRefused() throws {
+        let test = try GatewayUnderTest { _, route in route.anonymous = .refuse }
+        for interims: Set<Int> in [[], [104]] {
+            let nobody = ExchangeContext(interimStatuses: interims)
+            let requests: [ScriptedExchange] = [
+                .creation([.text("a")], complete: true, context: nobody),
+                .creation([.text("a")], complete: false, context: nobody),
+                ScriptedExchange(.post, "/p", [:], [.text("a")], context: nobody),
+                ScriptedExchange(.put, "/p", [:], [.text("a")], context: nobody),
+                ScriptedExchange(.patch, "/p", [:], [.text("a")], context: nobody),
+            ]
+            for request in requests {
+                let record = test.serve(request)
+                #expect(record.events == [.head(403)])
+                #expect(record[.contentType] == "application/problem+json")
+                #expect(record.text.contains("logged in"))
+            }
+        }
+        #expect(test.log.level(of: "anonymous upload refused") == .info)
+        #expect(test.log.messages.count { $0 == "anonymous upload refused" } == 10)
+        #expect(try test.summaries().isEmpty)
+        #expect(try test.drops().isEmpty)
+        #expect(
+            test.serve(.creation([.text("a")], complete: true, context: context("a"))).status == 201
+        )
+        let plain = ScriptedExchange(.post, "/p", [:], [.text("b")], context: context("a"))
+        #expect(test.serve(plain).status == 201)
+        // No upload: the upstream's own word, here that of a directory.
+        #expect(test.serve(ScriptedExchange(.get, "/p", [:], [])).status != 403)
+    }
+
+    @Test(
+        "anonymous uploads are taken where that is said, and where nothing is",
+        arguments: [true, false]
+    )
+    func anonymousAllowed(isSaid: Bool) throws {
+        let test = try GatewayUnderTest { _, route in route.anonymous = isSaid ? .allow : nil }
+        #expect(test.serve(.creation([.text("a")], complete: true)).status == 201)
+        #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("b")])).status == 201)
+    }
+
     @Test("a route that the settings do not have is the operator's mistake: 500, and a log line")
     func unknownRoute() throws {
         let test = try GatewayUnderTest()

@@ -11,15 +11,38 @@ import Upstream
 @testable import Gateway
 
 @Suite struct SettingsTests {
+    /// The defaults as a file has them that names no upstream.
+    static var withoutUpstream: Settings {
+        var settings = Settings()
+        settings.routes["default"]?.upstream.targets = []
+        return settings
+    }
+
     @Test(
-        "a text that says nothing leaves every default",
+        "a text that says nothing leaves every default, and names no upstream",
         arguments: [
             "", "\n", "# nothing\n", "---\n", "{}", "~", "spool:\n", "routes: {default: }\n",
             "spool: {directory: ~}\nlisten: null\n", "\u{FEFF}# after a byte order mark\n",
         ]
     )
     func empty(text: String) throws {
-        #expect(try Settings(text, file: "f") == Settings())
+        let settings = try Settings(text, file: "f")
+        #expect(settings == Self.withoutUpstream)
+        #expect(
+            settings.lack == "routes.default.upstream: not set; name the application that gets the "
+                + "uploads, as in upstream: http://127.0.0.1:3000"
+        )
+    }
+
+    @Test("a file has the routes that it names, and each of them needs an upstream")
+    func namedRoutes() throws {
+        let named = try Settings("routes: {a: {upstream: \"unix:/b\"}}", file: "f")
+        #expect(Array(named.routes.keys) == ["a"])
+        #expect(named.lack == nil)
+        let text = "routes: {c: {}, b: {upstream: \"unix:/b\"}, a: {reply: accepted}}"
+        let lack = try #require(try Settings(text, file: "f").lack)
+        #expect(lack.hasPrefix("routes.a.upstream, routes.c.upstream: not set; "))
+        #expect(Settings().lack == nil)
     }
 
     @Test("every setting is taken")
@@ -38,6 +61,7 @@ import Upstream
               default: {upstream: "http://127.0.0.1:81/base"}
               a:
                 upstream: [https://b.test, "unix:/b"]
+                anonymous: refuse
                 upload-resources: /u/
                 limits:
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 1d}
@@ -81,6 +105,7 @@ import Upstream
             clientCertificate: "/c",
             clientKey: "/k"
         )
+        route.anonymous = .refuse
         route.uploadResources = "/u/"
         route.limits = UploadLimits(
             maxSize: 9,
@@ -130,6 +155,22 @@ import Upstream
             text += String(repeating: "  ", count: path.count) + "\(words[path.count]): \(value)\n"
         }
         #expect(try Settings(text, file: "f") == Settings())
+    }
+
+    @Test(
+        "a path with spaces is taken, and printed so that a file would say the same",
+        arguments: ["directory:/x y/in", "unix:/x y/a: b #c"]
+    )
+    func spaces(target: String) throws {
+        let text = """
+            spool: {directory: "/x y/spool"}
+            routes: {default: {upstream: "\(target)", authorize: {url: "unix:/x y/a.sock:/may"}}}
+            """
+        let settings = try Settings(text, file: "f")
+        #expect(settings.spoolDirectory == "/x y/spool")
+        let printed = settings.table.first { $0.key == "routes.default.upstream" }
+        #expect(printed?.value == "\"\(target)\"")
+        #expect(settings.routes["default"]?.upstream.targets == [try UpstreamTarget(target)])
     }
 
     @Test("several targets are printed as the list that a file would have")

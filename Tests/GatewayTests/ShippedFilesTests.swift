@@ -53,16 +53,22 @@ import UploadProtocol
         return examples
     }
 
-    @Test("the example settings are the defaults")
+    @Test(
+        "the example settings are the defaults, but for the upstream, which is the operator's to name"
+    )
     func exampleIsDefault() throws {
         let text = try Self.text("deploy/spoolgate.yaml")
-        #expect(try Settings(text, file: "spoolgate.yaml") == Settings())
+        #expect(try Settings(text, file: "spoolgate.yaml") == SettingsTests.withoutUpstream)
+        let route = try #require(text.firstRange(of: "routes:\n  default:\n"))
+        let first = text[route.upperBound...].split(separator: "\n")
+            .first { !$0.trimmingPrefix(/\ +/).hasPrefix("# ") }
+        #expect(first == "    #upstream: http://127.0.0.1:3000")
     }
 
     @Test("the example settings name every setting, at its default or behind a # where it has none")
     func exampleIsComplete() throws {
         let examples = try Self.examples()
-        let table = Settings().table
+        let table = SettingsTests.withoutUpstream.table
         #expect(Set(examples.keys) == Set(table.map(\.key)))
         for (key, value) in table {
             let example = try #require(examples[key], "\(key) is not in the example")

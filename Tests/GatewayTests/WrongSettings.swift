@@ -102,7 +102,12 @@ extension SettingsTests {
         ),
         Wrong(
             "spool: {directory: spool}\n",
-            "1:20: spool.directory: 'spool' is not an absolute path"
+            "1:20: spool.directory: 'spool' is not an absolute path without control "
+                + "characters"
+        ),
+        Wrong(
+            #"spool: {directory: "/a\tb"}"#,
+            "1:20: spool.directory: '/a\tb' is not an absolute path without control characters"
         ),
         Wrong(
             "spool: {reserve: 1.5GiB}\n",
@@ -158,6 +163,10 @@ extension SettingsTests {
             "1:39: routes.a.honours-idempotency-key: 'yes' is not true or false"
         ),
         Wrong(
+            "routes: {a: {anonymous: deny}}\n",
+            "1:25: routes.a.anonymous: 'deny' is not allow or refuse"
+        ),
+        Wrong(
             "routes: {a: {upload-resources: /u}}\n",
             "1:32: routes.a.upload-resources: '/u' is not a path that begins and ends with /"
         ),
@@ -199,8 +208,8 @@ extension SettingsTests {
             "1:20: routes.a.form: 'file': it is none of body, multipart, path"
         ),
         Wrong(
-            "routes: {a: {form: multipart}}\n",
-            "1:20: routes.a.form: 'multipart': a directory: upstream takes uploads as they are; "
+            "routes: {a: {upstream: \"directory:/d\", form: multipart}}\n",
+            "1:46: routes.a.form: 'multipart': a directory: upstream takes uploads as they are; "
                 + "use form: body"
         ),
         Wrong(
@@ -217,7 +226,8 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {path: {key-file: k}}}\n",
-            "1:31: routes.a.path.key-file: 'k' is not an absolute path"
+            "1:31: routes.a.path.key-file: 'k' is not an absolute path without control "
+                + "characters"
         ),
         Wrong(
             "routes: {a: {path: {retention: 59m}}}\n",

@@ -52,10 +52,10 @@ struct ConnectionTests {
         #expect((4...7).contains(origin.connectionCount))
     }
 
-    @Test("a unix socket is an upstream like any other")
-    func unixSocket() throws {
+    @Test("a unix socket is an upstream like any other", arguments: ["app.sock", "an ü app.sock"])
+    func unixSocket(name: String) throws {
         let directory = try ScratchDirectory()
-        let path = directory.file("app.sock")
+        let path = directory.file(name)
         let origin = try LoopbackOrigin(socketPath: path)
         let upstream = try upstream("unix:\(path)")
         for content in [UpstreamContent.none, .bytes([7]), pattern(5_000_000)] {

@@ -13,6 +13,8 @@ struct TargetTextTests {
             ("http://under_score", .http(base: "http://under_score")),
             ("unix:/run/app.sock", .unix(path: "/run/app.sock")),
             ("directory:/srv/in", .directory(path: "/srv/in")),
+            ("directory:/x y/ü in", .directory(path: "/x y/ü in")),
+            ("unix:/x y/app.sock", .unix(path: "/x y/app.sock")),
         ]
     )
     func right(text: String, target: UpstreamTarget) throws {
@@ -29,7 +31,8 @@ struct TargetTextTests {
             ("http://h/#x", "no fragment"), ("http://h:0", "port"), ("http://h:65536", "port"),
             ("http://h:", "port"), ("http://h:+1", "port"), ("http://h:8a", "port"),
             ("http://[::1", "closing ]"), ("http://[x]", "IPv6"), ("http://[::1]x", "port"),
-            ("http://a b", "spaces"), ("http://h\r\n", "control"), ("http://h,i", "host name"),
+            ("http://a b", "spaces"), ("http://a/b c", "%20"), ("directory:/a\tb", "control"),
+            ("unix:/a\u{9b}b", "control"), ("http://h\r\n", "control"), ("http://h,i", "host name"),
             ("unix:run/app.sock", "absolute"), ("unix:", "absolute"),
             ("unix:/" + String(repeating: "x", count: 107), "longer"),
             ("directory:in", "absolute"), ("directory://host/x", "absolute"),
