@@ -5,7 +5,7 @@
 
 import HTTPTypes
 import Posix
-package import Spool
+import Spool
 import UploadProtocol
 
 extension Transaction {
@@ -74,7 +74,6 @@ extension Transaction {
             guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,
                 isOurs(creation)
             else { return refuse(.unknownUpload) }
-            let response = try gateway.spool.storedResponse(of: summary)
             exchange.answer(
                 answers.status(
                     .object([
@@ -88,7 +87,7 @@ extension Transaction {
                             "next-attempt",
                             summary.nextAttempt.map { .string($0.description) } ?? .null
                         ),
-                        ("status", response.map { .integer(Int64($0.head.status.code)) } ?? .null),
+                        ("status", summary.status.map { .integer(Int64($0)) } ?? .null),
                     ])
                 )
             )
@@ -154,21 +153,6 @@ extension Transaction {
         case .exceeded:
             try upload.remove()
             refusePlain(.plainTooLarge(maxSize: route.limits.maxSize))
-        }
-    }
-}
-
-extension UploadSummary {
-    /// The upload's state in one word, as clients and operators read it.
-    package var stateWord: String {
-        switch (queue, holdCause) {
-        case (.incoming, _): "receiving"
-        case (.active, _): "delivering"
-        case (.deferred, _): "deferred"
-        case (.hold, .some(let cause)): cause.rawValue
-        case (.hold, nil): HoldCause.indeterminate.rawValue
-        case (.delivered, _): "delivered"
-        case (.corrupt, _): "corrupt"
         }
     }
 }

@@ -176,7 +176,11 @@ struct Delivery {
             log.failed(upload.creation.id, reason: reason)
             gateway.events.note(Event(.failed, of: upload, status: relay.status, reason: reason))
         } else {
-            log.delivered(upload.creation.id, status: relay.status)
+            if relay.status < 400 {
+                log.delivered(upload.creation.id, status: relay.status)
+            } else {
+                log.refusedByUpstream(upload.creation.id, status: relay.status)
+            }
             gateway.events.note(Event(.delivered, of: upload, status: relay.status))
         }
     }

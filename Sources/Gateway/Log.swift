@@ -117,9 +117,17 @@ package struct Log: Sendable {
         logger.info("delivering", metadata: ["upload": "\(id)", "length": "\(length)"])
     }
 
-    /// The upstream answered.
+    /// The upstream took the upload: it answered with a status below 400.
     package func delivered(_ id: UploadID, status: Int) {
         logger.info("delivered", metadata: ["upload": "\(id)", "status": "\(status)"])
+    }
+
+    /// The upstream answered the upload with a status of 400 or above; the client gets that answer.
+    package func refusedByUpstream(_ id: UploadID, status: Int) {
+        logger.notice(
+            "upload refused by upstream",
+            metadata: ["upload": "\(id)", "status": "\(status)"]
+        )
     }
 
     /// The upstream did not take the upload, and the bytes stay.
@@ -196,10 +204,26 @@ package struct Log: Sendable {
 
     // MARK: Single requests
 
-    /// An upload without a resource was answered by the upstream.
+    /// An upload without a resource was taken by the upstream: a status below 400.
     package func plainDelivered(_ id: UploadID, route: String, length: Int64, status: Int) {
         logger.info(
             "plain upload delivered",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "length": "\(length)",
+                "status": "\(status)",
+            ]
+        )
+    }
+
+    /// An upload without a resource was answered by the upstream with a status of 400 or above.
+    package func plainRefusedByUpstream(
+        _ id: UploadID,
+        route: String,
+        length: Int64,
+        status: Int
+    ) {
+        logger.notice(
+            "plain upload refused by upstream",
             metadata: [
                 "upload": "\(id)", "route": "\(route)", "length": "\(length)",
                 "status": "\(status)",

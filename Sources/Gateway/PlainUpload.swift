@@ -141,7 +141,16 @@ extension Transaction {
         form.end(status: relay.status)
         switch outcome {
         case .answered:
-            log.plainDelivered(id, route: routeName, length: length, status: relay.status)
+            if relay.status < 400 {
+                log.plainDelivered(id, route: routeName, length: length, status: relay.status)
+            } else {
+                log.plainRefusedByUpstream(
+                    id,
+                    route: routeName,
+                    length: length,
+                    status: relay.status
+                )
+            }
             notePlain(.delivered, id, length: length, status: relay.status)
         case .unheard(let reason):
             // The upstream has answered; only its client does not hear all of it.

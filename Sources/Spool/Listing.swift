@@ -135,6 +135,7 @@ extension Spool {
             nextAttempt: queue == .hold ? nil : record?.state.next,
             wholeSince: record?.state.whole,
             holdCause: queue == .hold ? record?.state.cause : nil,
+            status: queue == .corrupt ? nil : try record?.status(in: file),
             isInUse: isInUse
         )
     }

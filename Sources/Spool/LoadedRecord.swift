@@ -67,6 +67,17 @@ struct LoadedRecord {
         } catch { return bytes[start...].contains(0) }
     }
 
+    /// The status of the stored response, for those who only look; nil where there is none.
+    ///
+    /// Its content is not read, and so no checksum compared.
+    func status(in file: OpenFile) throws(SystemError) -> Int? {
+        if let status = state.status { return status }
+        guard let extent = state.response else { return nil }
+        return StoredResponse.status(
+            beginning: try file.bytes(at: extent.lowerBound, count: min(extent.count, 64))
+        )
+    }
+
     /// Reads the stored response.
     func response(in file: OpenFile) throws(SystemError) -> Result<StoredResponse, UnreadableRecord>
     {

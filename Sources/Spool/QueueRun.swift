@@ -73,23 +73,6 @@ extension Spool {
         return nil
     }
 
-    /// The final response stored of an upload, as `look` sees it; nil where there is none.
-    package func storedResponse(of summary: UploadSummary) throws(SpoolError) -> StoredResponse? {
-        guard summary.queue == .delivered || summary.holdCause == .failed else { return nil }
-        return try onDisk { () throws(SystemError) in
-            let name = FileName(summary.id)
-            let file = try OpenFile.open(
-                name.name,
-                in: layout[summary.queue][name],
-                forWriting: false
-            )
-            guard let file, let record = try record(in: file, of: summary.id, creations) else {
-                return nil
-            }
-            return try? record.response(in: file).get()
-        }
-    }
-
     private func record(
         of id: UploadID,
         in queue: Queue,

@@ -171,6 +171,17 @@ extension StoredResponse {
         throw UnreadableRecord(reason: "the stored response is incomplete")
     }
 
+    /// The status of a response whose text begins with `bytes`; nil where they end before it.
+    static func status(beginning bytes: [UInt8]) -> Int? {
+        // Cut anywhere behind the number, which is all that is asked for.
+        var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
+        guard reader.line()?.elementsEqual(firstLine.utf8) == true, let line = reader.line()
+        else { return nil }
+        let (name, value) = LineReader.split(line)
+        guard name == "status", value.contains(UInt8(ascii: " ")) else { return nil }
+        return status(LineReader.unescaped(value))?.code
+    }
+
     private static func status(_ text: String) -> HTTPResponse.Status? {
         let parts = text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
         guard let code = parts.first.flatMap({ Int($0) }), (0...999).contains(code) else {

@@ -101,6 +101,8 @@ package struct UploadSummary: Sendable, Equatable {
     package var wholeSince: WallTime?
     /// Why it is in `hold`; nil elsewhere.
     package var holdCause: HoldCause?
+    /// The status of the final response that is kept; nil: there is none that can be read.
+    package var status: Int?
     /// Whether a process holds it at this moment.
     package var isInUse: Bool
 }

@@ -41,7 +41,7 @@ struct List: ParsableCommand {
             rows.append(
                 [
                     summary.id.description + (summary.isInUse ? "*" : ""),
-                    summary.stateWord,
+                    summary.stateWord + (summary.status.map { " \($0)" } ?? ""),
                     ByteSize.rounded(summary.offset),
                     summary.length.map { ByteSize.rounded($0) } ?? "?",
                     idleText(now.seconds - summary.lastActivity.seconds),
@@ -64,9 +64,10 @@ struct List: ParsableCommand {
         line.prefix(upTo: line.lastIndex { $0 != " " }.map(line.index(after:)) ?? line.startIndex)
     }
 
-    /// When the queue tries an upload next: `5m`.
+    /// When the queue tries an upload next: `5m`; or that it waits for its client to ask.
     private func nextText(_ summary: UploadSummary, _ now: WallTime) -> String {
-        guard summary.queue == .deferred, let next = summary.nextAttempt else { return "-" }
+        guard summary.queue == .deferred else { return "-" }
+        guard let next = summary.nextAttempt else { return "client" }
         return next <= now ? "now" : idleText(next.seconds - now.seconds)
     }
 
@@ -112,6 +113,8 @@ extension UploadSummary {
             ("upload", .string(id.description)),
             ("queue", .string(queue.rawValue)),
             ("state", .string(stateWord)),
+            ("status", status.map { .integer(Int64($0)) } ?? .null),
+            ("waits-for", awaited.map { .string($0) } ?? .null),
             ("in-use", .boolean(isInUse)),
             ("offset", .integer(offset)),
             ("length", length.map { .integer($0) } ?? .null),

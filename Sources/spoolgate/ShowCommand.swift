@@ -38,7 +38,7 @@ struct Show: ParsableCommand {
         try spoolgate.run { () throws(CommandFailure) in
             let settings = try options.settings()
             let spool = try openSpool(options)
-            guard let (summary, response) = try look(in: spool) else {
+            guard let summary = try look(in: spool) else {
                 throw CommandFailure(
                     code: .unknownUpload,
                     sentence: "\(id): there is no such upload in \(spool.directory)"
@@ -46,19 +46,16 @@ struct Show: ParsableCommand {
             }
             let fields = summary.creation?.shownFields(settings) ?? []
             if json {
-                print(object(summary, fields, response).text)
+                print(object(summary, fields).text)
             } else {
-                printLines(summary, fields, response)
+                printLines(summary, fields)
             }
         }
     }
 
-    private func look(
-        in spool: Spool
-    ) throws(CommandFailure) -> (UploadSummary, StoredResponse?)? {
+    private func look(in spool: Spool) throws(CommandFailure) -> UploadSummary? {
         do throws(SpoolError) {
-            guard let summary = try spool.look(at: id) else { return nil }
-            return (summary, try spool.storedResponse(of: summary))
+            return try spool.look(at: id)
         } catch {
             throw CommandFailure(code: .unavailable, sentence: error.sentence)
         }
@@ -66,8 +63,7 @@ struct Show: ParsableCommand {
 
     private func object(
         _ summary: UploadSummary,
-        _ fields: [(name: String, value: String)],
-        _ response: StoredResponse?
+        _ fields: [(name: String, value: String)]
     ) -> JSON {
         .object(
             summary.jsonMembers + [
@@ -80,15 +76,13 @@ struct Show: ParsableCommand {
                         }
                     )
                 ),
-                ("status", response.map { .integer(Int64($0.head.status.code)) } ?? .null),
             ]
         )
     }
 
     private func printLines(
         _ summary: UploadSummary,
-        _ fields: [(name: String, value: String)],
-        _ response: StoredResponse?
+        _ fields: [(name: String, value: String)]
     ) {
         func line(_ name: String, _ value: String?) {
             guard let value else { return }
@@ -101,11 +95,12 @@ struct Show: ParsableCommand {
         line("length", summary.length.map { "\($0)" } ?? "not known")
         line("attempts", "\(summary.attempts)")
         line("next attempt", summary.nextAttempt?.description)
+        line("waits for", summary.awaited)
         line("created", summary.creation?.created.description)
         line("whole since", summary.wholeSince?.description)
         line("last activity", summary.lastActivity.description)
         line("disk usage", ByteSize.rounded(summary.diskUsage))
-        line("response", response.map { "\($0.head.status.code)" })
+        line("response", summary.status.map { "\($0)" })
         guard let creation = summary.creation else { return }
         line("route", creation.route)
         line("owner", creation.principal)

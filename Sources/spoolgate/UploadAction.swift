@@ -141,7 +141,7 @@ extension Upload {
     var stateClause: String {
         let tail = reason.map { ": \($0)" } ?? ""
         switch state.phase {
-        case .receiving: return "it is being received"
+        case .receiving: return "it is partial: its client has not sent all of it"
         case .deferred: return "it was deferred\(tail)"
         case .delivering: return "it is being delivered"
         case .delivered: return "it is delivered"

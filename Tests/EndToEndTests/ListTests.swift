@@ -1,0 +1,137 @@
+// The words of `list` and `show`: what the upstream answered, who is waited for, and paths as people type them.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("list and show")
+struct ListTests {
+    /// The only upload as `list --json` has it.
+    private func listed(_ sandbox: Sandbox) throws -> [String: Any] {
+        let line = try sandbox.spoolgate("list", "--json").output
+        return try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]
+    }
+
+    /// The cells of the only upload in the table, by their columns.
+    private func row(_ sandbox: Sandbox) throws -> [String: String] {
+        let table = try sandbox.spoolgate("list").output.split(separator: "\n").map { line in
+            line.split(separator: /\ {2,}/).map(String.init)
+        }
+        let cells = try #require(table.last)
+        return Dictionary(zip(table[0], cells)) { first, _ in first }
+    }
+
+    @Test(
+        "what the upstream refused is not called delivered, and its status is told",
+        arguments: [("201 Created", "delivered"), ("413 Content Too Large", "refused")]
+    )
+    func answered(status: String, word: String) throws {
+        let code = try #require(Int(status.prefix(3)))
+        let origin = try LoopbackOrigin(status: status, content: "said")
+        let sandbox = try Sandbox(upstream: origin.base)
+        let resource = try sandbox.create("/files/a.bin")
+        let answer = try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true)
+        #expect(answer.status == code)
+        #expect(try row(sandbox)["STATE"] == "\(word) \(code)")
+        let object = try listed(sandbox)
+        #expect(object["state"] as? String == word)
+        #expect(object["status"] as? Int == code)
+        #expect(object["waits-for"] is NSNull)
+        let id = try #require(object["upload"] as? String)
+        let shown = try sandbox.spoolgate("show", id).output
+        #expect(shown.contains("state          \(word)\n"))
+        #expect(shown.contains("response       \(code)\n"))
+        let plain = try sandbox.curl(
+            "-d",
+            "x",
+            "-o",
+            "/dev/null",
+            "http://localhost:\(sandbox.port)/files/form"
+        )
+        #expect(plain.status == 0)
+        #expect(sandbox.log.contains("upload refused by upstream") == (word == "refused"))
+        #expect(sandbox.log.contains("plain upload refused by upstream") == (word == "refused"))
+        #expect(sandbox.log.contains("plain upload delivered") == (word == "delivered"))
+    }
+
+    @Test("an upload is partial while no request uses it, and receiving while one does")
+    func partial() throws {
+        let sandbox = try Sandbox()
+        let resource = try sandbox.create("/files/a.bin")
+        try eventually("the creation is over") { try row(sandbox)["STATE"] == "partial" }
+        #expect(try listed(sandbox)["waits-for"] as? String == "client")
+        let sender = try WireClient(port: sandbox.port)
+        sender.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 8",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        sender.send(Data("half".utf8))
+        try eventually("it is being received") { try row(sandbox)["STATE"] == "receiving" }
+        #expect(try listed(sandbox)["waits-for"] is NSNull)
+        sender.send(Data("half".utf8))
+        #expect(try sender.read().status == 201)
+        #expect(try row(sandbox)["STATE"] == "delivered 201")
+    }
+
+    @Test("an upload that waits for its client to ask says so; one that the queue tries, when")
+    func waiting() throws {
+        let sandbox = try Sandbox(upstream: "http://127.0.0.1:1")
+        let resource = try sandbox.create("/files/a.bin")
+        let answer = try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true)
+        #expect(answer.status == 502)
+        let cells = try row(sandbox)
+        #expect((cells["STATE"], cells["NEXT"]) == ("deferred", "client"))
+        let object = try listed(sandbox)
+        #expect(object["waits-for"] as? String == "client")
+        #expect(object["next-attempt"] is NSNull)
+        let id = try #require(object["upload"] as? String)
+        #expect(try sandbox.spoolgate("show", id).output.contains("waits for      client\n"))
+        #expect(try sandbox.spoolgate("hold", id).status == 0)
+        #expect(try listed(sandbox)["waits-for"] as? String == "operator")
+        #expect(try sandbox.spoolgate("release", id).status == 0)
+        #expect(try listed(sandbox)["waits-for"] as? String == "queue")
+        #expect(try row(sandbox)["NEXT"] != "client")
+    }
+
+    @Test("relative paths count from the working directory, and paths may have spaces")
+    func paths() throws {
+        let root = FileManager.default.temporaryDirectory
+            .appending(path: "x y ü \(UUID().uuidString.prefix(8))")
+        defer { try? FileManager.default.removeItem(at: root) }
+        let plain = root.path(percentEncoded: false)
+        try FileManager.default.createDirectory(
+            at: root.appending(path: "in coming"),
+            withIntermediateDirectories: true
+        )
+        let sandbox = try Sandbox(
+            upstream: "\"directory:\(plain)/in coming\"",
+            spool: "\"\(plain)/the spool\""
+        )
+        let resource = try sandbox.create("/files/a.bin")
+        #expect(
+            try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true).status
+                == 201
+        )
+        let files = try FileManager.default.contentsOfDirectory(atPath: "\(plain)/in coming")
+        let file = try #require(files.first { !$0.hasSuffix(".json") })
+        #expect(
+            FileManager.default.contents(atPath: "\(plain)/in coming/\(file)")
+                == Data("content".utf8)
+        )
+        let list = try Command(
+            "/bin/sh",
+            [
+                "-ec",
+                "cd \"$0\" && cp \"$2\" their.yaml && exec \"$1\" list --spool './the spool' "
+                    + "--config their.yaml",
+                plain, Sandbox.program, "\(sandbox.directory.path())/spoolgate.yaml",
+            ]
+        )
+        #expect((list.status, list.errors) == (0, ""))
+        #expect(list.output.contains("delivered 201"))
+    }
+}
