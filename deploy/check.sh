@@ -99,15 +99,21 @@ for script in deploy/*.sh nginx/module/*.sh .ci/run; do
     silent=yes check "script ${script##*/} parses" bash -n "$script"
 done
 
-# The example is the defaults: with only its three paths moved, `check` must name these alone.
+# The example is the defaults, but for the upstream: `check` must say that it is missing, and once it is
+# named and the other two paths are moved, name these three alone.
 spoolgate=$(ls -t .build/release/spoolgate .build/debug/spoolgate 2>/dev/null | head -n 1)
 example() {
     local said
     mkdir -p "$scratch/delivered" &&
         sed -e "s|/run/spoolgate/|$scratch/|" -e "s|/var/spool/spoolgate\$|$scratch/spool|" \
-            -e "s|/var/spool/spoolgate-delivered|$scratch/delivered|" \
-            deploy/spoolgate.yaml >"$scratch/example.yaml" &&
-        said=$("$spoolgate" check --config "$scratch/example.yaml") &&
+            deploy/spoolgate.yaml >"$scratch/unnamed.yaml" &&
+        sed -e "s|#upstream: .*|upstream: directory:$scratch/delivered|" \
+            "$scratch/unnamed.yaml" >"$scratch/example.yaml" || return
+    said=$("$spoolgate" check --quiet --config "$scratch/unnamed.yaml" 2>&1)
+    [ $? -eq 78 ] &&
+        [[ $said = "spoolgate: $scratch/unnamed.yaml: routes.default.upstream: not set; "* ]] &&
+        [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
+        said=$("$spoolgate" check --config "$scratch/example.yaml" 2>/dev/null) &&
         [ "$(printf '%s\n' "$said" | sed -n 's/^  \([^:]*\):.*/\1/p' | sort | tr '\n' ' ')" = \
             'listen routes.default.upstream spool.directory ' ] ||
         {
@@ -116,9 +122,9 @@ example() {
         }
 }
 if [ -n "$spoolgate" ]; then
-    check 'the example settings are the defaults' example
+    check 'the example settings are the defaults and name no upstream' example
 else
-    printf 'skip  the example settings are the defaults (no program built yet)\n'
+    printf 'skip  the example settings are the defaults and name no upstream (no program built yet)\n'
 fi
 
 [ "$failures" -eq 0 ] || {

@@ -142,22 +142,15 @@ extension HandoverNotice {
 }
 
 extension Route {
-    /// Why this route's form cannot be carried out as things are: one sentence for each setting, with its
-    /// key.
-    package var formFaults: [(key: String, sentence: String)] {
-        guard form == .path else { return [] }
-        var faults: [(key: String, sentence: String)] = []
-        do throws(FormFailure) { _ = try SigningKey(path) } catch {
-            faults.append(("path.key-file", error.reason))
-        }
-        do throws(SystemError) {
-            _ = try path.directory.map { directory throws(SystemError) in
-                try DropFiles(path: directory).checkWritable()
-            }
+    /// Why the key of this route's form is none; nil where it is one, or none is needed.
+    package var keyFault: String? {
+        guard form == .path else { return nil }
+        do throws(FormFailure) {
+            _ = try SigningKey(path)
+            return nil
         } catch {
-            faults.append(("path.directory", "cannot write: \(error)"))
+            return error.reason
         }
-        return faults
     }
 
     /// Removes files that were handed over, whose backend did not answer 2xx and whose time is over.

@@ -88,13 +88,6 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Throws where this user cannot make files there; changes nothing.
-    package func checkWritable() throws(SystemError) {
-        guard faccessat(directory.number, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
-            throw failure("faccessat", ".")
-        }
-    }
-
     /// Removes the file `name`; one that is gone already is fine.
     package func remove(_ name: String) { _ = unlinkat(directory.number, name, 0) }
 

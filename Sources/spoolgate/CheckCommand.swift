@@ -1,11 +1,9 @@
-// `spoolgate check`: reads the settings as `serve` would, looks at what they name, and prints what
-// differs from the defaults.
+// `spoolgate check`: reads the settings as `serve` would, looks at what they name as the daemon's user
+// would, and prints what differs from the defaults.
 
 import ArgumentParser
 import Gateway
-import Glibc
 import Posix
-import Upstream
 
 struct Check: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -13,95 +11,108 @@ struct Check: ParsableCommand {
         discussion: "Changes nothing. Exits 0 if a daemon could serve with these settings, else 78."
     )
 
+    /// The user as whom the shipped unit runs the daemon.
+    private static let serviceUser = "spoolgate"
+
     @OptionGroup var options: SettingsOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "Judge as this user, whom the daemon runs as; only root can (default for root and the "
+                + "system's settings: \(serviceUser)).",
+            valueName: "name"
+        )
+    )
+    var user: String?
+
+    @Flag(name: .shortAndLong, help: "Say nothing but what is wrong.")
+    var quiet = false
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
-            let settings = try options.settings()
-            let faults = settings.faults
+            // Another user might not even see that it is there.
+            let file = options.file
+            let judge = try becomeJudge(of: file)
+            if let file { try requireReadable(file, by: judge) }
+            let settings = try options.settings(from: file)
+            let source = options.source(of: file)
+            var faults = SettingsFaults(
+                settings,
+                as: judge,
+                bindsItself: !isUnits(file, settings)
+            ).sentences
+            if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
             for fault in faults { printError(fault) }
             guard faults.isEmpty else {
                 throw CommandFailure(
                     code: .configuration,
-                    sentence: "\(options.file ?? "built-in defaults"): not usable as they are"
+                    sentence: "\(source): not usable as they are",
+                    isTold: quiet
                 )
             }
-            print("\(options.file ?? "built-in defaults"): ok")
-            // A route that only the file has differs by what it sets.
-            var plain = Settings()
-            for name in settings.routes.keys { plain.routes[name] = Route() }
-            let defaults = Dictionary(
-                uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) }
+            if quiet { return }
+            for door in settings.openDoors { printError("warning: \(door)") }
+            print("\(source): ok")
+            printDifferences(settings)
+        }
+    }
+
+    /// Becomes the user whom the daemon runs as, so that all that follows sees what it would see.
+    private func becomeJudge(of file: String?) throws(CommandFailure) -> SystemUser {
+        let current = SystemUser.current
+        var judge = current
+        if let user {
+            guard let named = SystemUser(named: user) else {
+                throw CommandFailure(
+                    code: .unknownUser,
+                    sentence: "--user \(user): there is no such user; getent passwd lists them"
+                )
+            }
+            judge = named
+        } else if current.isRoot, file == SettingsOptions.systemFile {
+            judge = SystemUser(named: Self.serviceUser) ?? current
+        }
+        guard judge.number != current.number else { return current }
+        do throws(SystemError) {
+            try judge.become()
+        } catch {
+            throw CommandFailure(
+                code: .noPermission,
+                sentence: "--user \(judge.name): \(error); only root can judge as another user"
             )
-            for (key, value) in settings.table where defaults[key] != value {
-                print("  \(key): \(value)")
-            }
         }
-    }
-}
-
-extension Settings {
-    /// What in the file system does not fit the settings: one sentence each.
-    fileprivate var faults: [String] {
-        var faults: [String] = []
-        if case .unix(let path, _, _) = listen {
-            requireDirectory(of: path, for: "listen", &faults)
-        }
-        if let group = listen.group, getgrnam(group) == nil {
-            faults.append("socket-group: there is no group '\(group)'")
-        }
-        requireDirectory(of: spoolDirectory, for: "spool.directory", &faults)
-        for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
-            let tls = route.upstream
-            for (key, file) in [
-                ("tls.ca", tls.certificateAuthority), ("tls.certificate", tls.clientCertificate),
-                ("tls.key", tls.clientKey),
-            ] {
-                requireFile(file, for: "routes.\(name).\(key)", &faults)
-            }
-            requireFiles(of: route.authorization, for: "routes.\(name).authorize", &faults)
-            if let program = route.inspection.command.first, access(program, X_OK) != 0 {
-                faults.append(
-                    "routes.\(name).inspect.command: cannot run \(program): "
-                        + String(cString: strerror(errno))
-                )
-            }
-            faults += route.formFaults.map { "routes.\(name).\($0.key): \($0.sentence)" }
-            for case .directory(let path) in route.upstream.targets
-            where access(path, W_OK | X_OK) != 0 {
-                faults.append(
-                    "routes.\(name).upstream: cannot write to \(path): "
-                        + String(cString: strerror(errno))
-                )
-            }
-        }
-        requireFiles(of: events.webhook, for: "events.webhook", &faults)
-        if case .file(let path) = events.destination {
-            requireDirectory(of: path, for: "events.to", &faults)
-        }
-        return faults
+        return judge
     }
 
-    private func requireFiles(
-        of service: ServiceSettings,
-        for key: String,
-        _ faults: inout [String]
-    ) {
-        requireFile(service.certificateAuthority, for: "\(key).tls.ca", &faults)
-        requireFile(service.clientCertificate, for: "\(key).tls.certificate", &faults)
-        requireFile(service.clientKey, for: "\(key).tls.key", &faults)
+    private func requireReadable(
+        _ file: String,
+        by user: SystemUser
+    ) throws(CommandFailure) {
+        do throws(PathObstacle) {
+            _ = try PathAccess.require(.read, to: file)
+        } catch {
+            // Reading it says what else is wrong.
+            guard case .denied = error else { return }
+            let fault = PathFault(user: user, use: .file, path: file)
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "cannot read the settings: \(fault.sentence(error))"
+            )
+        }
     }
 
-    private func requireFile(_ file: String?, for key: String, _ faults: inout [String]) {
-        guard let file, access(file, R_OK) != 0 else { return }
-        faults.append("\(key): cannot read \(file): \(String(cString: strerror(errno)))")
+    /// Whether the shipped units make the socket's directory, or the socket.
+    private func isUnits(_ file: String?, _ settings: Settings) -> Bool {
+        file == SettingsOptions.systemFile && settings.listen.text == Settings().listen.text
     }
 
-    private func requireDirectory(of path: String, for key: String, _ faults: inout [String]) {
-        let parent = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
-        guard !parent.isEmpty, access(String(parent), W_OK | X_OK) != 0,
-            access(path, W_OK | X_OK) != 0
-        else { return }
-        faults.append("\(key): cannot write to \(parent): \(String(cString: strerror(errno)))")
+    private func printDifferences(_ settings: Settings) {
+        // A route that only the file has differs by what it sets.
+        var plain = Settings()
+        for name in settings.routes.keys { plain.routes[name] = Route() }
+        let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })
+        for (key, value) in settings.table where defaults[key] != value {
+            print("  \(key): \(value)")
+        }
     }
 }

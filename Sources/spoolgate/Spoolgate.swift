@@ -29,9 +29,11 @@ struct CommandFailure: Error {
     enum Code: Int32 {
         case refused = 65
         case unknownUpload = 66
+        case unknownUser = 67
         case unavailable = 69
         case cannotCreate = 73
         case inUse = 75
+        case noPermission = 77
         case configuration = 78
     }
 
