@@ -1,0 +1,179 @@
+"""The operator's day: a machine with the application in it, and what the scenes share.
+
+Invariant: what the application was sent is judged at the end of the day from its own log. A scene only
+says which uploads it began that were to arrive (`arrives`).
+"""
+
+import hashlib
+import json
+import random
+import re
+import shutil
+
+SETTINGS = "/etc/spoolgate/spoolgate.yaml"
+SNIPPET = "/etc/nginx/snippets/spoolgate.conf"
+SITE = "/etc/nginx/sites-enabled/uploads"
+APPLICATION_LOG = "/srv/application/requests.log"
+STORED = "/srv/application/stored"
+URL = "http://uploads.example/files/"
+CURL = "curl -sS -u alice:secret"
+
+APPLICATION_UNIT = f"""[Unit]
+Description=The application that gets the uploads
+[Service]
+ExecStart=/usr/local/lib/application.py {STORED} {APPLICATION_LOG} 3000
+Restart=on-failure
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Day:
+    def __init__(self, machine, packages, programs):
+        self.machine = machine
+        self.transcript = machine.transcript
+        self.packages = packages
+        self.expected = {}
+        shutil.copy(f"{programs}/upload.py", machine.path("/usr/local/bin/upload"))
+        shutil.copy(f"{programs}/application.py", machine.path("/usr/local/lib/application.py"))
+        for name in ("bin/upload", "lib/application.py"):
+            machine.quietly(f"chmod 755 /usr/local/{name}")
+        machine.write("/etc/systemd/system/application.service", APPLICATION_UNIT)
+
+    # Scenes.
+
+    def play(self, title, scene, expected_warnings):
+        """Plays a scene; whatever breaks it is a failure of its own, and the day goes on."""
+        self.transcript.scene(title)
+        try:
+            scene(self)
+        except Exception as error:  # noqa: BLE001: the next scenes still tell something
+            self.check(False, f"the scene ended early: {type(error).__name__}: {error}")
+        self._judge_journal(expected_warnings)
+
+    def check(self, holds, sentence, detail=""):
+        return self.transcript.check(holds, sentence, detail)
+
+    def _judge_journal(self, expected):
+        self.machine.quietly("journalctl --sync")
+        if not self.machine.quietly("journalctl -n 1 -u 'spoolgate*' -o cat").output.strip():
+            return
+        result = self.machine.run(
+            "journalctl -q -p warning -u 'spoolgate*' -o cat --no-pager --cursor-file=/root/read-so-far"
+        )
+        patterns = [re.compile(pattern) for pattern in expected]
+        lines = [line for line in result.output.splitlines() if line.strip()]
+        other = [line for line in lines if not any(p.search(line) for p in patterns)]
+        sentence = "the journal has no warning but those of this scene" if expected else "the journal has no warning"
+        self.check(result.ok and not other, sentence, "\n".join(other))
+
+    # Commands.
+
+    def run(self, command, **options):
+        return self.machine.run(command, **options)
+
+    def must(self, command, sentence, **options):
+        """Runs a command that has to succeed."""
+        result = self.machine.run(command, **options)
+        self.check(result.ok, sentence, f"exit {result.status}")
+        return result
+
+    def value(self, command):
+        return self.machine.quietly(command).output.strip()
+
+    def main_process(self):
+        return self.value("systemctl show -P MainPID spoolgate.service")
+
+    def is_active(self, unit="spoolgate.service"):
+        return self.value(f"systemctl is-active {unit}") == "active"
+
+    def journal(self, since, *, unit="spoolgate"):
+        """The messages of a unit since a moment of `now`."""
+        self.machine.quietly("journalctl --sync")
+        return self.value(f"journalctl -q -u {unit} -o cat --no-pager --since=@{since}")
+
+    def now(self):
+        return self.value("date +%s.%N")
+
+    # Settings.
+
+    def set_upstream(self, text, value):
+        """The settings with the default route's upstream named, where the file has or suggests it."""
+        line = f"    upstream: {value}"
+        named, count = re.subn(r"(?m)^    #? ?upstream:.*$", line, text, count=1)
+        return named if count else re.sub(r"(?m)^  default:.*$", lambda m: m.group() + "\n" + line, text, count=1)
+
+    def set_value(self, text, path, value):
+        """The settings with one value changed that stands in the shipped file, by its keys' path."""
+        keys, depth, lines = path.split("."), 0, text.split("\n")
+        for number, line in enumerate(lines):
+            bare = line.replace("#", " ", 1) if depth == len(keys) - 1 else line
+            if re.match(rf"^{'  ' * depth}{re.escape(keys[depth])}:", bare):
+                if depth == len(keys) - 1:
+                    lines[number] = "  " * depth + f"{keys[depth]}: {value}"
+                    return "\n".join(lines)
+                depth += 1
+        raise ValueError(f"{SETTINGS} has no {path}")
+
+    def edit_settings(self, **values):
+        """Edits values of the settings; `__` stands between the keys, `_` for the hyphen."""
+
+        def change(text):
+            for name, value in values.items():
+                path = name.replace("__", ".").replace("_", "-")
+                text = self.set_value(text, path, value)
+            return text
+
+        self.machine.edit(SETTINGS, change)
+
+    # Uploads.
+
+    def arrives(self, name, content=None, size=None):
+        """Says that an upload is to reach the application once: its content, or that of `upload`."""
+        if content is None:
+            content = random.Random(name).randbytes(size)
+        self.expected[name] = hashlib.sha256(content).hexdigest()
+
+    def send(self, name, size, options="", **run):
+        """Sends one by the resuming client; it is to arrive, in this scene or in a later one."""
+        self.arrives(name, size=size)
+        return self.machine.run(f"upload send {name} {size} {options}".strip(), **run)
+
+    def resume(self, name, options="", **run):
+        return self.machine.run(f"upload resume {name} {options}".strip(), **run)
+
+    def put(self, name, size, options=""):
+        """Sends one by an ordinary curl, which knows nothing of resuming; the status and the answer."""
+        self.arrives(name, size=size)
+        self.machine.write(f"/root/{name}", "")
+        with open(self.machine.path(f"/root/{name}"), "wb") as file:
+            file.write(random.Random(name).randbytes(size))
+        return self.machine.run(f"{CURL} {options} -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}".replace("  ", " "))
+
+    def deliveries(self, name):
+        """What the application's log says of one upload: the digests, a line each."""
+        log = self.machine.quietly(f"cat {APPLICATION_LOG} 2>/dev/null").output
+        lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+        return [
+            line["sha256"] if line["whole"] else "cut off"
+            for line in lines
+            if line["method"] != "GET" and line["target"].split("?")[0].endswith("/" + name)
+        ]
+
+    def check_delivered(self, name, sentence=None):
+        """The upload is at the application, once, and its bytes are those that were sent."""
+        seen = self.deliveries(name)
+        return self.check(
+            seen == [self.expected[name]],
+            sentence or f"the application got {name} once, and byte for byte",
+            f"wanted {self.expected[name]}, its log has {seen}",
+        )
+
+    def judge_deliveries(self):
+        """Every upload of the day: at the application exactly once, and identical."""
+        wrong = {n: self.deliveries(n) for n, digest in self.expected.items() if self.deliveries(n) != [digest]}
+        self.check(
+            not wrong,
+            f"the application's log has each of the day's {len(self.expected)} uploads exactly once, identical",
+            "\n".join(f"{name}: {seen}" for name, seen in wrong.items()),
+        )

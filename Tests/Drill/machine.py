@@ -1,0 +1,224 @@
+"""A Debian root booted by systemd-nspawn, and commands in it.
+
+The program runs in a mount namespace of its own (see drill.py), where the unified cgroup hierarchy
+lies at /sys/fs/cgroup, whatever the host uses: systemd 257 refuses any other. The machine has a
+cgroup of its own there, and nspawn dies with this program and the machine with nspawn: however the
+drill ends, no process and no mount of it is left.
+"""
+
+import difflib
+import os
+import signal
+import subprocess
+import threading
+import time
+
+from roots import Unavailable
+
+CGROUPS = "/sys/fs/cgroup"
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "DEBIAN_FRONTEND": "noninteractive",
+    **{name: os.environ[name] for name in ("http_proxy", "https_proxy") if name in os.environ},
+}
+
+
+class Result:
+    """What a command ended with: its exit status, and both its outputs as they came."""
+
+    def __init__(self, status, output):
+        self.status = status
+        self.output = output
+
+    @property
+    def ok(self):
+        return self.status == 0
+
+
+class Machine:
+    def __init__(self, root, transcript):
+        self.root = root
+        self.transcript = transcript
+        self._name = f"spoolgate-drill-{os.getpid()}"
+        self._cgroup = os.path.join(CGROUPS, self._name)
+        self._process = None
+        self._leader = None
+
+    # Power.
+
+    def boot(self):
+        self._make_cgroup()
+        log = open(self.root + ".console", "w")
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "-q", "-D", self.root, "--boot",
+             "--register=no", "--keep-unit", "--private-network", "--resolv-conf=off",
+             "--timezone=off", "--console=pipe", f"--machine={self._name}"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True, preexec_fn=self._enter_cgroup,
+        )
+        booted = self.wait(60, self._is_booted)
+        if not booted:
+            with open(self.root + ".console") as console:
+                said = console.read().strip().splitlines()[-3:]
+            raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said or ["no output"]))
+        # nspawn covers the kernel's boot identity with a file of its own. A spool that knows its
+        # boot by it is to see what it sees on any machine.
+        self.quietly("umount /proc/sys/kernel/random/boot_id")
+
+    def power_off(self):
+        """Ends the machine, in order if it can; safe at any time and more than once."""
+        if self._process and self._process.poll() is None:
+            if self._leader:
+                self.quietly("systemctl --no-block poweroff", timeout=5)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._leader = None
+        if os.path.isdir(self._cgroup):
+            try:
+                with open(os.path.join(self._cgroup, "cgroup.kill"), "w") as kill:
+                    kill.write("1")
+            except OSError:
+                pass
+            self.wait(10, self._remove_cgroup)
+
+    def _make_cgroup(self):
+        try:
+            os.mkdir(self._cgroup)
+        except OSError as error:
+            raise Unavailable(f"no cgroup can be made at {self._cgroup}: {error.strerror}") from None
+
+    def _enter_cgroup(self):
+        with open(os.path.join(self._cgroup, "cgroup.procs"), "w") as members:
+            members.write("0")
+
+    def _remove_cgroup(self):
+        try:
+            for directory, _, _ in os.walk(self._cgroup, topdown=False):
+                os.rmdir(directory)
+        except OSError:
+            return False
+        return True
+
+    def _is_booted(self):
+        if self._process.poll() is not None:
+            return True
+        if self._leader is None:
+            path = f"/proc/{self._process.pid}/task/{self._process.pid}/children"
+            with open(path) as children:
+                first = children.read().split()[:1]
+            if not first:
+                return False
+            self._leader = int(first[0])
+        state = self.quietly("systemctl is-system-running").output.strip()
+        return state in ("running", "degraded")
+
+    # Commands.
+
+    def run(self, command, timeout=120, limit=12, network=False):
+        """Runs a command line in the machine as root, and shows it and what it says."""
+        self.transcript.command(command)
+        result = self.quietly(command, timeout, network)
+        self.transcript.output(result.output, limit)
+        if not result.ok:
+            self.transcript.say(f"  (exit {result.status})")
+        return result
+
+    def quietly(self, command, timeout=120, network=False):
+        """The same, not shown. With `network` it reaches the host's, as apt must."""
+        try:
+            done = subprocess.run(
+                self._entry(command, network), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=timeout, env=ENVIRONMENT,
+            )
+        except subprocess.TimeoutExpired as error:
+            return Result(124, (error.stdout or b"").decode(errors="replace") + f"\n(no end in {timeout} s)")
+        return Result(done.returncode, done.stdout.decode(errors="replace"))
+
+    def start(self, command):
+        """Begins a command line and shows it; `finish` of what is returned waits for its end."""
+        self.transcript.command(command + " &")
+        return Background(self._entry(command, False))
+
+    def _entry(self, command, network):
+        spaces = ["-m", "-u", "-i", "-p", "-C"] + ([] if network else ["-n"])
+        return ["nsenter", "-t", str(self._leader), *spaces, "sh", "-c", command]
+
+    # Conditions and files.
+
+    @staticmethod
+    def wait(seconds, holds):
+        """Whether a condition came to hold in time."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def path(self, path):
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def read(self, path):
+        return self.quietly(f"cat {path}").output
+
+    def write(self, path, text, mode=0o644):
+        """Puts a file of the drill's own into the machine, beside what the operator types."""
+        path = self.path(path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, mode)
+
+    def edit(self, path, change):
+        """Changes a file as an editor does, and shows which lines are other ones now."""
+        with open(self.path(path)) as file:
+            before = file.read()
+        after = change(before)
+        with open(self.path(path), "w") as file:
+            file.write(after)
+        self.transcript.command(f"editor {path}")
+        lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+        self.transcript.output(
+            "\n".join(l for l in lines if not l.startswith(("---", "+++", "@@"))), limit=24
+        )
+
+
+class Background:
+    """A command that goes on while others run."""
+
+    def __init__(self, command):
+        self._output = []
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=ENVIRONMENT,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            self._output.append(line.decode(errors="replace"))
+
+    @property
+    def output(self):
+        """What it has said so far."""
+        return "".join(self._output)
+
+    @property
+    def is_running(self):
+        return self._process.poll() is None
+
+    def finish(self, seconds):
+        try:
+            self._process.wait(seconds)
+            self._reader.join(5)
+            return Result(self._process.returncode, self.output)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            return Result(124, self.output + f"\n(no end in {seconds} s)")

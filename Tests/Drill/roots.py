@@ -1,0 +1,107 @@
+"""Debian roots for the drill's machines: made once by debootstrap, then copied.
+
+A cached root holds what a minimal server has, and what the drill's own application and client need;
+nothing that the packages under test should bring in themselves. It is made again when it is older
+than MAXIMUM_AGE or when what it is made of changed.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import time
+
+MAXIMUM_AGE = 14 * 24 * 3600
+MIRROR = os.environ.get("DRILL_MIRROR", "http://deb.debian.org/debian")
+SECURITY = os.environ.get("DRILL_SECURITY_MIRROR", "http://deb.debian.org/debian-security")
+PACKAGES = "systemd systemd-sysv dbus ca-certificates openssl curl python3"
+
+
+class Unavailable(Exception):
+    """What the drill needs and this host does not give."""
+
+
+def cached(suite, packages=PACKAGES, name="root", prepare=None):
+    """The directory of the suite's root; `prepare` finishes a new one, in a chroot."""
+    home = os.environ.get("DRILL_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or "/var/cache", "spoolgate-drill"
+    )
+    directory = os.path.join(home, suite)
+    os.makedirs(directory, exist_ok=True)
+    root, stamp = os.path.join(directory, name), os.path.join(directory, name + ".json")
+    made_of = {"packages": packages, "mirrors": [MIRROR, SECURITY]}
+    with open(os.path.join(directory, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _is_fresh(root, stamp, made_of):
+            _make(suite, root, packages, prepare)
+            with open(stamp, "w") as file:
+                json.dump(made_of, file)
+    return root
+
+
+def copy(root, destination):
+    _run(["cp", "-a", "--reflink=auto", root, destination])
+
+
+def keep_downloads(machine_root, cached_root):
+    """Gives the cache what apt fetched in a machine, so that the next one fetches nothing."""
+    archives = "var/cache/apt/archives"
+    for name in os.listdir(os.path.join(machine_root, archives)):
+        kept = os.path.join(cached_root, archives, name)
+        if name.endswith(".deb") and not os.path.exists(kept):
+            shutil.copyfile(os.path.join(machine_root, archives, name), kept + ".new")
+            os.rename(kept + ".new", kept)
+
+
+def _is_fresh(root, stamp, made_of):
+    try:
+        with open(stamp) as file:
+            same = json.load(file) == made_of
+        return same and os.path.isdir(root) and time.time() - os.stat(stamp).st_mtime < MAXIMUM_AGE
+    except (OSError, ValueError):
+        return False
+
+
+def _make(suite, root, packages, prepare):
+    new = root + ".new"
+    for left in (new, root):
+        shutil.rmtree(left, ignore_errors=True)
+    print(f"making a root of {suite} at {root}: some two minutes, once in {MAXIMUM_AGE // 86400} days", flush=True)
+    include = ",".join(packages.split())
+    _run(["debootstrap", "--variant=minbase", f"--include={include}", suite, new, MIRROR])
+    lines = [f"deb {MIRROR} {suite} main", f"deb {MIRROR} {suite}-updates main"]
+    lines.append(f"deb {SECURITY} {suite}-security main")
+    _write(new, "etc/apt/sources.list", "\n".join(lines) + "\n")
+    # A copy is not the machine that the root was made as; `apt` keeps what it fetched, for the cache.
+    _write(new, "etc/apt/apt.conf.d/drill", 'Binary::apt::APT::Keep-Downloaded-Packages "true";\n')
+    _write(new, "etc/machine-id", "")
+    _write(new, "etc/hostname", "drill\n")
+    _write(new, "etc/hosts", "127.0.0.1 localhost drill uploads.example\n")
+    shutil.copyfile("/etc/resolv.conf", os.path.join(new, "etc/resolv.conf"))
+    _run(["chroot", new, "apt-get", "-q", "update"])
+    _run(["chroot", new, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qy", "upgrade"])
+    if prepare:
+        prepare(new)
+    os.rename(new, root)
+
+
+def _write(root, path, text):
+    path = os.path.join(root, path)
+    if os.path.islink(path):
+        os.unlink(path)
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _run(command):
+    try:
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )
+    except FileNotFoundError:
+        raise Unavailable(f"{command[0]} is not there (deploy/install-dependencies.sh drill)") from None
+    except subprocess.CalledProcessError as error:
+        last = (error.stdout.strip().splitlines() or ["no output"])[-1]
+        raise Unavailable(f"{' '.join(command[:4])}: exit {error.returncode}: {last}") from None

@@ -1,0 +1,70 @@
+"""The daemon is killed, and restarted under load."""
+
+import time
+
+from day import CURL, URL
+
+
+def kill(day):
+    size = 30_000_000
+    day.arrives("backup.tar", size=size)
+    upload = day.machine.start(f"upload send backup.tar {size} --pace 2 --until-done 100")
+    killed, last_kill, began = 0, 0.0, time.monotonic()
+    seen = set()
+    while killed < 6 and time.monotonic() - began < 60:
+        process = day.main_process()
+        is_sending = upload.output.count("\n> PATCH") + upload.output.count("> PUT") > killed
+        if process not in seen | {"0", ""} and is_sending and day.is_active():
+            seen.add(process)
+            time.sleep(0.3)  # some content on top of what the last death left
+            day.run(f"kill -9 {process}")
+            killed, last_kill = killed + 1, time.monotonic()
+        time.sleep(0.05)
+    day.check(killed == 6, f"the daemon was killed {killed} times, each time in content")
+    day.check(last_kill - began < 15, f"within 15 seconds ({last_kill - began:.1f})")
+    result = upload.finish(110)
+    day.transcript.output(result.output, limit=20)
+    day.check(result.ok and "answered 201" in result.output, "the client resumed each time, and has its answer")
+    day.check_delivered("backup.tar")
+    result = day.run("systemctl is-active spoolgate.service spoolgate.socket")
+    day.check(result.output.split() == ["active"] * 2, "service and socket are up, and nobody had to help")
+
+
+def restart_under_load(day):
+    names = [f"parallel-{n}.bin" for n in range(8)]
+    for name in names:
+        day.arrives(name, size=12_000_000)
+    uploads = day.machine.start(
+        "for n in $(seq 0 7); do upload send parallel-$n.bin 12000000 --pace 1.5 --until-done 90 "
+        "> /root/parallel-$n.log 2>&1 & done; wait"
+    )
+    count = 80
+    for n in range(1, count + 1):
+        lines = "".join(f"{i}\n" for i in range(n, 3001))
+        day.arrives(f"small-{n}.txt", content=lines.encode())
+    small = day.machine.start(
+        f"for n in $(seq {count}); do seq $n 3000 > /root/s; "
+        f"{CURL} -o /dev/null -w '%{{http_code}}\\n' -T /root/s {URL}small-$n.txt; sleep 0.05; done"
+    )
+    for _ in range(3):
+        answered = small.output.count("201")
+        day.machine.wait(20, lambda: small.output.count("201") > answered + 8)
+        day.must("systemctl restart spoolgate", "restarted")
+    result = small.finish(90)
+    statuses = result.output.split()
+    day.check(statuses == ["201"] * count, f"of {count} ordinary uploads meanwhile, none tried twice, not one failed", " ".join(statuses))
+    uploads.finish(100)
+    result = day.run("tail -q -n 1 /root/parallel-*.log")
+    day.check(result.output.count("answered 201") == 8, "all eight resumable ones were answered", day.value("tail -n 4 /root/parallel-*.log"))
+    cuts = result.output.count("after 0 cuts")
+    day.check(cuts < 8, "some of them across a restart")
+    wrong = [n for n in names + [f"small-{n}.txt" for n in range(1, count + 1)] if day.deliveries(n) != [day.expected[n]]]
+    day.check(not wrong, "the application got each of them once, and byte for byte", " ".join(wrong))
+
+
+KILLED = [r"Main process exited, code=killed, status=9", r"Failed with result 'signal'"]
+
+SCENES = [
+    ("Six deaths within fifteen seconds", kill, KILLED),
+    ("Restarts under load", restart_under_load, []),
+]

@@ -1,0 +1,126 @@
+"""The packages come onto a clean machine, and the operator names the upstream."""
+
+import json
+import re
+
+from day import SETTINGS, SITE, SNIPPET
+
+# The site that is there already: a login, a certificate, and after the installation one more line.
+SERVER = """server {
+    listen 80;
+    listen 443 ssl%(http2_listen)s;%(http2_line)s
+    server_name uploads.example;
+    ssl_certificate     /etc/nginx/uploads.pem;
+    ssl_certificate_key /etc/nginx/uploads.pem;
+    auth_basic "uploads";
+    auth_basic_user_file /etc/nginx/uploads.htpasswd;
+}
+"""
+
+
+def install(day):
+    names = " ".join(f"./{name}" for name in day.packages)
+    result = day.run(f"cd /root && apt install -y {names}", timeout=300, network=True)
+    if not day.check(result.ok, "apt installs both packages and what they need", result.output[-3000:]):
+        return
+    day.must("nginx -t", "nginx takes its configuration")
+    # To read what anybody runs: nothing of the gateway.
+    running = day.run("systemctl is-active spoolgate.service spoolgate.socket")
+    day.check("active" not in running.output.split(), "nothing of the gateway runs yet", running.output)
+    failed = day.value("systemctl list-units --failed --plain --no-legend")
+    day.check(failed == "", "and no unit has failed", failed)
+    result = day.run("spoolgate check")
+    day.check(
+        not result.ok and "routes.default.upstream" in result.output and SETTINGS in result.output,
+        "spoolgate check names the file and what is missing in it, the upstream",
+    )
+
+
+def name_upstream(day):
+    prepare_site(day)
+    day.must("systemctl enable -q --now application", "the application answers on port 3000 as it always did")
+    day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
+    day.machine.edit(SNIPPET, own_owner)
+    day.machine.edit(SITE, include_snippet)
+    day.must("spoolgate check -q", "spoolgate check has nothing to say against it")
+    day.must("systemctl start spoolgate", "the service starts")
+    day.must("nginx -t && systemctl reload nginx", "nginx takes the location")
+    look_at_units(day)
+    look_at_hardening(day)
+    look_at_journal(day)
+
+
+def own_owner(text):
+    """Whose an upload is, in the operator's own words: an upgrade must not take them away."""
+    return re.sub(r"(SPOOLGATE_OWNER\s+)\$remote_user;", r'\1"$remote_user@uploads.example";', text)
+
+
+def include_snippet(text):
+    return text[: text.rindex("}")] + "    include snippets/spoolgate*.conf;\n}\n"
+
+
+def prepare_site(day):
+    day.machine.quietly(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        "-subj /CN=uploads.example -addext subjectAltName=DNS:uploads.example "
+        "-keyout /root/key.pem -out /root/certificate.pem 2>&1 && "
+        "cat /root/certificate.pem /root/key.pem > /etc/nginx/uploads.pem && "
+        "printf 'alice:%s\\n' $(openssl passwd -apr1 secret) > /etc/nginx/uploads.htpasswd"
+    )
+    version = [int(n) for n in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", day.value("nginx -v")).groups()]
+    is_new = version >= [1, 25, 1]
+    words = {"http2_listen": "" if is_new else " http2", "http2_line": "\n    http2 on;" if is_new else ""}
+    day.machine.write(SITE, SERVER % words)
+
+
+def look_at_units(day):
+    result = day.run("systemctl is-active spoolgate.service spoolgate.socket spoolgate-purge.timer")
+    day.check(result.output.split() == ["active"] * 3, "service, socket and timer are active")
+    result = day.run("stat -c '%U:%G %a %F' /run/spoolgate/spoolgate.sock /var/spool/spoolgate")
+    lines = result.output.splitlines()
+    day.check(lines[:1] == ["spoolgate:www-data 660 socket"], "only nginx's workers can connect to the socket")
+    day.check(lines[1:] == ["spoolgate:spoolgate 700 directory"], "only the gateway can read the spool")
+
+
+def look_at_hardening(day):
+    wanted = {
+        "NoNewPrivileges": "yes", "PrivateUsers": "yes", "PrivateDevices": "yes", "ProtectSystem": "strict",
+        "ProtectHome": "yes", "MemoryDenyWriteExecute": "yes", "RestrictNamespaces": "yes", "User": "spoolgate",
+    }
+    result = day.run(f"systemctl show spoolgate -p {','.join(wanted)}")
+    shown = dict(line.split("=", 1) for line in result.output.splitlines() if "=" in line)
+    day.check(shown == wanted, "the unit says so", f"wanted {wanted}")
+    process = day.main_process()
+    result = day.run(f"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/{process}/status")
+    status = dict(re.findall(r"(\w+):\s*(\w+)", result.output))
+    day.check(status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", 0)) > 0, "a system call filter is in force")
+    day.check(status.get("NoNewPrivs") == "1", "it can gain no privileges")
+    day.check(int(status.get("CapEff", "1"), 16) == int(status.get("CapBnd", "1"), 16) == 0, "it has no capability, and none to gain")
+    spaces = day.run(f"readlink /proc/1/ns/user /proc/{process}/ns/user").output.split()
+    day.check(len(set(spaces)) == 2, "its users are its own")
+    for place, holds in (("/usr/bin", "Read-only file system"), ("/etc/spoolgate", "Read-only file system")):
+        result = day.run(f"nsenter -t {process} -m touch {place}/x")
+        day.check(holds in result.output, f"to it {place} is read-only, even for root")
+    result = day.run("systemd-analyze security --no-pager spoolgate.service | tail -n 1")
+    score = re.search(r"(\d+\.\d+)", result.output)
+    day.check(score and float(score.group()) <= 1.5, "systemd rates its exposure at 1.5 or less")
+
+
+def look_at_journal(day):
+    day.machine.quietly("journalctl --sync")
+    result = day.run("journalctl -q -u spoolgate -o cat --no-pager", limit=6)
+    day.check(
+        not re.search(r"(?m)^(<\d>)?\d{4}-\d\d-\d\dT", result.output) and not re.search(r"(?m)^<\d>", result.output),
+        "no line has a second timestamp or a priority left in its text",
+    )
+    lines = day.value("journalctl -q -o json --no-pager _SYSTEMD_UNIT=spoolgate.service").splitlines()
+    serving = [entry["PRIORITY"] for entry in map(json.loads, lines) if "serving" in str(entry.get("MESSAGE"))]
+    day.transcript.command("journalctl -q -o json _SYSTEMD_UNIT=spoolgate.service | grep serving | jq .PRIORITY")
+    day.transcript.output("\n".join(serving))
+    day.check(serving == ["5"], "a line of level notice has the journal's priority 5")
+
+
+SCENES = [
+    ("Install the packages on a clean machine", install, []),
+    ("Name the upstream, and start", name_upstream, []),
+]

@@ -1,0 +1,56 @@
+"""The packages go, and nginx lives on."""
+
+from day import CURL, SITE, URL
+
+MODULE = "libnginx-mod-http-interim"
+
+
+def without_module(day):
+    day.must(f"apt remove -y {MODULE}", "the module's package goes", network=True)
+    day.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
+    result = day.send("without-104.bin", 2_000_000)
+    day.check("answered 201" in result.output and "< 104" not in result.output, "uploads go on, without 104")
+    day.check_delivered("without-104.bin")
+    package = next(name for name in day.packages if name.startswith(MODULE))
+    result = day.run(f"cd /root && apt install -y ./{package}", network=True)
+    day.check(result.ok, "it comes back", result.output[-2000:])
+    day.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
+    day.machine.wait(20, lambda: day.value("pgrep -fc 'nginx: worker process is shutting down'") == "0")
+    result = day.send("with-104.bin", 2_000_000)
+    day.check("answered 201" in result.output and "< 104" in result.output, "and so does 104")
+    day.check_delivered("with-104.bin")
+
+
+def remove(day):
+    day.send("left-behind.bin", 2_000_000, "--cut 1000000")
+    # Its client will find nobody.
+    del day.expected["left-behind.bin"]
+    day.must("apt remove -y spoolgate", "the gateway's package goes", network=True)
+    processes = day.run("pgrep -a spoolgate")
+    day.check(processes.output.strip() == "", "nothing of it runs")
+    day.must("nginx -t && systemctl restart nginx", "nginx takes its configuration, and restarts")
+    result = day.run(f"{CURL} -o /dev/null -w 'status %{{http_code}}\\n' {URL}")
+    day.check("status" in result.output and "status 000" not in result.output, "and answers")
+
+
+def purge(day):
+    result = day.run("apt purge -y spoolgate", network=True)
+    day.check(result.ok, "the package is purged", result.output[-2000:])
+    day.check("/var/spool/spoolgate" in result.output, "it says that the spool stays, which is not empty")
+    result = day.run("find /var/spool/spoolgate -type f | head -n 3")
+    day.check(result.output.strip() != "", "and it is there")
+    result = day.run("getent passwd spoolgate")
+    day.check(not result.ok, "the user is gone")
+    result = day.run("ls -d /etc/spoolgate /etc/nginx/snippets/spoolgate.conf")
+    day.check("No such file" in result.output and result.output.count("No such file") == 2, "the settings are gone")
+    result = day.run("systemctl list-units --all --plain --no-legend 'spoolgate*'; systemctl list-unit-files --no-legend 'spoolgate*'")
+    day.check(result.output.strip() == "", "no unit is left")
+    day.run(f"grep spoolgate {SITE}")
+    day.must("nginx -t && systemctl restart nginx", "nginx starts with the include line still in its site")
+
+
+SCENES = [
+    ("Without the nginx module, and with it again", without_module, []),
+    ("Remove the gateway", remove, []),
+    ("Purge it", purge, []),
+]

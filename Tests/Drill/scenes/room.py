@@ -1,0 +1,42 @@
+"""A file system too small for what comes."""
+
+import re
+
+DROP_IN = "/etc/systemd/system/spoolgate.service.d/small.conf"
+
+
+def fill(day):
+    day.run("mkdir -p /srv/small && mount -t tmpfs -o size=64m,mode=0700,uid=$(id -u spoolgate),gid=$(id -g spoolgate) small /srv/small")
+    day.machine.write(DROP_IN, "")
+    day.machine.edit(DROP_IN, lambda _: "[Service]\nReadWritePaths=/srv/small\n")
+    day.edit_settings(spool__directory="/srv/small/spool", spool__reserve="8MiB")
+    day.must("systemctl daemon-reload && systemctl restart spoolgate", "the gateway runs with a spool on 64 MiB")
+    result = day.send("archive.iso", 30_000_000, "--cut 12000000")
+    day.check("cut by the client" in result.output, "an upload is cut")
+    day.must("head -c 35M /dev/zero > /srv/small/somebody-elses", "somebody else takes the room")
+    day.run("df -h /srv/small")
+    since = day.now()
+    result = day.resume("archive.iso")
+    day.check("answered 507" in result.output, "the rest is refused with 507")
+    said = day.journal(since)
+    day.transcript.command(f"journalctl -u spoolgate -o cat --since=@{since}")
+    day.transcript.output(said)
+    sizes = re.findall(r"\d+(?:\.\d+)? ?(?:[KMGT]i?)?B", said)
+    day.check("/srv/small/spool" in said, "the log names the directory")
+    day.check(len(set(sizes)) >= 3 and "free" in said, "what is needed, what is free and what must stay free", f"sizes: {sizes}")
+    result = day.run("spoolgate list")
+    day.check("archive.iso" in result.output, "what arrived is kept")
+    day.run("rm /srv/small/somebody-elses")
+    result = day.resume("archive.iso")
+    day.check("answered 201" in result.output, "with room again, it goes on where it was")
+    day.check_delivered("archive.iso")
+    put_back(day)
+
+
+def put_back(day):
+    day.edit_settings(spool__directory="/var/spool/spoolgate", spool__reserve="64MiB")
+    day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]}")
+    day.must("systemctl daemon-reload && systemctl restart spoolgate && umount /srv/small", "and back to the large file system")
+
+
+SCENES = [("The file system is full", fill, [r"507|free|room"])]

@@ -1,0 +1,82 @@
+"""Settings change while uploads go on: taken up, refused, and in the way of a start."""
+
+import time
+
+from day import CURL, SETTINGS, URL
+
+
+def reload_good(day):
+    process = day.main_process()
+    day.edit_settings(routes__default__limits__max_size="1MiB")
+    day.must("systemctl reload spoolgate", "the reload succeeds")
+    result = refused(day, "too-large.bin")
+    day.check("status 413" in result.output, "the new limit is in force")
+    day.edit_settings(routes__default__limits__max_size="1GiB")
+    day.must("systemctl reload spoolgate", "and back")
+    result = day.put("after-reload.bin", 2_000_000)
+    day.check("status 201" in result.output, "the upload goes through")
+    day.check_delivered("after-reload.bin")
+    day.check(day.main_process() == process, "it is still the same process")
+
+
+def refused(day, name):
+    day.machine.quietly(f"head -c 2000000 /dev/zero > /root/{name}")
+    return day.run(f"{CURL} -o /dev/null -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}")
+
+
+def reload_bad(day):
+    process, since = day.main_process(), day.now()
+    day.machine.edit(SETTINGS, lambda text: day.set_value(text, "routes.default.limits.max-size", "1MiB").replace("      min-size:", "      min-sise:"))
+    result = day.run("systemctl reload spoolgate")
+    day.check(not result.ok, "the reload fails, and says so")
+    said = day.journal(since)
+    day.run("systemctl status --no-pager -n 5 spoolgate | tail -n 6")
+    day.check(SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said)
+    day.check(day.is_active() and day.main_process() == process, "the service runs on")
+    result = day.put("after-bad-reload.bin", 2_000_000)
+    day.check("status 201" in result.output, "with the settings it had: the next upload goes through")
+    day.check_delivered("after-bad-reload.bin")
+
+
+def restart_bad(day):
+    """With the mistake still in the file, and clients that knock all the time."""
+    knocking = day.machine.start(
+        f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done"
+    )
+    since = day.now()
+    result = day.run("systemctl restart spoolgate", timeout=60)
+    day.check(not result.ok, "the restart fails, and says so")
+    day.arrives("patient.bin", size=200_000)
+    patient = day.machine.start("upload send patient.bin 200000 --until-done 100")
+    began = time.monotonic()
+    while time.monotonic() - began < 30:
+        if not knocking.is_running:
+            knocking = day.machine.start(f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done")
+        time.sleep(0.5)
+    result = day.run("systemctl is-active spoolgate.socket spoolgate.service")
+    day.check(result.output.split()[:1] == ["active"], "after 30 seconds of knocking the socket is still up")
+    day.check("active" not in result.output.split()[1:], "the service is not, as long as the file is wrong")
+    said = day.journal(since)
+    day.check("min-sise" in said, "the journal says why", said)
+    day.check("start-limit-hit" not in said and "trigger-limit-hit" not in said, "no start limit was hit", said)
+    day.machine.edit(SETTINGS, lambda text: day.set_value(text.replace("min-sise", "min-size"), "routes.default.limits.max-size", "1GiB"))
+    day.check(day.machine.wait(20, day.is_active), "mended, the service is back by itself within 20 seconds")
+    day.run("systemctl is-active spoolgate.socket spoolgate.service")
+    result = patient.finish(60)
+    day.transcript.output(result.output)
+    day.check(result.ok, "a client that had begun meanwhile is answered")
+    day.check_delivered("patient.bin")
+    knocking.finish(60)
+
+
+REFUSED = [r"min-sise", r"[Rr]eload failed", r"Control process exited", r"settings not reloaded"]
+
+SCENES = [
+    ("Reload changed settings", reload_good, []),
+    ("Reload wrong settings", reload_bad, REFUSED),
+    (
+        "Restart with wrong settings, under traffic",
+        restart_bad,
+        REFUSED + [r"Failed to start", r"Failed with result", r"Main process exited"],
+    ),
+]

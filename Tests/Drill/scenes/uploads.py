@@ -1,0 +1,71 @@
+"""Uploads as clients send them: in one go, cut and resumed, over HTTP/1.1 and HTTP/2."""
+
+import re
+
+from day import STORED, URL
+
+SIZE = 20_000_000
+MARKED = "-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1'"
+
+
+def plain(day):
+    result = day.put("report.pdf", 300_000)
+    day.check("status 201" in result.output, "the application's own answer comes back")
+    day.check_delivered("report.pdf")
+    result = day.run(f"curl -sS -o /dev/null -w 'status %{{http_code}}\\n' -T /root/report.pdf {URL}anonymous.pdf")
+    day.check("status 401" in result.output, "without a login there is no upload")
+
+
+def resumable(day):
+    result = day.send("film.mp4", SIZE, "--cut 8000000")
+    seen = result.output
+    day.check(re.search(r"(?m)^< 104 .*location: http://uploads\.example/files/", seen), "a 104 tells where to resume, by its public address")
+    day.check(seen.find("< 104") < seen.find("cut by the client") != -1, "before the connection is cut")
+    result = day.run("spoolgate list")
+    day.check("film.mp4" in result.output, "spoolgate list shows it")
+    day.check(day.deliveries("film.mp4") == [], "the application has heard nothing of it")
+    result = day.resume("film.mp4")
+    offset = re.search(r"(?m)^< 20\d .*upload-offset: (\d+)", result.output)
+    day.check(offset and 0 < int(offset[1]) <= 8_000_000, "HEAD tells how much arrived")
+    day.check("answered 201" in result.output, "the rest by PATCH, and the application's answer comes back")
+    day.run(f"sha256sum {STORED}/film.mp4")
+    day.check_delivered("film.mp4")
+    result = day.resume("film.mp4")
+    day.check("answered 201" in result.output, "who lost the answer and asks again gets it again")
+    day.check_delivered("film.mp4", "and the application was not asked twice")
+
+
+def over_http2(day):
+    name = "album.zip"
+    if "HTTP2" not in day.value("curl --version"):
+        day.transcript.say("left out: this curl speaks no HTTP/2")
+        return
+    day.arrives(name, size=SIZE)
+    day.run(f"python3 -c \"import random, sys; sys.stdout.buffer.write(random.Random('{name}').randbytes({SIZE}))\" > /root/{name}")
+    curl = "curl -sS --http2 --cacert /root/certificate.pem -u alice:secret"
+    url = f"https://uploads.example/files/{name}"
+    result = day.run(f"{curl} --max-time 1.5 --limit-rate 6M -D /root/head {MARKED} -T /root/{name} {url}")
+    day.check(result.status == 28, "curl is cut off after a second and a half")
+    head = day.run("cat /root/head").output
+    location = re.search(r"(?im)^location: *(https://\S+)", head)
+    if not day.check(re.search(r"(?m)^HTTP/2 104", head) and location, "the 104 had come over HTTP/2"):
+        del day.expected[name]
+        return
+    head = day.run(f"{curl} -I {location[1]}").output
+    offset = re.search(r"(?im)^upload-offset: *(\d+)", head)
+    if not day.check(offset and 0 < int(offset[1]) < SIZE, "HEAD tells how much arrived"):
+        return
+    result = day.run(
+        f"tail -c +{int(offset[1]) + 1} /root/{name} | {curl} -w 'status %{{http_code}}\\n' -X PATCH "
+        f"-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Offset: {offset[1]}' -H 'Upload-Complete: ?1' "
+        f"-H 'Content-Type: application/partial-upload' -T - {location[1]}"
+    )
+    day.check("status 201" in result.output, "the rest by PATCH, and the application's answer comes back")
+    day.check_delivered(name)
+
+
+SCENES = [
+    ("An ordinary upload", plain, []),
+    ("A large one, cut and resumed", resumable, []),
+    ("The same over TLS and HTTP/2", over_http2, []),
+]

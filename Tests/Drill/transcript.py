@@ -1,0 +1,52 @@
+"""What the drill prints: scenes, commands as an operator types them, their output, and assertions.
+
+Invariant: every assertion is one line that begins with `ok` or `FAIL`, and is counted.
+"""
+
+import sys
+import time
+
+WIDTH = 150
+
+
+class Transcript:
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+        self._began = time.monotonic()
+
+    def scene(self, title):
+        seconds = int(time.monotonic() - self._began)
+        self._print(f"\n== {title}  ({seconds // 60}:{seconds % 60:02})\n")
+
+    def say(self, text):
+        self._print(text)
+
+    def command(self, line):
+        self._print(f"# {line}")
+
+    def output(self, text, limit=12):
+        """The first and last of the lines, each cut to a width that a terminal shows."""
+        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        if len(lines) > limit:
+            head = limit // 2
+            left_out = f"... {len(lines) - limit} lines ..."
+            lines = lines[:head] + [left_out] + lines[head - limit :]
+        for line in lines:
+            shown = line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+            self._print("  " + shown)
+
+    def check(self, holds, sentence, detail=""):
+        """Counts an assertion; what was seen instead is shown only where it failed."""
+        if holds:
+            self.passed += 1
+            self._print(f"ok    {sentence}")
+        else:
+            self.failed += 1
+            self._print(f"FAIL  {sentence}")
+            self.output(str(detail), limit=30)
+        return bool(holds)
+
+    def _print(self, text):
+        print(text)
+        sys.stdout.flush()
