@@ -47,6 +47,8 @@ class Exchange:
         self.socket = socket.create_connection((parts.hostname, parts.port or 80), timeout=60)
         self.buffer = b""
         self.method = method
+        # Nothing has been heard yet: the 104 of a creation may be on its way.
+        self.is_new = method != "PATCH"
         lines = [f"{method} {parts.path} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
         lines += [f"Upload-Draft-Interop-Version: {VERSION}"]
         lines += ["Authorization: Basic " + base64.b64encode(user.encode()).decode()]
@@ -64,6 +66,8 @@ class Exchange:
                     return status, fields, body
                 on_interim(status, fields)
             if cut is not None and sent >= cut:
+                if self.is_new and select.select([self.socket], [], [], 5)[0]:
+                    on_interim(*self.read()[:2])
                 self.socket.close()
                 say(f"cut by the client after {sent} bytes")
                 raise Cut("by the client")
@@ -87,6 +91,7 @@ class Exchange:
         head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
         lines = head.decode("latin-1").split("\r\n")
         status = int(lines[0].split()[1])
+        self.is_new = False
         fields = {}
         for line in lines[1:]:
             name, _, value = line.partition(":")
@@ -183,7 +188,7 @@ class Upload:
             return 0 if asked_to_cut and not self.options.until_done else 1
         say(answer[2].strip()[:300])
         say(f"{self.name}: answered {answer[0]} after {self.cuts} cuts; "
-            f"sent {self.size} bytes, sha256 {hashlib.sha256(self.data).hexdigest()}")
+            f"{self.size} bytes, sha256 {hashlib.sha256(self.data).hexdigest()}")
         return 0 if answer[0] in range(200, 300) else 1
 
 

@@ -24,7 +24,6 @@ def install(day):
     if not day.check(result.ok, "apt installs both packages and what they need", result.output[-3000:]):
         return
     day.must("nginx -t", "nginx takes its configuration")
-    # To read what anybody runs: nothing of the gateway.
     running = day.run("systemctl is-active spoolgate.service spoolgate.socket")
     day.check("active" not in running.output.split(), "nothing of the gateway runs yet", running.output)
     failed = day.value("systemctl list-units --failed --plain --no-legend")
@@ -43,8 +42,8 @@ def name_upstream(day):
     day.machine.edit(SNIPPET, own_owner)
     day.machine.edit(SITE, include_snippet)
     day.must("spoolgate check -q", "spoolgate check has nothing to say against it")
-    day.must("systemctl start spoolgate", "the service starts")
-    day.must("nginx -t && systemctl reload nginx", "nginx takes the location")
+    day.must("systemctl enable -q --now spoolgate", "the service starts")
+    day.reload_nginx()
     look_at_units(day)
     look_at_hardening(day)
     look_at_journal(day)

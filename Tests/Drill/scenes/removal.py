@@ -7,15 +7,14 @@ MODULE = "libnginx-mod-http-interim"
 
 def without_module(day):
     day.must(f"apt remove -y {MODULE}", "the module's package goes", network=True)
-    day.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
+    day.reload_nginx()
     result = day.send("without-104.bin", 2_000_000)
     day.check("answered 201" in result.output and "< 104" not in result.output, "uploads go on, without 104")
     day.check_delivered("without-104.bin")
     package = next(name for name in day.packages if name.startswith(MODULE))
     result = day.run(f"cd /root && apt install -y ./{package}", network=True)
     day.check(result.ok, "it comes back", result.output[-2000:])
-    day.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
-    day.machine.wait(20, lambda: day.value("pgrep -fc 'nginx: worker process is shutting down'") == "0")
+    day.reload_nginx()
     result = day.send("with-104.bin", 2_000_000)
     day.check("answered 201" in result.output and "< 104" in result.output, "and so does 104")
     day.check_delivered("with-104.bin")
@@ -26,7 +25,7 @@ def remove(day):
     # Its client will find nobody.
     del day.expected["left-behind.bin"]
     day.must("apt remove -y spoolgate", "the gateway's package goes", network=True)
-    processes = day.run("pgrep -a spoolgate")
+    processes = day.run("grep -lx spoolgate /proc/[0-9]*/comm")
     day.check(processes.output.strip() == "", "nothing of it runs")
     day.must("nginx -t && systemctl restart nginx", "nginx takes its configuration, and restarts")
     result = day.run(f"{CURL} -o /dev/null -w 'status %{{http_code}}\\n' {URL}")

@@ -1,5 +1,6 @@
 """What clients abandoned is removed by the timer's service."""
 
+import json
 import re
 
 
@@ -10,13 +11,13 @@ def purge(day):
         day.send(name, 3_000_000, "--cut 1000000")
     # Nobody comes back for the first.
     del day.expected["abandoned.bin"]
-    identity = day.value("grep -o '[^/\"]*\"}$' /root/uploads/abandoned.bin.json").rstrip('"}')
+    identity = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"].rsplit("/", 1)[1]
     day.run(f"find /var/spool/spoolgate -name '*{identity}*' -exec touch -d '3 days ago' {{}} +")
     since = day.now()
     day.must("systemctl start spoolgate-purge.service", "the purge succeeds")
     day.transcript.output(day.journal(since, unit="spoolgate-purge"))
     result = day.run("spoolgate list")
-    day.check(identity and identity not in result.output, "what was left alone for three days is gone")
+    day.check(identity not in result.output, "what was left alone for three days is gone")
     day.check("young.bin" in result.output, "what was cut a moment ago is there")
     result = day.run("upload resume abandoned.bin")
     day.check("404" in result.output, "the old one's client is told so")
