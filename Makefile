@@ -28,7 +28,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test lint format check sweep crash-test sanitize bench module module-test \
-    deb clean FORCE
+    deb drill clean FORCE
 
 build:
 	@$(MINUTES)
@@ -123,6 +123,13 @@ deb:
 	@deploy/install-dependencies.sh deb
 	$(MAKE) --no-print-directory build
 	deploy/deb.sh
+
+# An operator's day with these packages, in Debian machines that systemd-nspawn boots
+# (Tests/Drill/README.md). It wants root, and makes the packages itself.
+DRILL_SUITES ?=
+drill:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
+	@DRILL_SUITES="$(DRILL_SUITES)" python3 Tests/Drill/drill.py
 
 clean:
 	rm -rf .build

@@ -46,11 +46,15 @@ class Day:
     def play(self, title, scene, expected_warnings):
         """Plays a scene; whatever breaks it is a failure of its own, and the day goes on."""
         self.transcript.scene(title)
+        failed = self.transcript.failed
         try:
             scene(self)
         except Exception as error:  # noqa: BLE001: the next scenes still tell something
             self.check(False, f"the scene ended early: {type(error).__name__}: {error}")
         self._judge_journal(expected_warnings)
+        if self.transcript.failed > failed:
+            self.run(f"systemctl status --no-pager -n 0 {UNITS.replace('-u ', '')}", limit=30)
+            self.run("journalctl -q -u spoolgate.service -n 25 --no-pager", limit=25)
 
     def check(self, holds, sentence, detail=""):
         return self.transcript.check(holds, sentence, detail)

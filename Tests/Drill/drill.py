@@ -11,12 +11,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+
+# Root writes nothing into the working tree.
+sys.dont_write_bytecode = True
 
 import packages
 import roots
 from day import Day
-from machine import CGROUPS, Machine
+from machine import CGROUPS, NAME, Machine, remove_cgroup
 from roots import Unavailable
 from scenes import SCENES
 from transcript import Transcript
@@ -31,6 +33,8 @@ def main():
         enter_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
+    remove_left(os.environ.get("DRILL_SCRATCH", "/var/tmp"), shutil.rmtree)
+    remove_left(CGROUPS, remove_cgroup)
     transcript = Transcript()
     played = 0
     for suite in (os.environ.get("DRILL_SUITES") or own_suite()).split():
@@ -39,6 +43,9 @@ def main():
             played += 1
         except Unavailable as reason:
             print(f"SKIPPED {suite}: {reason}", flush=True)
+        except packages.BuildFailed as reason:
+            transcript.check(False, f"{suite}: {reason}")
+            played += 1
     if played:
         print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
     return 1 if transcript.failed else 0
@@ -70,16 +77,19 @@ def own_suite():
 
 
 def play(suite, transcript):
-    debs = packages.built(os.environ.get("DRILL_DEBS") or os.path.join(HERE, "../../.build/deb"))
     cached = roots.cached(suite)
-    with tempfile.TemporaryDirectory(prefix="drill-", dir=os.environ.get("DRILL_SCRATCH", "/var/tmp")) as scratch:
-        root = os.path.join(scratch, suite)
+    scratch = os.path.join(os.environ.get("DRILL_SCRATCH", "/var/tmp"), f"{NAME}{os.getpid()}")
+    root = os.path.join(scratch, suite)
+    try:
+        os.mkdir(scratch)
         roots.copy(cached, root)
-        for deb in debs:
-            shutil.copy(deb, os.path.join(root, "root"))
         machine = Machine(root, transcript)
         try:
+            # First, so that nothing is built for a machine that cannot be had.
             machine.boot()
+            debs = packages.of(suite, own_suite())
+            for deb in debs:
+                shutil.copy(deb, os.path.join(root, "root"))
             transcript.say(f"A clean Debian {suite}, booted: {versions(machine)}")
             day = Day(machine, [os.path.basename(deb) for deb in debs], os.path.join(HERE, "inside"))
             for scene in SCENES:
@@ -90,6 +100,16 @@ def play(suite, transcript):
             day.judge_deliveries()
         finally:
             machine.power_off()
+    finally:
+        shutil.rmtree(scratch)
+
+
+def remove_left(directory, remove):
+    """Removes what a drill that was killed could not: its processes and mounts ended with it."""
+    for entry in os.listdir(directory):
+        process = entry.removeprefix(NAME)
+        if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
+            remove(os.path.join(directory, entry))
 
 
 def versions(machine):

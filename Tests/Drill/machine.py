@@ -16,6 +16,10 @@ import time
 from roots import Unavailable
 
 CGROUPS = "/sys/fs/cgroup"
+
+# Of machines, their cgroups and scratch directories; this program's process follows.
+NAME = "spoolgate-drill-"
+
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -24,6 +28,16 @@ ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
     **{name: os.environ[name] for name in ("http_proxy", "https_proxy") if name in os.environ},
 }
+
+
+def remove_cgroup(cgroup):
+    """Whether a cgroup without processes is gone, with those below it."""
+    try:
+        for directory, _, _ in os.walk(cgroup, topdown=False):
+            os.rmdir(directory)
+    except OSError:
+        return False
+    return True
 
 
 class Result:
@@ -42,7 +56,7 @@ class Machine:
     def __init__(self, root, transcript):
         self.root = root
         self.transcript = transcript
-        self._name = f"spoolgate-drill-{os.getpid()}"
+        self._name = f"{NAME}{os.getpid()}"
         self._cgroup = os.path.join(CGROUPS, self._name)
         self._process = None
         self._leader = None
@@ -85,7 +99,7 @@ class Machine:
                     kill.write("1")
             except OSError:
                 pass
-            self.wait(10, self._remove_cgroup)
+            self.wait(10, lambda: remove_cgroup(self._cgroup))
 
     def _make_cgroup(self):
         try:
@@ -96,14 +110,6 @@ class Machine:
     def _enter_cgroup(self):
         with open(os.path.join(self._cgroup, "cgroup.procs"), "w") as members:
             members.write("0")
-
-    def _remove_cgroup(self):
-        try:
-            for directory, _, _ in os.walk(self._cgroup, topdown=False):
-                os.rmdir(directory)
-        except OSError:
-            return False
-        return True
 
     def _is_booted(self):
         if self._process.poll() is not None:

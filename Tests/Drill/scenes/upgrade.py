@@ -4,11 +4,12 @@ from day import SETTINGS, SNIPPET
 
 VERSION = "0.1.1"
 
-# A second version: the same program, with other words in both files that operators edit.
+# A second version: the same program, with other words in its unit and in both files that operators edit.
 REPACK = f"""set -e
 rm -rf /root/new && dpkg-deb -R /root/{{package}} /root/new
 sed -i 's/^Version: .*/Version: {VERSION}/' /root/new/DEBIAN/control
 for file in {SETTINGS} {SNIPPET}; do sed -i '1s/^/# A comment that version {VERSION} has.\\n/' /root/new$file; done
+sed -i 's/^Description=.*/& {VERSION}/' $(find /root/new -name spoolgate.service)
 dpkg-deb --root-owner-group -Zgzip -b /root/new /root/spoolgate_{VERSION}_amd64.deb
 rm -rf /root/new
 """
@@ -20,6 +21,7 @@ def upgrade(day):
     day.check(made.ok, f"there is a version {VERSION}, with other words in its configuration files", made.output)
     day.send("during-upgrade.bin", 10_000_000, "--cut 4000000")
     process = day.main_process()
+    listening = day.value("systemctl show -P ActiveEnterTimestampMonotonic spoolgate.socket")
     before = {path: day.machine.read(path) for path in (SETTINGS, SNIPPET)}
     result = day.run(
         f"cd /root && apt install -y -o Dpkg::Options::=--force-confold ./spoolgate_{VERSION}_amd64.deb",
@@ -34,6 +36,10 @@ def upgrade(day):
     day.check(day.is_active() and day.main_process() not in ("0", process), "another process serves")
     program = day.run(f"readlink /proc/{day.main_process()}/exe").output.strip()
     day.check(program == "/usr/bin/spoolgate", "and it runs the new program")
+    result = day.run("systemctl show -P Description -P NeedDaemonReload spoolgate.service")
+    day.check(VERSION in result.output and "yes" not in result.output.split(), "by the new version's unit")
+    result = day.run("systemctl show -P ActiveEnterTimestampMonotonic spoolgate.socket").output.strip()
+    day.check(day.is_active("spoolgate.socket") and result == listening, "the socket was there all the time")
     day.must("nginx -t", "nginx takes its configuration")
     result = day.resume("during-upgrade.bin")
     day.check("answered 201" in result.output, "an upload that was cut before goes on, as its owner's")
