@@ -9,6 +9,7 @@ import json
 import random
 import re
 import shutil
+import typing
 
 SETTINGS = "/etc/spoolgate/spoolgate.yaml"
 SNIPPET = "/etc/nginx/snippets/spoolgate.conf"
@@ -29,6 +30,19 @@ WantedBy=multi-user.target
 """
 
 
+class Scene(typing.NamedTuple):
+    """A part of the day, and what it does to the journal at level warning and above.
+
+    `warnings` are patterns of lines that have to be there, `allowed` of lines that may be; no other
+    line may.
+    """
+
+    title: str
+    play: typing.Callable
+    warnings: tuple = ()
+    allowed: tuple = ()
+
+
 class Day:
     def __init__(self, machine, packages, programs):
         self.machine = machine
@@ -43,15 +57,15 @@ class Day:
 
     # Scenes.
 
-    def play(self, title, scene, expected_warnings):
+    def play(self, scene):
         """Plays a scene; whatever breaks it is a failure of its own, and the day goes on."""
-        self.transcript.scene(title)
+        self.transcript.scene(scene.title)
         failed = self.transcript.failed
         try:
-            scene(self)
+            scene.play(self)
         except Exception as error:  # noqa: BLE001: the next scenes still tell something
             self.check(False, f"the scene ended early: {type(error).__name__}: {error}")
-        self._judge_journal(expected_warnings)
+        self._judge_journal(scene)
         if self.transcript.failed > failed:
             self.run(f"systemctl status --no-pager -n 0 {UNITS.replace('-u ', '')}", limit=30)
             self.run("journalctl -q -u spoolgate.service -n 25 --no-pager", limit=25)
@@ -59,16 +73,18 @@ class Day:
     def check(self, holds, sentence, detail=""):
         return self.transcript.check(holds, sentence, detail)
 
-    def _judge_journal(self, expected):
+    def _judge_journal(self, scene):
         self.machine.quietly("journalctl --sync")
         command = f"journalctl -q -p warning {UNITS} -o cat --cursor-file=/root/read | sort | uniq -c"
         said = self.machine.quietly(command).output
         self.transcript.command(command)
         self.transcript.output(said)
-        patterns = [re.compile(pattern) for pattern in expected]
-        lines = [line for line in said.splitlines() if line.strip()]
-        other = [line for line in lines if not any(p.search(line) for p in patterns)]
-        sentence = "the journal has no warning but those of this scene" if expected else "the journal has no warning"
+        for pattern in scene.warnings:
+            if not re.search(pattern, said):
+                self.check(False, f"the journal warns: {pattern}")
+        known = [*scene.warnings, *scene.allowed]
+        other = [line for line in said.splitlines() if not any(re.search(p, line) for p in known)]
+        sentence = "the journal has the warnings of this scene and no other" if known else "the journal has no warning"
         self.check(not other, sentence, "\n".join(other))
 
     # Commands.

@@ -93,7 +93,7 @@ def play(suite, transcript):
             transcript.say(f"A clean Debian {suite}, booted: {versions(machine)}")
             day = Day(machine, [os.path.basename(deb) for deb in debs], os.path.join(HERE, "inside"))
             for scene in SCENES:
-                day.play(*scene)
+                day.play(scene)
                 if scene is SCENES[0]:
                     roots.keep_downloads(root, cached)
             transcript.scene("The day's end")

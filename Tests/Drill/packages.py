@@ -75,7 +75,7 @@ def _build_in_root(suite):
 
 def _toolchain():
     swift = shutil.which("swift")
-    above = os.path.realpath(swift).removesuffix("/usr/bin/swift") if swift else ""
+    above = os.path.dirname(os.path.realpath(swift)).removesuffix("/usr/bin") if swift else ""
     if not above or not os.path.isdir(os.path.join(above, "usr/lib/swift")):
         raise Unavailable("no Swift toolchain in a directory of its own, which a root of another suite could use")
     return above

@@ -1,4 +1,4 @@
-"""The scenes of the day, in order: title, what is played, and which warnings it may leave in the journal."""
+"""The scenes of the day, in order."""
 
 from . import crashes, install, removal, room, settings, timer, upgrade, uploads, upstream
 

@@ -3,10 +3,16 @@
 import json
 import re
 
-from day import SETTINGS, SITE, SNIPPET
+from day import SETTINGS, SITE, SNIPPET, Scene
 
-# The site that is there already: a login, a certificate, and after the installation one more line.
-SERVER = """server {
+# The site that is there already: names of its own for its users, a login, a certificate, and after the
+# installation one more line.
+SERVER = """map $remote_user $uploader {
+    ""      "";
+    default "$remote_user@uploads.example";
+}
+
+server {
     listen 80;
     listen 443 ssl%(http2_listen)s;%(http2_line)s
     server_name uploads.example;
@@ -14,6 +20,12 @@ SERVER = """server {
     ssl_certificate_key /etc/nginx/uploads.pem;
     auth_basic "uploads";
     auth_basic_user_file /etc/nginx/uploads.htpasswd;
+}
+"""
+
+OPEN_SERVER = """server {
+    listen 81;
+    include snippets/spoolgate*.conf;
 }
 """
 
@@ -41,7 +53,11 @@ def name_upstream(day):
     day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
     day.machine.edit(SNIPPET, own_owner)
     day.machine.edit(SITE, include_snippet)
-    day.must("spoolgate check -q", "spoolgate check has nothing to say against it")
+    result = day.must("spoolgate check", "the settings can be used")
+    day.check("spoolgate: warning: " in result.output and "anonymous" in result.output, "with a warning that they leave the door open")
+    day.edit_settings(routes__default__anonymous="refuse")
+    result = day.must("spoolgate check", "the settings can be used")
+    day.check("warning" not in result.output, "without a warning")
     day.must("systemctl enable -q --now spoolgate", "the service starts")
     day.reload_nginx()
     look_at_units(day)
@@ -51,7 +67,7 @@ def name_upstream(day):
 
 def own_owner(text):
     """Whose an upload is, in the operator's own words: an upgrade must not take them away."""
-    return re.sub(r"(SPOOLGATE_OWNER\s+)\$remote_user;", r'\1"$remote_user@uploads.example";', text)
+    return re.sub(r"(SPOOLGATE_OWNER\s+)\$remote_user;", r"\1$uploader;", text)
 
 
 def include_snippet(text):
@@ -70,6 +86,17 @@ def prepare_site(day):
     is_new = version >= [1, 25, 1]
     words = {"http2_listen": "" if is_new else " http2", "http2_line": "\n    http2 on;" if is_new else ""}
     day.machine.write(SITE, SERVER % words)
+
+
+def forgotten_login(day):
+    """A second site, whose login somebody forgot: the gateway's settings close that door."""
+    day.machine.edit(SITE, lambda text: text + OPEN_SERVER)
+    day.reload_nginx()
+    result = day.run("seq 100000 > /root/open.txt; curl -sS -T /root/open.txt -w '\\nstatus %{http_code}\\n' http://127.0.0.1:81/files/open.txt")
+    day.check("status 403" in result.output, "whom nobody knows may not upload")
+    day.check(day.deliveries("open.txt") == [], "the application has heard nothing of it")
+    day.machine.edit(SITE, lambda text: text.replace(OPEN_SERVER, ""))
+    day.reload_nginx()
 
 
 def look_at_units(day):
@@ -120,6 +147,7 @@ def look_at_journal(day):
 
 
 SCENES = [
-    ("Install the packages on a clean machine", install, []),
-    ("Name the upstream, and start", name_upstream, []),
+    Scene("Install the packages on a clean machine", install),
+    Scene("Name the upstream, and start", name_upstream),
+    Scene("A site without a login", forgotten_login),
 ]

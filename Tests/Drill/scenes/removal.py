@@ -1,6 +1,6 @@
 """The packages go, and nginx lives on."""
 
-from day import CURL, SITE, URL
+from day import CURL, SITE, URL, Scene
 
 MODULE = "libnginx-mod-http-interim"
 
@@ -49,7 +49,7 @@ def purge(day):
 
 
 SCENES = [
-    ("Without the nginx module, and with it again", without_module, []),
-    ("Remove the gateway", remove, []),
-    ("Purge it", purge, []),
+    Scene("Without the nginx module, and with it again", without_module),
+    Scene("Remove the gateway", remove),
+    Scene("Purge it", purge),
 ]

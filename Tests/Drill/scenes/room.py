@@ -2,6 +2,8 @@
 
 import re
 
+from day import Scene
+
 DROP_IN = "/etc/systemd/system/spoolgate.service.d/small.conf"
 
 
@@ -39,4 +41,4 @@ def put_back(day):
     day.must("systemctl daemon-reload && systemctl restart spoolgate && umount /srv/small", "and back to the large file system")
 
 
-SCENES = [("The file system is full", fill, [r"507|free|room"])]
+SCENES = [Scene("The file system is full", fill, (r'msg="spool failed".* free .* must stay free',))]

@@ -3,6 +3,8 @@
 import json
 import re
 
+from day import Scene
+
 
 def purge(day):
     result = day.run("systemctl list-timers --no-pager spoolgate-purge.timer")
@@ -25,4 +27,4 @@ def purge(day):
     day.check_delivered("young.bin")
 
 
-SCENES = [("The purge timer", purge, [])]
+SCENES = [Scene("The purge timer", purge)]

@@ -1,6 +1,6 @@
 """A new version comes, and the operator's words stay."""
 
-from day import SETTINGS, SNIPPET
+from day import SETTINGS, SNIPPET, Scene
 
 VERSION = "0.1.1"
 
@@ -46,4 +46,4 @@ def upgrade(day):
     day.check_delivered("during-upgrade.bin")
 
 
-SCENES = [("Upgrade", upgrade, [])]
+SCENES = [Scene("Upgrade", upgrade)]

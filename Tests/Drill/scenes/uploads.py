@@ -2,7 +2,7 @@
 
 import re
 
-from day import STORED, URL
+from day import STORED, URL, Scene
 
 SIZE = 20_000_000
 MARKED = "-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Complete: ?1'"
@@ -65,7 +65,7 @@ def over_http2(day):
 
 
 SCENES = [
-    ("An ordinary upload", plain, []),
-    ("A large one, cut and resumed", resumable, []),
-    ("The same over TLS and HTTP/2", over_http2, []),
+    Scene("An ordinary upload", plain),
+    Scene("A large one, cut and resumed", resumable),
+    Scene("The same over TLS and HTTP/2", over_http2),
 ]

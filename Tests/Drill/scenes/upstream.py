@@ -1,5 +1,7 @@
 """The application is down, and comes back."""
 
+from day import Scene
+
 
 def down(day):
     day.run("systemctl stop application")
@@ -35,9 +37,9 @@ def await_application(day):
     day.check(up, "the application is back")
 
 
-DEFERRED = [r"delivery deferred"]
+DEFERRED = (r'msg="delivery deferred".*no connection',)
 
 SCENES = [
-    ("The application is down, and its clients wait", down, DEFERRED),
-    ("The application is down, and its clients do not wait", accepted, DEFERRED),
+    Scene("The application is down, and its clients wait", down, DEFERRED),
+    Scene("The application is down, and its clients do not wait", accepted, DEFERRED),
 ]
