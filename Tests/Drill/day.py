@@ -131,11 +131,11 @@ class Day:
         return named if count else re.sub(r"(?m)^  default:.*$", lambda m: m.group() + "\n" + line, text, count=1)
 
     def set_value(self, text, path, value):
-        """The settings with one value changed that stands in the shipped file, by its keys' path."""
+        """The settings with one value changed that the shipped file has, or has commented out, by its keys' path."""
         keys, depth, lines = path.split("."), 0, text.split("\n")
         for number, line in enumerate(lines):
-            bare = line.replace("#", " ", 1) if depth == len(keys) - 1 else line
-            if re.match(rf"^{'  ' * depth}{re.escape(keys[depth])}:", bare):
+            mark = "#?" if depth == len(keys) - 1 else ""
+            if re.match(rf"^{'  ' * depth}{mark}{re.escape(keys[depth])}:", line):
                 if depth == len(keys) - 1:
                     lines[number] = "  " * depth + f"{keys[depth]}: {value}"
                     return "\n".join(lines)
