@@ -16,9 +16,8 @@ from roots import Unavailable
 REPOSITORY = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 NAMES = ("spoolgate", "libnginx-mod-http-interim")
 
-# To build: what Swift itself is linked with and compiles with, and what `make deb` begins with;
-# install-dependencies.sh brings the rest.
-BUILDERS = "make g++ binutils libcurl4-openssl-dev libncurses6 libsqlite3-0 libxml2 tzdata git ca-certificates"
+# What `make deb` begins with; deploy/install-dependencies.sh brings the rest.
+BUILDERS = "make ca-certificates"
 SOURCE = "usr/src/spoolgate"
 
 
