@@ -1,7 +1,7 @@
 """The operator's day: a machine with the application in it, and what the scenes share.
 
-Invariant: what the application was sent is judged at the end of the day from its own log. A scene only
-says which uploads it began that were to arrive (`arrives`).
+Invariant: what the application was sent is judged at the end of the day from its own log. A scene
+only says which uploads it began that were to arrive (`arrives`).
 """
 
 import hashlib
@@ -75,7 +75,9 @@ class Day:
 
     def _judge_journal(self, scene):
         self.machine.quietly("journalctl --sync")
-        command = f"journalctl -q -p warning {UNITS} -o cat --cursor-file=/root/read | sort | uniq -c"
+        command = (
+            f"journalctl -q -p warning {UNITS} -o cat --cursor-file=/root/read | sort | uniq -c"
+        )
         said = self.machine.quietly(command).output
         self.transcript.command(command)
         self.transcript.output(said)
@@ -84,7 +86,11 @@ class Day:
                 self.check(False, f"the journal warns: {pattern}")
         known = [*scene.warnings, *scene.allowed]
         other = [line for line in said.splitlines() if not any(re.search(p, line) for p in known)]
-        sentence = "the journal has the warnings of this scene and no other" if known else "the journal has no warning"
+        sentence = (
+            "the journal has the warnings of this scene and no other"
+            if known
+            else "the journal has no warning"
+        )
         self.check(not other, sentence, "\n".join(other))
 
     # Commands.
@@ -116,7 +122,7 @@ class Day:
         return self.value("date +%s.%N")
 
     def reload_nginx(self):
-        """Reloads nginx and waits until the processes with the old configuration take no more requests."""
+        """Reloads nginx and waits until processes with the old configuration take no requests."""
         workers = "grep -lza '^nginx: worker process *$' /proc/[0-9]*/cmdline"
         before = set(self.value(workers).split())
         self.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
@@ -125,13 +131,17 @@ class Day:
     # Settings.
 
     def set_upstream(self, text, value):
-        """The settings with the default route's upstream named, where the file has or suggests it."""
+        """The settings with the default route's upstream named, where the file suggests it."""
         line = f"    upstream: {value}"
         named, count = re.subn(r"(?m)^    #? ?upstream:.*$", line, text, count=1)
-        return named if count else re.sub(r"(?m)^  default:.*$", lambda m: m.group() + "\n" + line, text, count=1)
+        return (
+            named
+            if count
+            else re.sub(r"(?m)^  default:.*$", lambda m: m.group() + "\n" + line, text, count=1)
+        )
 
     def set_value(self, text, path, value):
-        """The settings with one value changed that the shipped file has, or has commented out, by its keys' path."""
+        """The settings with a value changed, by its keys' path, that the file has or suggests."""
         keys, depth, lines = path.split("."), 0, text.split("\n")
         for number, line in enumerate(lines):
             mark = "#?" if depth == len(keys) - 1 else ""
@@ -156,7 +166,7 @@ class Day:
     # Uploads.
 
     def arrives(self, name, content=None, size=None):
-        """Says that an upload is to reach the application once: its content, or that of `upload`."""
+        """Says that an upload is to reach the application once: with this content, or upload's."""
         if content is None:
             content = random.Random(name).randbytes(size)
         self.expected[name] = hashlib.sha256(content).hexdigest()
@@ -170,12 +180,16 @@ class Day:
         return self.machine.run(f"upload resume {name} {options}".strip(), **run)
 
     def put(self, name, size, options=""):
-        """Sends one by an ordinary curl, which knows nothing of resuming; the status and the answer."""
+        """Sends one by an ordinary curl, which knows nothing of resuming."""
         self.arrives(name, size=size)
         self.machine.write(f"/root/{name}", "")
         with open(self.machine.path(f"/root/{name}"), "wb") as file:
             file.write(random.Random(name).randbytes(size))
-        return self.machine.run(f"{CURL} {options} -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}".replace("  ", " "))
+        return self.machine.run(
+            f"{CURL} {options} -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}".replace(
+                "  ", " "
+            )
+        )
 
     def deliveries(self, name):
         """What the application's log says of one upload: the digests, a line each."""
@@ -198,9 +212,13 @@ class Day:
 
     def judge_deliveries(self):
         """Every upload of the day: at the application exactly once, and identical."""
-        wrong = {n: self.deliveries(n) for n, digest in self.expected.items() if self.deliveries(n) != [digest]}
+        wrong = {
+            n: self.deliveries(n)
+            for n, digest in self.expected.items()
+            if self.deliveries(n) != [digest]
+        }
         self.check(
             not wrong,
-            f"the application's log has each of the day's {len(self.expected)} uploads exactly once, identical",
+            f"the application's log has each of {len(self.expected)} uploads exactly once, identical",
             "\n".join(f"{name}: {seen}" for name, seen in wrong.items()),
         )

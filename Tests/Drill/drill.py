@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An operator's day with spoolgate, in a Debian machine booted by systemd-nspawn (`make drill`).
 
-Environment: DRILL_SUITES, the Debian suites (default: this host's own); DRILL_DEBS, a directory with
-the packages (default: .build/deb); DRILL_CACHE, where roots are kept; DRILL_SCRATCH, where machines
+Environment: DRILL_SUITES, the Debian suites (default: this host's own); DRILL_DEBS, a directory
+with the packages (default: .build/deb); DRILL_CACHE, where roots are kept; DRILL_SCRATCH, where machines
 live (default: /var/tmp). Exit status: 0 all assertions hold, or nothing could be done here; 1 not.
 """
 
@@ -33,8 +33,8 @@ def main():
         enter_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
+    remove_left(CGROUPS, lambda left: Machine.wait(10, lambda: remove_cgroup(left)))
     remove_left(os.environ.get("DRILL_SCRATCH", "/var/tmp"), shutil.rmtree)
-    remove_left(CGROUPS, remove_cgroup)
     transcript = Transcript()
     played = 0
     for suite in (os.environ.get("DRILL_SUITES") or own_suite()).split():
@@ -56,18 +56,29 @@ def enter_namespace():
     if os.geteuid() != 0:
         print("SKIPPED make drill: it boots machines, for which it must be root")
         sys.exit(0)
-    for tool in ("unshare", "setpriv", "nsenter", "systemd-nspawn", "debootstrap"):
+    for tool in ("unshare", "nsenter", "systemd-nspawn", "debootstrap"):
         if not shutil.which(tool):
             print(f"SKIPPED make drill: {tool} is not there (deploy/install-dependencies.sh drill)")
             sys.exit(0)
     command = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run(command + ["mount", "-t", "cgroup2", "cgroup2", CGROUPS], capture_output=True).returncode:
+    if subprocess.run(
+        command + ["mount", "-t", "cgroup2", "cgroup2", CGROUPS], capture_output=True
+    ).returncode:
         print("SKIPPED make drill: this host lets nobody mount a cgroup hierarchy")
         sys.exit(0)
-    os.execvp(command[0], command + [
-        "sh", "-c", f'mount -t cgroup2 cgroup2 {CGROUPS} && exec "$@"', "sh",
-        sys.executable, os.path.join(HERE, "drill.py"), IN_NAMESPACE,
-    ])
+    os.execvp(
+        command[0],
+        command
+        + [
+            "sh",
+            "-c",
+            f'mount -t cgroup2 cgroup2 {CGROUPS} && exec "$@"',
+            "sh",
+            sys.executable,
+            os.path.join(HERE, "drill.py"),
+            IN_NAMESPACE,
+        ],
+    )
 
 
 def own_suite():
@@ -91,7 +102,9 @@ def play(suite, transcript):
             for deb in debs:
                 shutil.copy(deb, os.path.join(root, "root"))
             transcript.say(f"A clean Debian {suite}, booted: {versions(machine)}")
-            day = Day(machine, [os.path.basename(deb) for deb in debs], os.path.join(HERE, "inside"))
+            day = Day(
+                machine, [os.path.basename(deb) for deb in debs], os.path.join(HERE, "inside")
+            )
             for scene in SCENES:
                 day.play(scene)
                 if scene is SCENES[0]:
@@ -105,7 +118,7 @@ def play(suite, transcript):
 
 
 def remove_left(directory, remove):
-    """Removes what a drill that was killed could not: its processes and mounts ended with it."""
+    """Removes what a drill that was killed could not."""
     for entry in os.listdir(directory):
         process = entry.removeprefix(NAME)
         if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):

@@ -2,8 +2,8 @@
 
 The program runs in a mount namespace of its own (see drill.py), where the unified cgroup hierarchy
 lies at /sys/fs/cgroup, whatever the host uses: systemd 257 refuses any other. The machine has a
-cgroup of its own there, and nspawn dies with this program and the machine with nspawn: however the
-drill ends, no process and no mount of it is left.
+cgroup of its own there, which a guard kills as soon as this program is gone: however the drill ends,
+no process and no mount of it is left.
 """
 
 import difflib
@@ -30,13 +30,21 @@ ENVIRONMENT = {
 }
 
 
+OPTIONS = "-q --boot --register=no --keep-unit --private-network --resolv-conf=off --timezone=off"
+
+# Holds the reading end of a pipe whose other end only this program has, and outlives it by a moment.
+GUARD = 'cat >/dev/null; echo 1 2>/dev/null >"$1/cgroup.kill"'
+
+
 def remove_cgroup(cgroup):
-    """Whether a cgroup without processes is gone, with those below it."""
+    """Kills what is in a cgroup and below it, and removes them; whether that is done."""
     try:
+        with open(os.path.join(cgroup, "cgroup.kill"), "w") as kill:
+            kill.write("1")
         for directory, _, _ in os.walk(cgroup, topdown=False):
             os.rmdir(directory)
     except OSError:
-        return False
+        return not os.path.isdir(cgroup)
     return True
 
 
@@ -60,24 +68,29 @@ class Machine:
         self._cgroup = os.path.join(CGROUPS, self._name)
         self._process = None
         self._leader = None
+        self._guard = None
 
     # Power.
 
     def boot(self):
         self._make_cgroup()
-        log = open(self.root + ".console", "w")
-        self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "-q", "-D", self.root, "--boot",
-             "--register=no", "--keep-unit", "--private-network", "--resolv-conf=off",
-             "--timezone=off", "--console=pipe", f"--machine={self._name}"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=self._enter_cgroup,
+        self._guard = subprocess.Popen(
+            ["sh", "-c", GUARD, "sh", self._cgroup], stdin=subprocess.PIPE, start_new_session=True
         )
-        booted = self.wait(60, self._is_booted)
-        if not booted:
+        with open(self.root + ".console", "w") as console:
+            self._process = subprocess.Popen(
+                ["systemd-nspawn", *OPTIONS.split(), "--console=pipe", f"--machine={self._name}"]
+                + ["-D", self.root],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=self._enter_cgroup,
+            )
+        if not self.wait(60, self._is_booted) or self._process.poll() is not None:
             with open(self.root + ".console") as console:
-                said = console.read().strip().splitlines()[-3:]
-            raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said or ["no output"]))
+                said = console.read().strip().splitlines()[-3:] or ["no output"]
+            raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said))
         # nspawn covers the kernel's boot identity with a file of its own. A spool that knows its
         # boot by it is to see what it sees on any machine.
         self.quietly("umount /proc/sys/kernel/random/boot_id")
@@ -93,19 +106,17 @@ class Machine:
                 self._process.kill()
                 self._process.wait()
         self._leader = None
-        if os.path.isdir(self._cgroup):
-            try:
-                with open(os.path.join(self._cgroup, "cgroup.kill"), "w") as kill:
-                    kill.write("1")
-            except OSError:
-                pass
-            self.wait(10, lambda: remove_cgroup(self._cgroup))
+        self.wait(10, lambda: remove_cgroup(self._cgroup))
+        if self._guard:
+            self._guard.communicate()
 
     def _make_cgroup(self):
         try:
             os.mkdir(self._cgroup)
         except OSError as error:
-            raise Unavailable(f"no cgroup can be made at {self._cgroup}: {error.strerror}") from None
+            raise Unavailable(
+                f"no cgroup can be made at {self._cgroup}: {error.strerror}"
+            ) from None
 
     def _enter_cgroup(self):
         with open(os.path.join(self._cgroup, "cgroup.procs"), "w") as members:
@@ -139,11 +150,17 @@ class Machine:
         """The same, not shown. With `network` it reaches the host's, as apt must."""
         try:
             done = subprocess.run(
-                self._entry(command, network), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, timeout=timeout, env=ENVIRONMENT,
+                self._entry(command, network),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+                env=ENVIRONMENT,
             )
         except subprocess.TimeoutExpired as error:
-            return Result(124, (error.stdout or b"").decode(errors="replace") + f"\n(no end in {timeout} s)")
+            return Result(
+                124, (error.stdout or b"").decode(errors="replace") + f"\n(no end in {timeout} s)"
+            )
         return Result(done.returncode, done.stdout.decode(errors="replace"))
 
     def start(self, command):
@@ -201,7 +218,10 @@ class Background:
     def __init__(self, command):
         self._output = []
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=ENVIRONMENT,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

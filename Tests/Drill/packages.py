@@ -1,7 +1,7 @@
 """The Debian packages under test, made by `make deb` on the suite that they are for.
 
-For this host's own suite that is here; for another one it is in a root of that suite, with this host's
-Swift toolchain bound into it. Its build directory stays in the cache, so that the next time is short.
+For this host's own suite that is here; for another one it is in a root of that suite, with this
+host's Swift toolchain bound into it. Its build directory stays in the cache: the next time is short.
 """
 
 import fcntl
@@ -28,7 +28,11 @@ def of(suite, own_suite):
         below = os.path.join(given, suite)
         return _built(below if os.path.isdir(below) else given)
     if suite == own_suite:
-        _run(["make", "-C", REPOSITORY, "deb"], f"make deb for {suite}", os.path.join(REPOSITORY, ".build/deb.log"))
+        _run(
+            ["make", "-C", REPOSITORY, "deb"],
+            f"make deb for {suite}",
+            os.path.join(REPOSITORY, ".build/deb.log"),
+        )
         return _built(os.path.join(REPOSITORY, ".build/deb"))
     return _build_in_root(suite)
 
@@ -61,10 +65,20 @@ def _build_in_root(suite):
             subprocess.run(command, check=True)
         try:
             _run(
-                ["chroot", root, "env", "-i", "HOME=/root", "LANG=C.UTF-8",
-                 f"PATH=/usr/sbin:/usr/bin:/sbin:/bin:{toolchain}/usr/bin",
-                 "sh", "-c", f"apt-get -q update && make -C /{SOURCE} deb"],
-                f"make deb in a root of {suite}", root + ".log",
+                [
+                    "chroot",
+                    root,
+                    "env",
+                    "-i",
+                    "HOME=/root",
+                    "LANG=C.UTF-8",
+                    f"PATH=/usr/sbin:/usr/bin:/sbin:/bin:{toolchain}/usr/bin",
+                    "sh",
+                    "-c",
+                    f"apt-get -q update && make -C /{SOURCE} deb",
+                ],
+                f"make deb in a root of {suite}",
+                root + ".log",
             )
         finally:
             for place in (place, os.path.join(root, "proc"), os.path.join(root, "dev")):
@@ -76,7 +90,9 @@ def _toolchain():
     swift = shutil.which("swift")
     above = os.path.dirname(os.path.realpath(swift)).removesuffix("/usr/bin") if swift else ""
     if not above or not os.path.isdir(os.path.join(above, "usr/lib/swift")):
-        raise Unavailable("no Swift toolchain in a directory of its own, which a root of another suite could use")
+        raise Unavailable(
+            "no Swift toolchain in a directory of its own, which a root of another suite could use"
+        )
     return above
 
 
@@ -89,20 +105,34 @@ def _copy_source(destination):
             continue
         shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     listed = subprocess.run(
-        ["git", "-C", REPOSITORY, "ls-files", "-co", "--exclude-standard", "-z"], check=True, capture_output=True
+        ["git", "-C", REPOSITORY, "ls-files", "-co", "--exclude-standard", "-z"],
+        check=True,
+        capture_output=True,
     ).stdout
-    names = [name for name in listed.decode().split("\0") if name and os.path.lexists(os.path.join(REPOSITORY, name))]
+    names = [
+        name
+        for name in listed.decode().split("\0")
+        if name and os.path.lexists(os.path.join(REPOSITORY, name))
+    ]
     # Which sources of others SwiftPM has here already, it need not fetch again.
     build = os.path.join(destination, ".build")
     if not os.path.isdir(build):
         names += [
-            name for name in ("Package.resolved", ".build/checkouts", ".build/repositories", ".build/workspace-state.json")
+            name
+            for name in (
+                "Package.resolved",
+                ".build/checkouts",
+                ".build/repositories",
+                ".build/workspace-state.json",
+            )
             if os.path.exists(os.path.join(REPOSITORY, name)) and name not in names
         ]
     elif os.path.exists(os.path.join(REPOSITORY, "Package.resolved")):
         names = list(dict.fromkeys(names + ["Package.resolved"]))
     pack = subprocess.Popen(
-        ["tar", "-C", REPOSITORY, "--null", "-T", "-", "-cf", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["tar", "-C", REPOSITORY, "--null", "-T", "-", "-cf", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     unpack = subprocess.Popen(["tar", "-C", destination, "-xf", "-"], stdin=pack.stdout)
     pack.stdin.write("\0".join(names).encode())
@@ -115,7 +145,9 @@ def _run(command, what, log):
     print(f"{what}: some minutes the first time; {log} grows", flush=True)
     os.makedirs(os.path.dirname(log), exist_ok=True)
     with open(log, "w") as file:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
     if done.returncode:
         with open(log) as file:
             last = (file.read().strip().splitlines() or ["no output"])[-1]

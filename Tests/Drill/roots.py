@@ -67,13 +67,16 @@ def _make(suite, root, packages, prepare):
     new = root + ".new"
     for left in (new, root):
         shutil.rmtree(left, ignore_errors=True)
-    print(f"making a root of {suite} at {root}: some two minutes, once in {MAXIMUM_AGE // 86400} days", flush=True)
+    print(
+        f"making a root of {suite} at {root}: two minutes, every {MAXIMUM_AGE // 86400} days",
+        flush=True,
+    )
     include = ",".join(packages.split())
     _run(["debootstrap", "--variant=minbase", f"--include={include}", suite, new, MIRROR])
     lines = [f"deb {MIRROR} {suite} main", f"deb {MIRROR} {suite}-updates main"]
     lines.append(f"deb {SECURITY} {suite}-security main")
     _write(new, "etc/apt/sources.list", "\n".join(lines) + "\n")
-    # A copy is not the machine that the root was made as; `apt` keeps what it fetched, for the cache.
+    # Each copy is a machine of its own; `apt` keeps what it fetched, for the cache.
     _write(new, "etc/apt/apt.conf.d/drill", 'Binary::apt::APT::Keep-Downloaded-Packages "true";\n')
     _write(new, "etc/machine-id", "")
     _write(new, "etc/hostname", "drill\n")
@@ -97,11 +100,17 @@ def _write(root, path, text):
 def _run(command):
     try:
         subprocess.run(
-            command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
+            command,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
     except FileNotFoundError:
-        raise Unavailable(f"{command[0]} is not there (deploy/install-dependencies.sh drill)") from None
+        raise Unavailable(
+            f"{command[0]} is not there (deploy/install-dependencies.sh drill)"
+        ) from None
     except subprocess.CalledProcessError as error:
         last = (error.stdout.strip().splitlines() or ["no output"])[-1]
         raise Unavailable(f"{' '.join(command[:4])}: exit {error.returncode}: {last}") from None

@@ -10,7 +10,9 @@ import time
 WIDTH = 150
 
 # What apt says to a terminal that redraws its line, and to everybody.
-NOISE = re.compile(r"^\(Reading database|^WARNING: apt does not have a stable CLI|^Reading package lists|^Building dep|^Reading state")
+NOISE = re.compile(
+    r"\(?Reading (database|package lists|state)|WARNING: apt does not have|Building dependency"
+)
 
 
 class Transcript:
@@ -31,7 +33,9 @@ class Transcript:
 
     def output(self, text, limit=12):
         """The first and last of the lines, each cut to a width that a terminal shows."""
-        lines = [line.rstrip() for line in text.splitlines() if line.strip() and not NOISE.match(line)]
+        lines = [
+            line.rstrip() for line in text.splitlines() if line.strip() and not NOISE.match(line)
+        ]
         if len(lines) > limit:
             head = limit // 2
             left_out = f"... {len(lines) - limit} lines ..."

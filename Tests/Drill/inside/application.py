@@ -2,8 +2,8 @@
 """The application behind the gateway in the drill: any HTTP server that knows nothing of resuming.
 
 It stores what is sent to it in STORE under the last part of the path, and writes one JSON line for
-each request to LOG before it answers: method, target, bytes, SHA-256, and whether all of the content
-came. Nothing is ever left out of the log, so that what was delivered twice shows there.
+each request to LOG before it answers: method, target, bytes, SHA-256, and whether all of the
+content came. Nothing is ever left out of the log, so that what was delivered twice shows there.
 """
 
 import hashlib
@@ -49,7 +49,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, "the application is up\n")
 
     def note(self, size, digest, is_whole):
-        line = {"method": self.command, "target": self.path, "bytes": size, "sha256": digest, "whole": is_whole}
+        line = {
+            "method": self.command,
+            "target": self.path,
+            "bytes": size,
+            "sha256": digest,
+            "whole": is_whole,
+        }
         with log_lock, open(LOG, "a") as log:
             log.write(json.dumps(line) + "\n")
 

@@ -5,8 +5,8 @@
     upload.py resume NAME     [--cut BYTES] [--pace MBPS] [--until-done SECONDS]
 
 The content is the same for the same name and size. What a later `resume` needs is kept in
-/root/uploads. With --cut the client breaks its own connection once so many bytes of the content have
-been sent; with --until-done it does what a good client does: after whatever happens it asks for the
+/root/uploads. With --cut the client breaks its own connection once so many bytes of the content
+have been sent; with --until-done it does what a good client does: after whatever happens it asks for the
 offset and goes on. Exit status: 0 answered 2xx or cut as asked, 1 anything else.
 """
 
@@ -154,7 +154,9 @@ class Upload:
             return status, fields, ""
         offset = int(fields["upload-offset"])
         fields = {
-            "Upload-Offset": offset, "Upload-Complete": "?1", "Content-Length": self.size - offset,
+            "Upload-Offset": offset,
+            "Upload-Complete": "?1",
+            "Content-Length": self.size - offset,
             "Content-Type": "application/partial-upload",
         }
         return self.transfer(Exchange(self.url, "PATCH", fields, self.options.user), offset)
@@ -180,15 +182,21 @@ class Upload:
             asked_to_cut = self.cut is not None
             answer = self.once()
             self.save()
-            is_kept = answer is None or answer[1].get("upload-complete") == "?0" or answer[0] in (409, 423, 503)
+            is_kept = (
+                answer is None
+                or answer[1].get("upload-complete") == "?0"
+                or answer[0] in (409, 423, 503)
+            )
             if not is_kept or time.monotonic() > deadline:
                 break
             time.sleep(0.2)
         if answer is None:
             return 0 if asked_to_cut and not self.options.until_done else 1
         say(answer[2].strip()[:300])
-        say(f"{self.name}: answered {answer[0]} after {self.cuts} cuts; "
-            f"{self.size} bytes, sha256 {hashlib.sha256(self.data).hexdigest()}")
+        say(
+            f"{self.name}: answered {answer[0]} after {self.cuts} cuts; "
+            f"{self.size} bytes, sha256 {hashlib.sha256(self.data).hexdigest()}"
+        )
         return 0 if answer[0] in range(200, 300) else 1
 
 

@@ -24,10 +24,15 @@ def kill(day):
     day.check(last_kill - began < 15, f"within 15 seconds ({last_kill - began:.1f})")
     result = upload.finish(110)
     day.transcript.output(result.output, limit=20)
-    day.check(result.ok and "answered 201" in result.output, "the client resumed each time, and has its answer")
+    day.check(
+        result.ok and "answered 201" in result.output,
+        "the client resumed each time, and has its answer",
+    )
     day.check_delivered("backup.tar")
     result = day.run("systemctl is-active spoolgate.service spoolgate.socket")
-    day.check(result.output.split() == ["active"] * 2, "service and socket are up, and nobody had to help")
+    day.check(
+        result.output.split() == ["active"] * 2, "service and socket are up, and nobody had to help"
+    )
 
 
 def restart_under_load(day):
@@ -52,14 +57,28 @@ def restart_under_load(day):
         day.must("systemctl restart spoolgate", "restarted")
     result = small.finish(90)
     statuses = result.output.split()
-    day.check(statuses == ["201"] * count, f"of {count} ordinary uploads meanwhile, none tried twice, not one failed", " ".join(statuses))
+    day.check(
+        statuses == ["201"] * count,
+        f"of {count} ordinary uploads meanwhile, none tried twice, not one failed",
+        " ".join(statuses),
+    )
     uploads.finish(100)
     result = day.run("tail -q -n 1 /root/parallel-*.log")
-    day.check(result.output.count("answered 201") == 8, "all eight resumable ones were answered", day.value("tail -n 4 /root/parallel-*.log"))
+    day.check(
+        result.output.count("answered 201") == 8,
+        "all eight resumable ones were answered",
+        day.value("tail -n 4 /root/parallel-*.log"),
+    )
     cuts = result.output.count("after 0 cuts")
     day.check(cuts < 8, "some of them across a restart")
-    wrong = [n for n in names + [f"small-{n}.txt" for n in range(1, count + 1)] if day.deliveries(n) != [day.expected[n]]]
-    day.check(not wrong, "the application got each of them once, and byte for byte", " ".join(wrong))
+    wrong = [
+        n
+        for n in names + [f"small-{n}.txt" for n in range(1, count + 1)]
+        if day.deliveries(n) != [day.expected[n]]
+    ]
+    day.check(
+        not wrong, "the application got each of them once, and byte for byte", " ".join(wrong)
+    )
 
 
 KILLED = (r"Main process exited, code=killed, status=9", r"Failed with result 'signal'")

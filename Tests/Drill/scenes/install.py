@@ -5,8 +5,8 @@ import re
 
 from day import SETTINGS, SITE, SNIPPET, Scene
 
-# The site that is there already: names of its own for its users, a login, a certificate, and after the
-# installation one more line.
+# The site that is there already: names of its own for its users, a login, a certificate, and after
+# the installation one more line.
 SERVER = """map $remote_user $uploader {
     ""      "";
     default "$remote_user@uploads.example";
@@ -33,11 +33,15 @@ OPEN_SERVER = """server {
 def install(day):
     names = " ".join(f"./{name}" for name in day.packages)
     result = day.run(f"cd /root && apt install -y {names}", timeout=300, network=True)
-    if not day.check(result.ok, "apt installs both packages and what they need", result.output[-3000:]):
+    if not day.check(
+        result.ok, "apt installs both packages and what they need", result.output[-3000:]
+    ):
         return
     day.must("nginx -t", "nginx takes its configuration")
     running = day.run("systemctl is-active spoolgate.service spoolgate.socket")
-    day.check("active" not in running.output.split(), "nothing of the gateway runs yet", running.output)
+    day.check(
+        "active" not in running.output.split(), "nothing of the gateway runs yet", running.output
+    )
     failed = day.value("systemctl list-units --failed --plain --no-legend")
     day.check(failed == "", "and no unit has failed", failed)
     result = day.run("spoolgate check")
@@ -49,12 +53,18 @@ def install(day):
 
 def name_upstream(day):
     prepare_site(day)
-    day.must("systemctl enable -q --now application", "the application answers on port 3000 as it always did")
+    day.must(
+        "systemctl enable -q --now application",
+        "the application answers on port 3000 as it always did",
+    )
     day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
     day.machine.edit(SNIPPET, own_owner)
     day.machine.edit(SITE, include_snippet)
     result = day.must("spoolgate check", "the settings can be used")
-    day.check("spoolgate: warning: " in result.output and "anonymous" in result.output, "with a warning that they leave the door open")
+    day.check(
+        "spoolgate: warning: " in result.output and "anonymous" in result.output,
+        "with a warning that they leave the door open",
+    )
     day.edit_settings(routes__default__anonymous="refuse")
     result = day.must("spoolgate check", "the settings can be used")
     day.check("warning" not in result.output, "without a warning")
@@ -82,9 +92,14 @@ def prepare_site(day):
         "cat /root/certificate.pem /root/key.pem > /etc/nginx/uploads.pem && "
         "printf 'alice:%s\\n' $(openssl passwd -apr1 secret) > /etc/nginx/uploads.htpasswd"
     )
-    version = [int(n) for n in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", day.value("nginx -v")).groups()]
+    version = [
+        int(n) for n in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", day.value("nginx -v")).groups()
+    ]
     is_new = version >= [1, 25, 1]
-    words = {"http2_listen": "" if is_new else " http2", "http2_line": "\n    http2 on;" if is_new else ""}
+    words = {
+        "http2_listen": "" if is_new else " http2",
+        "http2_line": "\n    http2 on;" if is_new else "",
+    }
     day.machine.write(SITE, SERVER % words)
 
 
@@ -92,7 +107,10 @@ def forgotten_login(day):
     """A second site, whose login somebody forgot: the gateway's settings close that door."""
     day.machine.edit(SITE, lambda text: text + OPEN_SERVER)
     day.reload_nginx()
-    result = day.run("seq 100000 > /root/open.txt; curl -sS -T /root/open.txt -w '\\nstatus %{http_code}\\n' http://127.0.0.1:81/files/open.txt")
+    result = day.run(
+        "seq 100000 > /root/open.txt; curl -sS -T /root/open.txt -w '\\nstatus %{http_code}\\n' "
+        "http://127.0.0.1:81/files/open.txt"
+    )
     day.check("status 403" in result.output, "whom nobody knows may not upload")
     day.check(day.deliveries("open.txt") == [], "the application has heard nothing of it")
     day.machine.edit(SITE, lambda text: text.replace(OPEN_SERVER, ""))
@@ -104,27 +122,49 @@ def look_at_units(day):
     day.check(result.output.split() == ["active"] * 3, "service, socket and timer are active")
     result = day.run("stat -c '%U:%G %a %F' /run/spoolgate/spoolgate.sock /var/spool/spoolgate")
     lines = result.output.splitlines()
-    day.check(lines[:1] == ["spoolgate:www-data 660 socket"], "only nginx's workers can connect to the socket")
-    day.check(lines[1:] == ["spoolgate:spoolgate 700 directory"], "only the gateway can read the spool")
+    day.check(
+        lines[:1] == ["spoolgate:www-data 660 socket"],
+        "only nginx's workers can connect to the socket",
+    )
+    day.check(
+        lines[1:] == ["spoolgate:spoolgate 700 directory"], "only the gateway can read the spool"
+    )
 
 
 def look_at_hardening(day):
     wanted = {
-        "NoNewPrivileges": "yes", "PrivateUsers": "yes", "PrivateDevices": "yes", "ProtectSystem": "strict",
-        "ProtectHome": "yes", "MemoryDenyWriteExecute": "yes", "RestrictNamespaces": "yes", "User": "spoolgate",
+        "NoNewPrivileges": "yes",
+        "PrivateUsers": "yes",
+        "PrivateDevices": "yes",
+        "ProtectSystem": "strict",
+        "ProtectHome": "yes",
+        "MemoryDenyWriteExecute": "yes",
+        "RestrictNamespaces": "yes",
+        "User": "spoolgate",
     }
     result = day.run(f"systemctl show spoolgate -p {','.join(wanted)}")
     shown = dict(line.split("=", 1) for line in result.output.splitlines() if "=" in line)
     day.check(shown == wanted, "the unit says so", f"wanted {wanted}")
     process = day.main_process()
-    result = day.run(f"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/{process}/status")
+    result = day.run(
+        f"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/{process}/status"
+    )
     status = dict(re.findall(r"(\w+):\s*(\w+)", result.output))
-    day.check(status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", 0)) > 0, "a system call filter is in force")
+    day.check(
+        status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", 0)) > 0,
+        "a system call filter is in force",
+    )
     day.check(status.get("NoNewPrivs") == "1", "it can gain no privileges")
-    day.check(int(status.get("CapEff", "1"), 16) == int(status.get("CapBnd", "1"), 16) == 0, "it has no capability, and none to gain")
+    day.check(
+        int(status.get("CapEff", "1"), 16) == int(status.get("CapBnd", "1"), 16) == 0,
+        "it has no capability, and none to gain",
+    )
     spaces = day.run(f"readlink /proc/1/ns/user /proc/{process}/ns/user").output.split()
     day.check(len(set(spaces)) == 2, "its users are its own")
-    for place, holds in (("/usr/bin", "Read-only file system"), ("/etc/spoolgate", "Read-only file system")):
+    for place, holds in (
+        ("/usr/bin", "Read-only file system"),
+        ("/etc/spoolgate", "Read-only file system"),
+    ):
         result = day.run(f"nsenter -t {process} -m touch {place}/x")
         day.check(holds in result.output, f"to it {place} is read-only, even for root")
     result = day.run("systemd-analyze security --no-pager spoolgate.service | tail -n 1")
@@ -136,12 +176,21 @@ def look_at_journal(day):
     day.machine.quietly("journalctl --sync")
     result = day.run("journalctl -q -u spoolgate -o cat --no-pager", limit=6)
     day.check(
-        not re.search(r"(?m)^(<\d>)?\d{4}-\d\d-\d\dT", result.output) and not re.search(r"(?m)^<\d>", result.output),
+        not re.search(r"(?m)^(<\d>)?\d{4}-\d\d-\d\dT", result.output)
+        and not re.search(r"(?m)^<\d>", result.output),
         "no line has a second timestamp or a priority left in its text",
     )
-    lines = day.value("journalctl -q -o json --no-pager _SYSTEMD_UNIT=spoolgate.service").splitlines()
-    serving = [entry["PRIORITY"] for entry in map(json.loads, lines) if "serving" in str(entry.get("MESSAGE"))]
-    day.transcript.command("journalctl -q -o json _SYSTEMD_UNIT=spoolgate.service | grep serving | jq .PRIORITY")
+    lines = day.value(
+        "journalctl -q -o json --no-pager _SYSTEMD_UNIT=spoolgate.service"
+    ).splitlines()
+    serving = [
+        entry["PRIORITY"]
+        for entry in map(json.loads, lines)
+        if "serving" in str(entry.get("MESSAGE"))
+    ]
+    day.transcript.command(
+        "journalctl -q -o json _SYSTEMD_UNIT=spoolgate.service | grep serving | jq .PRIORITY"
+    )
     day.transcript.output("\n".join(serving))
     day.check(serving == ["5"], "a line of level notice has the journal's priority 5")
 

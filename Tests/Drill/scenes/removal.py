@@ -9,7 +9,10 @@ def without_module(day):
     day.must(f"apt remove -y {MODULE}", "the module's package goes", network=True)
     day.reload_nginx()
     result = day.send("without-104.bin", 2_000_000)
-    day.check("answered 201" in result.output and "< 104" not in result.output, "uploads go on, without 104")
+    day.check(
+        "answered 201" in result.output and "< 104" not in result.output,
+        "uploads go on, without 104",
+    )
     day.check_delivered("without-104.bin")
     package = next(name for name in day.packages if name.startswith(MODULE))
     result = day.run(f"cd /root && apt install -y ./{package}", network=True)
@@ -35,17 +38,28 @@ def remove(day):
 def purge(day):
     result = day.run("apt purge -y spoolgate", network=True)
     day.check(result.ok, "the package is purged", result.output[-2000:])
-    day.check("/var/spool/spoolgate" in result.output, "it says that the spool stays, which is not empty")
+    day.check(
+        "/var/spool/spoolgate" in result.output, "it says that the spool stays, which is not empty"
+    )
     result = day.run("find /var/spool/spoolgate -type f | head -n 3")
     day.check(result.output.strip() != "", "and it is there")
     result = day.run("getent passwd spoolgate")
     day.check(not result.ok, "the user is gone")
     result = day.run("ls -d /etc/spoolgate /etc/nginx/snippets/spoolgate.conf")
-    day.check("No such file" in result.output and result.output.count("No such file") == 2, "the settings are gone")
-    result = day.run("systemctl list-units --all --plain --no-legend 'spoolgate*'; systemctl list-unit-files --no-legend 'spoolgate*'")
+    day.check(
+        "No such file" in result.output and result.output.count("No such file") == 2,
+        "the settings are gone",
+    )
+    result = day.run(
+        "systemctl list-units --all --plain --no-legend 'spoolgate*'; "
+        "systemctl list-unit-files --no-legend 'spoolgate*'"
+    )
     day.check(result.output.strip() == "", "no unit is left")
     day.run(f"grep spoolgate {SITE}")
-    day.must("nginx -t && systemctl restart nginx", "nginx starts with the include line still in its site")
+    day.must(
+        "nginx -t && systemctl restart nginx",
+        "nginx starts with the include line still in its site",
+    )
 
 
 SCENES = [

@@ -8,11 +8,17 @@ DROP_IN = "/etc/systemd/system/spoolgate.service.d/small.conf"
 
 
 def fill(day):
-    day.run("mkdir -p /srv/small && mount -t tmpfs -o size=64m,mode=0700,uid=$(id -u spoolgate),gid=$(id -g spoolgate) small /srv/small")
+    day.run(
+        "mkdir -p /srv/small && mount -t tmpfs "
+        "-o size=64m,mode=0700,uid=$(id -u spoolgate),gid=$(id -g spoolgate) small /srv/small"
+    )
     day.machine.write(DROP_IN, "")
     day.machine.edit(DROP_IN, lambda _: "[Service]\nReadWritePaths=/srv/small\n")
     day.edit_settings(spool__directory="/srv/small/spool", spool__reserve="8MiB")
-    day.must("systemctl daemon-reload && systemctl restart spoolgate", "the gateway runs with a spool on 64 MiB")
+    day.must(
+        "systemctl daemon-reload && systemctl restart spoolgate",
+        "the gateway runs with a spool on 64 MiB",
+    )
     result = day.send("archive.iso", 30_000_000, "--cut 12000000")
     day.check("cut by the client" in result.output, "an upload is cut")
     day.must("head -c 35M /dev/zero > /srv/small/somebody-elses", "somebody else takes the room")
@@ -25,7 +31,11 @@ def fill(day):
     day.transcript.output(said)
     sizes = re.findall(r"\d+(?:\.\d+)? ?(?:[KMGT]i?)?B", said)
     day.check("/srv/small/spool" in said, "the log names the directory")
-    day.check(len(set(sizes)) >= 3 and "free" in said, "what is needed, what is free and what must stay free", f"sizes: {sizes}")
+    day.check(
+        len(set(sizes)) >= 3 and "free" in said,
+        "what is needed, what is free and what must stay free",
+        f"sizes: {sizes}",
+    )
     result = day.run("spoolgate list")
     day.check("archive.iso" in result.output, "what arrived is kept")
     day.run("rm /srv/small/somebody-elses")
@@ -38,7 +48,10 @@ def fill(day):
 def put_back(day):
     day.edit_settings(spool__directory="/var/spool/spoolgate", spool__reserve="64MiB")
     day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]}")
-    day.must("systemctl daemon-reload && systemctl restart spoolgate && umount /srv/small", "and back to the large file system")
+    day.must(
+        "systemctl daemon-reload && systemctl restart spoolgate && umount /srv/small",
+        "and back to the large file system",
+    )
 
 
 SCENES = [Scene("The file system is full", fill, (r'msg="spool failed".* free .* must stay free',))]

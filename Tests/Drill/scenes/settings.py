@@ -26,15 +26,24 @@ def refused(day, name):
 
 def reload_bad(day):
     process, since = day.main_process(), day.now()
-    day.machine.edit(SETTINGS, lambda text: day.set_value(text, "routes.default.limits.max-size", "1MiB").replace("      min-size:", "      min-sise:"))
+    day.machine.edit(
+        SETTINGS,
+        lambda text: day.set_value(text, "routes.default.limits.max-size", "1MiB").replace(
+            "      min-size:", "      min-sise:"
+        ),
+    )
     result = day.run("systemctl reload spoolgate")
     day.check(not result.ok, "the reload fails, and says so")
     said = day.journal(since)
     day.run("systemctl status --no-pager -n 5 spoolgate | tail -n 6")
-    day.check(SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said)
+    day.check(
+        SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said
+    )
     day.check(day.is_active() and day.main_process() == process, "the service runs on")
     result = day.put("after-bad-reload.bin", 2_000_000)
-    day.check("status 201" in result.output, "with the settings it had: the next upload goes through")
+    day.check(
+        "status 201" in result.output, "with the settings it had: the next upload goes through"
+    )
     day.check_delivered("after-bad-reload.bin")
 
 
@@ -51,16 +60,36 @@ def restart_bad(day):
     began = time.monotonic()
     while time.monotonic() - began < 30:
         if not knocking.is_running:
-            knocking = day.machine.start(f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done")
+            knocking = day.machine.start(
+                f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done"
+            )
         time.sleep(0.5)
     result = day.run("systemctl is-active spoolgate.socket spoolgate.service")
-    day.check(result.output.split()[:1] == ["active"], "after 30 seconds of knocking the socket is still up")
-    day.check("active" not in result.output.split()[1:], "the service is not, as long as the file is wrong")
+    day.check(
+        result.output.split()[:1] == ["active"],
+        "after 30 seconds of knocking the socket is still up",
+    )
+    day.check(
+        "active" not in result.output.split()[1:],
+        "the service is not, as long as the file is wrong",
+    )
     said = day.journal(since)
     day.check("min-sise" in said, "the journal says why", said)
-    day.check("start-limit-hit" not in said and "trigger-limit-hit" not in said, "no start limit was hit", said)
-    day.machine.edit(SETTINGS, lambda text: day.set_value(text.replace("min-sise", "min-size"), "routes.default.limits.max-size", "1GiB"))
-    day.check(day.machine.wait(20, day.is_active), "mended, the service is back by itself within 20 seconds")
+    day.check(
+        "start-limit-hit" not in said and "trigger-limit-hit" not in said,
+        "no start limit was hit",
+        said,
+    )
+    day.machine.edit(
+        SETTINGS,
+        lambda text: day.set_value(
+            text.replace("min-sise", "min-size"), "routes.default.limits.max-size", "1GiB"
+        ),
+    )
+    day.check(
+        day.machine.wait(20, day.is_active),
+        "mended, the service is back by itself within 20 seconds",
+    )
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
     result = patient.finish(60)
     day.transcript.output(result.output)

@@ -8,12 +8,18 @@ from day import Scene
 
 def purge(day):
     result = day.run("systemctl list-timers --no-pager spoolgate-purge.timer")
-    day.check("spoolgate-purge.service" in result.output and not re.search(r"(?m)^(n/a|-) ", result.output), "the timer knows its next time")
+    day.check(
+        "spoolgate-purge.service" in result.output
+        and not re.search(r"(?m)^(n/a|-) ", result.output),
+        "the timer knows its next time",
+    )
     for name in ("abandoned.bin", "young.bin"):
         day.send(name, 3_000_000, "--cut 1000000")
     # Nobody comes back for the first.
     del day.expected["abandoned.bin"]
-    identity = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"].rsplit("/", 1)[1]
+    identity = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"].rsplit(
+        "/", 1
+    )[1]
     day.run(f"find /var/spool/spoolgate -name '*{identity}*' -exec touch -d '3 days ago' {{}} +")
     since = day.now()
     day.must("systemctl start spoolgate-purge.service", "the purge succeeds")

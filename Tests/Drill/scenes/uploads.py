@@ -12,22 +12,32 @@ def plain(day):
     result = day.put("report.pdf", 300_000)
     day.check("status 201" in result.output, "the application's own answer comes back")
     day.check_delivered("report.pdf")
-    result = day.run(f"curl -sS -o /dev/null -w 'status %{{http_code}}\\n' -T /root/report.pdf {URL}anonymous.pdf")
+    result = day.run(
+        f"curl -sS -o /dev/null -w 'status %{{http_code}}\\n' -T /root/report.pdf {URL}anonymous.pdf"
+    )
     day.check("status 401" in result.output, "without a login there is no upload")
 
 
 def resumable(day):
     result = day.send("film.mp4", SIZE, "--cut 8000000")
     seen = result.output
-    day.check(re.search(r"(?m)^< 104 .*location: http://uploads\.example/files/", seen), "a 104 tells where to resume, by its public address")
-    day.check(seen.find("< 104") < seen.find("cut by the client") != -1, "before the connection is cut")
+    day.check(
+        re.search(r"(?m)^< 104 .*location: http://uploads\.example/files/", seen),
+        "a 104 tells where to resume, by its public address",
+    )
+    day.check(
+        seen.find("< 104") < seen.find("cut by the client") != -1, "before the connection is cut"
+    )
     result = day.run("spoolgate list")
     day.check("film.mp4" in result.output, "spoolgate list shows it")
     day.check(day.deliveries("film.mp4") == [], "the application has heard nothing of it")
     result = day.resume("film.mp4")
     offset = re.search(r"(?m)^< 20\d .*upload-offset: (\d+)", result.output)
     day.check(offset and 0 < int(offset[1]) <= 8_000_000, "HEAD tells how much arrived")
-    day.check("answered 201" in result.output, "the rest by PATCH, and the application's answer comes back")
+    day.check(
+        "answered 201" in result.output,
+        "the rest by PATCH, and the application's answer comes back",
+    )
     day.run(f"sha256sum {STORED}/film.mp4")
     day.check_delivered("film.mp4")
     result = day.resume("film.mp4")
@@ -41,14 +51,20 @@ def over_http2(day):
         day.transcript.say("left out: this curl speaks no HTTP/2")
         return
     day.arrives(name, size=SIZE)
-    day.run(f"python3 -c \"import random, sys; sys.stdout.buffer.write(random.Random('{name}').randbytes({SIZE}))\" > /root/{name}")
+    day.run(
+        f"python3 -c \"import random, sys; sys.stdout.buffer.write(random.Random('{name}').randbytes({SIZE}))\" > /root/{name}"
+    )
     curl = "curl -sS --http2 --cacert /root/certificate.pem -u alice:secret"
     url = f"https://uploads.example/files/{name}"
-    result = day.run(f"{curl} --max-time 1.5 --limit-rate 6M -D /root/head {MARKED} -T /root/{name} {url}")
+    result = day.run(
+        f"{curl} --max-time 1.5 --limit-rate 6M -D /root/head {MARKED} -T /root/{name} {url}"
+    )
     day.check(result.status == 28, "curl is cut off after a second and a half")
     head = day.run("cat /root/head").output
     location = re.search(r"(?im)^location: *(https://\S+)", head)
-    if not day.check(re.search(r"(?m)^HTTP/2 104", head) and location, "the 104 had come over HTTP/2"):
+    if not day.check(
+        re.search(r"(?m)^HTTP/2 104", head) and location, "the 104 had come over HTTP/2"
+    ):
         del day.expected[name]
         return
     head = day.run(f"{curl} -I {location[1]}").output
@@ -60,7 +76,9 @@ def over_http2(day):
         f"-H 'Upload-Draft-Interop-Version: 10' -H 'Upload-Offset: {offset[1]}' -H 'Upload-Complete: ?1' "
         f"-H 'Content-Type: application/partial-upload' -T - {location[1]}"
     )
-    day.check("status 201" in result.output, "the rest by PATCH, and the application's answer comes back")
+    day.check(
+        "status 201" in result.output, "the rest by PATCH, and the application's answer comes back"
+    )
     day.check_delivered(name)
 
 

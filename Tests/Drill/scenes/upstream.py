@@ -6,18 +6,25 @@ from day import Scene
 def down(day):
     day.run("systemctl stop application")
     result = day.send("invoice.pdf", 1_000_000)
-    day.check("answered 502" in result.output and "upload-complete: ?0" in result.output, "502, and the upload is kept")
+    day.check(
+        "answered 502" in result.output and "upload-complete: ?0" in result.output,
+        "502, and the upload is kept",
+    )
     result = day.run("spoolgate list")
     day.check("invoice.pdf" in result.output and "deferred" in result.output, "it waits")
     day.run("systemctl start application")
     await_application(day)
     result = day.resume("invoice.pdf")
-    day.check("answered 201" in result.output, "its client asks again, and has the application's answer")
+    day.check(
+        "answered 201" in result.output, "its client asks again, and has the application's answer"
+    )
     day.check_delivered("invoice.pdf")
 
 
 def accepted(day):
-    day.edit_settings(routes__default__reply="accepted", routes__default__queue__minimum_backoff="2s")
+    day.edit_settings(
+        routes__default__reply="accepted", routes__default__queue__minimum_backoff="2s"
+    )
     day.must("systemctl reload spoolgate", "from now on clients do not wait for the application")
     day.run("systemctl stop application")
     result = day.send("scan.tiff", 1_000_000)
@@ -33,7 +40,9 @@ def accepted(day):
 
 
 def await_application(day):
-    up = day.machine.wait(20, lambda: day.value("curl -s http://127.0.0.1:3000/") == "the application is up")
+    up = day.machine.wait(
+        20, lambda: day.value("curl -s http://127.0.0.1:3000/") == "the application is up"
+    )
     day.check(up, "the application is back")
 
 
