@@ -49,26 +49,13 @@ package struct LineHandler: LogHandler {
         return all.map { "\($0.0)=\(quoted($0.1))" }.joined(separator: " ")
     }
 
-    /// A value as it is where that is clear, else in quotes.
+    /// A value as it is where that is clear, else in quotes as a string of JSON.
     private static func quoted(_ value: String) -> String {
         let isClear = value.unicodeScalars.allSatisfy { scalar in
             !scalar.isUnprintable && !scalar.properties.isWhitespace && scalar != "="
                 && scalar != "\""
         }
-        if isClear, !value.isEmpty { return value }
-        var text = "\""
-        for scalar in value.unicodeScalars {
-            switch scalar {
-            case "\"": text += "\\\""
-            case "\\": text += "\\\\"
-            case "\n": text += "\\n"
-            case "\r": text += "\\r"
-            case "\t": text += "\\t"
-            case _ where scalar.isUnprintable: text += scalar.escaped
-            default: text.unicodeScalars.append(scalar)
-            }
-        }
-        return text + "\""
+        return isClear && !value.isEmpty ? value : JSON.string(value).text
     }
 }
 
