@@ -39,6 +39,9 @@ done
 # The exposure that systemd computes, times ten: it may only go down.
 check 'spoolgate.service exposes at most 1.5' security 15 "$units/spoolgate.service"
 check 'spoolgate-purge.service exposes at most 0.8' security 8 "$units/spoolgate-purge.service"
+# It would hide which boot of the kernel this is, without which the daemon does not start.
+shows_boot() { ! grep -n '^ProcSubset=pid' "$units"/*.service; }
+check 'no unit hides the boot from the daemon' shows_boot
 users() { systemd-sysusers --dry-run --root="$scratch" "$PWD/deploy/spoolgate.sysusers"; }
 check 'sysusers file is valid' users
 tmpfiles() { # made for real, below the scratch directory
@@ -95,7 +98,7 @@ lighttpd_takes() {
 }
 silent=yes check 'lighttpd takes lighttpd.conf' lighttpd_takes
 
-for script in deploy/*.sh nginx/module/*.sh .ci/run; do
+for script in deploy/*.sh deploy/debian/*.p* nginx/module/*.sh .ci/run; do
     silent=yes check "script ${script##*/} parses" bash -n "$script"
 done
 

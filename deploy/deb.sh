@@ -11,14 +11,40 @@ output=${1:-$tree/.build/deb}
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+
+# Each commit after a release is a version of its own, or apt would install none but the first. The
+# module is made for one nginx, whose version is part of its own.
+describe() { # the changelog of a package, the end of its version
+    local stamp='' date commit
+    if commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null) &&
+        ! git -C "$tree" describe --exact-match --match 'v*' >/dev/null 2>&1; then
+        stamp=+$(TZ=UTC git -C "$tree" log -1 --format=%cd --date=format-local:%Y%m%d%H%M%S)
+        date=$(git -C "$tree" log -1 --format=%cD)
+    fi
+    [ -n "$stamp$2" ] || return 0
+    {
+        sed -n "1s/^\([^ ]*\) (\([^)]*\))\(.*\)/\1 (\2$stamp$2)\3/p" "$1"
+        printf '\n  * Built from %s.\n\n' "${commit:-a source without its history}"
+        sed -n "/^ -- /{s/  .*/  ${date:-$(sed -n 's/^ -- [^>]*>  //p' "$1" | sed q)}/p;q}" "$1"
+        echo
+        cat "$1"
+    } >"$scratch/changelog"
+    mv "$scratch/changelog" "$1"
+}
+
 mkdir "$scratch/spoolgate"
 cp -R "$tree/deploy/debian" "$scratch/spoolgate/debian"
 ln -s "$tree" "$scratch/spoolgate/tree"
 cp -R "$tree/nginx/module" "$scratch/module"
+describe "$scratch/spoolgate/debian/changelog" ''
+describe "$scratch/module/debian/changelog" "+nginx$(
+    PATH=$PATH:/usr/sbin nginx -v 2>&1 | sed 's|.*/\([0-9.]*\).*|\1|'
+)"
 for source in spoolgate module; do
     (cd "$scratch/$source" && dpkg-buildpackage -us -uc -b)
 done
 rm -rf "$output"
 mkdir -p "$output"
 mv "$scratch"/*.deb "$scratch"/*.changes "$scratch"/*.buildinfo "$output"
+lintian --allow-root --fail-on error,warning "$output"/*.changes
 ls "$output"/*.deb

@@ -136,9 +136,12 @@ package final class FastCGIServer: Sendable {
     package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
         pool.update { $0.drain() }
         listener.stop()
+        // nginx sends them with the connection; who has sent none by then has no request.
+        let grace = Deadline.after(min(settings.parametersTimeout, .seconds(1)))
         var ended: Void?
         repeat {
             interrupt()
+            if grace.hasPassed { for connection in pool.update({ $0.silent }) { connection.cut() } }
             let next = min(deadline, .after(.milliseconds(100)))
             ended = pool.wait(until: next) { $0.threads == 0 ? () : nil }
         } while ended == nil && !deadline.hasPassed

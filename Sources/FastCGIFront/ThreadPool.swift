@@ -98,6 +98,11 @@ struct ThreadPool {
         return true
     }
 
+    /// Connections whose parameters are not here yet.
+    var silent: [Connection] {
+        connections.values.filter { $0.parametersDeadline != nil }.map(\.connection)
+    }
+
     /// Connections whose parameters are overdue.
     func overdue() -> [Connection] {
         connections.values.filter { $0.parametersDeadline?.hasPassed == true }.map(\.connection)

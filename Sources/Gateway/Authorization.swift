@@ -94,15 +94,3 @@ extension Transaction {
         return transaction
     }
 }
-
-extension UploadRequest {
-    /// Whether it begins an upload, with a resource of its own or without.
-    fileprivate var beginsUpload: Bool {
-        switch self {
-        case .creation, .plainUpload: true
-        case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
-            .passThrough, .refused:
-            false
-        }
-    }
-}

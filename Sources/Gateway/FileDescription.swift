@@ -1,4 +1,4 @@
-// What forms tell a backend of an upload's file: name, type, digests and the client's other words.
+// What forms tell an upstream of an upload's file: name, type, digests and the client's other words.
 //
 // Pure. Invariant: what a client says never takes the place of what the settings or the gateway say.
 

@@ -50,13 +50,13 @@ package struct MultipartSettings: Sendable, Equatable {
 package struct PathSettings: Sendable, Equatable {
     /// How the request's content is written.
     package var encoding = HandoverNotice.Encoding.form
-    /// The directory in which the backend finds the file; nil only without a `path` form.
+    /// The directory in which the upstream finds the file; nil only without a `path` form.
     package var directory: String?
     /// The file with the key of the signature; nil only without a `path` form.
     package var keyFile: String?
-    /// What the backend knows the key by; nil: it is not told.
+    /// What the upstream knows the key by; nil: it is not told.
     package var keyID: String?
-    /// How long a file stays that the backend did not answer 2xx for.
+    /// How long a file stays that the upstream did not answer 2xx for.
     package var retention = Duration.seconds(86_400)
 }
 

@@ -1,6 +1,6 @@
-// Files handed to a backend by their paths, and the key that what is said of them is signed with.
+// Files handed to an upstream by their paths, and the key that what is said of them is signed with.
 //
-// A file appears whole and by a rename, under `<id>-<name>`, and goes when the backend has answered 2xx or
+// A file appears whole and by a rename, under `<id>-<name>`, and goes when the upstream has answered 2xx or
 // after `path.retention`. Invariant: only names of that shape are ever removed from the directory.
 
 import Crypto
@@ -13,7 +13,7 @@ struct Handover {
     private let directory: String
     private let name: String
 
-    /// Where the backend finds it.
+    /// Where the upstream finds it.
     var path: String { directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)" }
 
     /// Puts a file there, by a hard link where that can be, else by a copy; mode 0640, on disk.
@@ -153,7 +153,7 @@ extension Route {
         }
     }
 
-    /// Removes files that were handed over, whose backend did not answer 2xx and whose time is over.
+    /// Removes files that were handed over, whose upstream did not answer 2xx and whose time is over.
     ///
     /// - Parameters:
     ///   - now: the present moment.

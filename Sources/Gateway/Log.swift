@@ -167,7 +167,7 @@ package struct Log: Sendable {
         logger.debug("response expired", metadata: ["upload": "\(id)"])
     }
 
-    /// A file was handed over, its backend did not say 2xx, and its time was over.
+    /// A file was handed over, its upstream did not say 2xx, and its time was over.
     package func handoverExpired(_ path: String, route: String) {
         logger.info("handed-over file removed", metadata: ["path": "\(path)", "route": "\(route)"])
     }

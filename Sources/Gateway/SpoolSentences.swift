@@ -10,6 +10,9 @@ extension SpoolError: CustomStringConvertible {
     /// One line for the operator: what was attempted, on what, and what to do.
     package var sentence: String {
         switch self {
+        case .disk(let error) where error.isReadOnly:
+            "\(error): mounted read-only, or not among the ReadWritePaths= of the service: systemctl edit "
+                + "spoolgate spoolgate-purge"
         case .disk(let error): "\(error)"
         case .full(let directory, let needed, let free, let reserve):
             Self.need(needed)

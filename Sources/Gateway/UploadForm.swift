@@ -100,7 +100,7 @@ struct UploadForm {
         )
     }
 
-    /// Takes back what was handed over, where the backend's answer says that it has it.
+    /// Takes back what was handed over, where the upstream's answer says that it has it.
     ///
     /// - Parameter status: the final response's; nil where there was none.
     func end(status: Int?) {
@@ -108,7 +108,7 @@ struct UploadForm {
         handover?.withdraw()
     }
 
-    /// Takes back what was handed over, where the backend never heard of it and will not.
+    /// Takes back what was handed over, where the upstream never heard of it and will not.
     func takeBack() { handover?.withdraw() }
 
     private static func fields(of upload: WholeUpload, policy: FieldPolicy) -> HTTPFields {
@@ -134,7 +134,7 @@ struct UploadForm {
 
 extension Route {
     /// The form of one upload: a content that is a form of fields already goes as it is, where forms are
-    /// what the backend takes.
+    /// what the upstream takes.
     func form(for creation: RequestHead) -> Form {
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
         let isForm = ["multipart/form-data", "application/x-www-form-urlencoded"].contains {

@@ -26,18 +26,6 @@ package struct Listener: ~Copyable, Sendable {
     private let path: String?
     private let identity: FileIdentity?
 
-    private struct FileIdentity: Equatable {
-        var device: UInt64
-        var node: UInt64
-
-        init?(of path: String) {
-            var status = stat()
-            guard lstat(path, &status) == 0 else { return nil }
-            device = UInt64(status.st_dev)
-            node = UInt64(status.st_ino)
-        }
-    }
-
     private init(
         _ descriptor: consuming Descriptor,
         subject: String,
@@ -48,7 +36,7 @@ package struct Listener: ~Copyable, Sendable {
         self.subject = subject
         self.isInherited = isInherited
         self.path = path
-        identity = path.flatMap(FileIdentity.init(of:))
+        identity = path.flatMap { FileIdentity(of: $0, followingLinks: false) }
     }
 
     /// Opens a listener.
@@ -116,7 +104,8 @@ package struct Listener: ~Copyable, Sendable {
 
     /// Removes the socket file if this listener made it and it has not been replaced since.
     package func remove() {
-        guard let path, let identity, FileIdentity(of: path) == identity else { return }
+        guard let path, let identity, FileIdentity(of: path, followingLinks: false) == identity
+        else { return }
         _ = unlink(path)
     }
 }

@@ -49,6 +49,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a name is no regular file: a symbolic link, a directory, a pipe or the like.
     package var isNotRegular: Bool { errno == Self.notRegular }
 
+    /// Whether the file system, or this process's view of it, cannot be written to.
+    package var isReadOnly: Bool { errno == EROFS }
+
     /// Whether the disk, or somebody's share of it, is full.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT }
 

@@ -1,9 +1,9 @@
-// The small content that tells a backend of a file it can take, with a signature over every member.
+// The small content that tells an upstream of a file it can take, with a signature over every member.
 //
 // Pure: the code is computed by what is passed in. Invariant: the text that is signed is made of the
 // members alone, so that it does not depend on their order, their encoding or what else a form has.
 
-/// What a backend is told of a file.
+/// What an upstream is told of a file.
 package struct HandoverNotice: Sendable, Equatable {
     /// How the members are written.
     package enum Encoding: String, Sendable, CaseIterable {

@@ -1,6 +1,6 @@
 // Which characters have no place in a line that a person reads, and how they are written instead.
 //
-// What clients and backends say ends in log lines, events and lists. Invariant: nothing that is
+// What clients and upstreams say ends in log lines, events and lists. Invariant: nothing that is
 // written by way of this moves a cursor, turns the direction of text or begins another line.
 
 extension Unicode.Scalar {

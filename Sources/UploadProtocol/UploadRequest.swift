@@ -39,13 +39,18 @@ package enum UploadRequest: Sendable, Equatable {
     /// answers it.
     case refused(Refusal)
 
-    /// Whether it brings content of an upload.
-    package var isUpload: Bool {
+    /// Whether it begins an upload, with a resource of its own or without.
+    package var beginsUpload: Bool {
         switch self {
-        case .creation, .append, .plainUpload: true
-        default: false
+        case .creation, .plainUpload: true
+        case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
+            .passThrough, .refused:
+            false
         }
     }
+
+    /// Whether it brings content of an upload.
+    package var isUpload: Bool { if case .append = self { true } else { beginsUpload } }
 
     /// What a creation says of the upload.
     package struct Creation: Sendable, Equatable {

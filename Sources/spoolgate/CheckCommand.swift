@@ -16,6 +16,8 @@ struct Check: ParsableCommand {
 
     @OptionGroup var options: SettingsOptions
 
+    @OptionGroup var address: ListenOption
+
     @Option(
         help: ArgumentHelp(
             "Judge as this user, whom the daemon runs as; only root can (default for root and the "
@@ -32,14 +34,19 @@ struct Check: ParsableCommand {
         try spoolgate.run { () throws(CommandFailure) in
             // Another user might not even see that it is there.
             let file = options.file
-            let judge = try becomeJudge(of: file)
+            let isSystems = SettingsOptions.isSystems(file)
+            let judge = try becomeJudge(ofSystems: isSystems)
             if let file { try requireReadable(file, by: judge) }
-            let settings = try options.settings(from: file)
+            var settings = try options.settings(from: file)
+            if let listen = address.listen { settings.listen = listen }
             let source = options.source(of: file)
+            // The shipped units make the socket's directory, or the socket.
+            let isUnits = isSystems && settings.listen.text == Settings().listen.text
             var faults = SettingsFaults(
                 settings,
                 as: judge,
-                bindsItself: !isUnits(file, settings)
+                bindsItself: !isUnits,
+                makesDirectories: file == nil
             ).sentences
             if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
             for fault in faults { printError(fault) }
@@ -58,7 +65,7 @@ struct Check: ParsableCommand {
     }
 
     /// Becomes the user whom the daemon runs as, so that all that follows sees what it would see.
-    private func becomeJudge(of file: String?) throws(CommandFailure) -> SystemUser {
+    private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
         let current = SystemUser.current
         var judge = current
         if let user {
@@ -69,7 +76,7 @@ struct Check: ParsableCommand {
                 )
             }
             judge = named
-        } else if current.isRoot, file == SettingsOptions.systemFile {
+        } else if current.isRoot, isSystems {
             judge = SystemUser(named: Self.serviceUser) ?? current
         }
         guard judge.number != current.number else { return current }
@@ -99,11 +106,6 @@ struct Check: ParsableCommand {
                 sentence: "cannot read the settings: \(fault.sentence(error))"
             )
         }
-    }
-
-    /// Whether the shipped units make the socket's directory, or the socket.
-    private func isUnits(_ file: String?, _ settings: Settings) -> Bool {
-        file == SettingsOptions.systemFile && settings.listen.text == Settings().listen.text
     }
 
     private func printDifferences(_ settings: Settings) {

@@ -24,20 +24,7 @@ struct Serve: ParsableCommand {
 
     @OptionGroup var options: SettingsOptions
 
-    @Option(
-        help: ArgumentHelp(
-            "Where nginx connects, instead of the settings' listen: unix:/path, tcp:host:port or "
-                + "systemd.",
-            valueName: "address"
-        ),
-        transform: { text in
-            guard let address = ListenAddress(text) else {
-                throw ValidationError("'\(text)' is not unix:/path, tcp:host:port or systemd.")
-            }
-            return address
-        }
-    )
-    var listen: ListenAddress?
+    @OptionGroup var address: ListenOption
 
     @Option(
         help: ArgumentHelp(
@@ -122,7 +109,7 @@ struct Serve: ParsableCommand {
 
     private func effectiveSettings() throws(CommandFailure) -> Settings {
         var settings = try options.settings()
-        if let listen { settings.listen = listen }
+        if let listen = address.listen { settings.listen = listen }
         if let upstream {
             settings.routes[Route.defaultName, default: Route()].upstream.targets = [upstream]
         }

@@ -13,6 +13,7 @@ struct SettingsFaults {
     /// One sentence for each fault, with the setting's key.
     private(set) var sentences: [String] = []
     private let user: SystemUser
+    private let makesDirectories: Bool
 
     /// Looks at what `settings` name.
     ///
@@ -20,10 +21,17 @@ struct SettingsFaults {
     ///   - settings: the settings.
     ///   - user: whom this process is.
     ///   - bindsItself: whether the daemon makes the socket of `listen`, and nobody for it.
-    init(_ settings: Settings, as user: SystemUser, bindsItself: Bool) {
+    ///   - makesDirectories: whether the daemon makes the directories that are not there.
+    init(
+        _ settings: Settings,
+        as user: SystemUser,
+        bindsItself: Bool,
+        makesDirectories: Bool
+    ) {
         self.user = user
-        if case .unix(let path, _, let group) = settings.listen {
-            if bindsItself { require(.place, PathAccess.parent(of: path), "listen") }
+        self.makesDirectories = makesDirectories
+        if bindsItself, case .unix(let path, _, let group) = settings.listen {
+            require(.place, PathAccess.parent(of: path), "listen")
             if let group { requireGroup(group) }
         }
         requireSpool(settings.spoolDirectory)
@@ -90,10 +98,25 @@ struct SettingsFaults {
             }
             return true
         } catch {
-            // What listens there may be started later.
-            if use == .socket, case .missing = error { return true }
+            if case .missing = error {
+                // What listens there may be started later.
+                if use == .socket { return true }
+                if use.isDirectory, makesDirectories, canMake(path) { return true }
+            }
             sentences.append("\(key): \(fault.sentence(error))")
             return false
+        }
+    }
+
+    /// Whether the user can make a directory that is not there, and those above it that are not.
+    private func canMake(_ path: String) -> Bool {
+        let parent = PathAccess.parent(of: path)
+        do throws(PathObstacle) {
+            _ = try PathAccess.require([.write, .search], to: parent)
+            return true
+        } catch {
+            guard case .missing = error, parent != path else { return false }
+            return canMake(parent)
         }
     }
 
@@ -114,7 +137,7 @@ struct SettingsFaults {
         do throws(PathObstacle) {
             _ = try PathAccess.require([], to: path)
         } catch {
-            if case .missing(_, isLast: true) = error {
+            if case .missing = error {
                 require(.place, PathAccess.parent(of: path), key)
                 return
             }
@@ -143,6 +166,7 @@ struct SettingsFaults {
             do throws(PathObstacle) {
                 _ = try PathAccess.require([.write, .search], to: PathAccess.parent(of: path))
             } catch {
+                if makesDirectories, canMake(path) { return }
                 sentences.append("\(key): \(fault.sentence(notMade: error))")
             }
         }

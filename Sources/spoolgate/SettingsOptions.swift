@@ -6,6 +6,23 @@ import Glibc
 import Posix
 import Upstream
 
+struct ListenOption: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Where nginx connects, instead of the settings' listen: unix:/path, tcp:host:port or "
+                + "systemd.",
+            valueName: "address"
+        ),
+        transform: { text in
+            guard let address = ListenAddress(text) else {
+                throw ValidationError("'\(text)' is not unix:/path, tcp:host:port or systemd.")
+            }
+            return address
+        }
+    )
+    var listen: ListenAddress?
+}
+
 struct SettingsOptions: ParsableArguments {
     static let systemFile = "/etc/spoolgate/spoolgate.yaml"
 
@@ -30,6 +47,12 @@ struct SettingsOptions: ParsableArguments {
     var file: String? {
         config.map { WorkingDirectory.absolute($0) }
             ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
+    }
+
+    /// Whether `file` is the system's, whatever it is called by.
+    static func isSystems(_ file: String?) -> Bool {
+        guard let file, let identity = FileIdentity(of: file) else { return false }
+        return identity == FileIdentity(of: systemFile)
     }
 
     /// What a sentence about the settings from `file` begins with.

@@ -7,7 +7,7 @@ import Posix
 struct Spoolgate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "spoolgate",
-        abstract: "A gateway for resumable uploads between nginx and a backend that knows none.",
+        abstract: "Resumable uploads for an application you cannot change, behind nginx.",
         discussion: """
             See spoolgate(8) for the commands, spoolgate.yaml(5) for the settings, spoolgate-spool(5) \
             for the spool directory, and spoolgate-log(5) and spoolgate-events(5) for what it tells.

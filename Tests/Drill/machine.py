@@ -91,6 +91,9 @@ class Machine:
             with open(self.root + ".console") as console:
                 said = console.read().strip().splitlines()[-3:] or ["no output"]
             raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said))
+        # PID 1 brings it up, where it may: a container in a container may not.
+        if not self.quietly("test $(($(cat /sys/class/net/lo/flags) & 1)) = 1").ok:
+            raise Unavailable("a machine under systemd-nspawn has no loopback network here")
         # nspawn covers the kernel's boot identity with a file of its own. A spool that knows its
         # boot by it is to see what it sees on any machine.
         self.quietly("umount /proc/sys/kernel/random/boot_id")

@@ -165,6 +165,34 @@ struct CheckTests {
     }
 
     @Test(
+        "settings of a socket that the service manager makes are not judged, others are",
+        .enabled(if: geteuid() == 0, "only root can judge as another user")
+    )
+    func serviceManagersSocket() throws {
+        let stage = try Stage()
+        try stage.sh(Self.owned + "printf '\\nsocket-group: daemon\\n' >> spoolgate.yaml; rmdir run")
+        let judged = try stage.check("--user", "nobody", "--quiet")
+        #expect(judged.status == 78)
+        #expect(judged.errors.contains("listen: \(stage.root)/run is not there"))
+        #expect(judged.errors.contains("usermod -aG daemon nobody"))
+        #expect(try stage.check("--user", "nobody", "--listen", "systemd").status == 0)
+    }
+
+    @Test("a file of events may be made by the first start, but its directory has to be there")
+    func eventFile() throws {
+        let stage = try Stage()
+        try stage.sh("mkdir over; printf '\\nevents: {to: %s/log/events.json}\\n' $PWD >> spoolgate.yaml")
+        let found = try stage.check("--user", "root", "--quiet")
+        #expect(
+            found.errors.hasPrefix(
+                "spoolgate: events.to: \(stage.root)/log is not there; install -d"
+            )
+        )
+        try stage.sh("mkdir log")
+        #expect(try stage.check("--user", "root", "--quiet").status == 0)
+    }
+
+    @Test(
         "a socket that only its group may use says which group the user lacks; one that is not there, nothing",
         .enabled(if: geteuid() == 0, "only root can judge as another user")
     )

@@ -191,6 +191,17 @@ extension FrontTests {
             #expect(throws: (any Error).self) { try server.client() }
         }
 
+        @Test("a connection that says nothing does not hold up the end")
+        func silentDrain() throws {
+            let server = try TestServer { TestServer.reply($0, 200, "never") }
+            let silent = try server.client()
+            #expect(eventually { server.server.load.active == 1 })
+            let limit = Deadline.after(.seconds(8))
+            #expect(server.server.drain(until: .after(.seconds(60))) {})
+            #expect(!limit.hasPassed)
+            withExtendedLifetime(silent) {}
+        }
+
         @Test("what a drained server is told to interrupt ends at once, also when it comes late")
         func interruptedDrain() throws {
             let late = Mutex<[@Sendable () -> Void]>([])
