@@ -46,5 +46,5 @@ done
 rm -rf "$output"
 mkdir -p "$output"
 mv "$scratch"/*.deb "$scratch"/*.changes "$scratch"/*.buildinfo "$output"
-lintian --allow-root --fail-on error,warning "$output"/*.changes
+lintian --allow-root --fail-on error,warning "$output"/*.deb
 ls "$output"/*.deb
