@@ -102,12 +102,11 @@ extension Gateway {
 
     /// Removes the records of delivered uploads whose response was kept long enough.
     private func removeOldResponses(_ settings: Settings, _ now: WallTime) throws(SpoolError) {
+        let retention = Retention(settings)
+        let limit = WallTime(seconds: now.seconds - retention.shortest([.delivered]))
         var old: [UploadSummary] = []
-        try spool.forEachUpload(in: .delivered) { summary in
-            let route = summary.creation.flatMap { settings.routes[$0.route] }
-            if route?.isResponseOld(since: summary.lastActivity, at: now) == true {
-                old.append(summary)
-            }
+        try spool.forEachIdle(in: [.delivered], since: limit, step: {}) { summary in
+            if retention.isOver(summary, at: now) { old.append(summary) }
         }
         for summary in old where try spool.remove(summary.id, ifUnchangedSince: summary) {
             log.responseExpired(summary.id)

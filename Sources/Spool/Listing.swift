@@ -1,11 +1,10 @@
-// Looking at every upload, and removing one that was looked at.
+// Looking at every upload.
 //
 // Looking holds nothing and changes nothing, so it can run beside a busy daemon; what it sees of an
-// upload in use may be old the next moment. Invariant: an upload is removed only under its lock and
-// only as it was seen.
+// upload in use may be old the next moment. Invariant: what is in memory does not grow with the spool.
 
-import Posix
-package import UploadProtocol
+package import Posix
+import UploadProtocol
 
 extension Spool {
     /// The queues in the order in which an upload moves; the last two are where it can come back to.
@@ -13,66 +12,78 @@ extension Spool {
         .incoming, .active, .deferred, .hold, .delivered, .corrupt, .active, .deferred,
     ]
 
-    /// Calls `body` with every upload in the spool, in no order, without holding any.
+    /// Calls `body` with every upload in the spool, by the first characters of their identities,
+    /// without holding any.
     ///
     /// Each is seen once, also if it moves meanwhile; one that is created or removed meanwhile may be
-    /// seen or not.
-    package func forEachUpload(_ body: (UploadSummary) -> Void) throws(SpoolError) {
-        var seen: Set<UploadID> = []
-        for queue in Self.order {
-            try forEachUpload(in: queue, skipping: { seen.contains($0) }) { summary in
-                seen.insert(summary.id)
-                body(summary)
-            }
-        }
-    }
-
-    /// Calls `body` with every upload in one queue, as `forEachUpload` does; those that `isKnown` says yes
-    /// to are not looked at.
+    /// seen or not. However many there are, only the names of one subdirectory are in memory.
     package func forEachUpload(
-        in queue: Queue,
-        skipping isKnown: (UploadID) -> Bool = { _ in false },
-        _ body: (UploadSummary) -> Void
+        _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
-        for shard in layout[queue].all {
-            let ids = try onDisk { () throws(SystemError) in
-                try SpoolLayout.identities(in: shard)
-            }
-            for id in ids where !isKnown(id) {
-                let found = try onDisk { () throws(SystemError) in
-                    try summary(of: id, in: queue)
+        let cache = CreationCache()
+        for number in SpoolLayout.shards.indices {
+            var seen: Set<UploadID> = []
+            for queue in Self.order {
+                for id in try identities(in: queue, number) where !seen.contains(id) {
+                    let found = try onDisk { () throws(SystemError) in
+                        try summary(of: id, in: queue, cache)
+                    }
+                    guard let found else { continue }
+                    seen.insert(id)
+                    try body(found)
                 }
-                if let found { body(found) }
             }
         }
     }
 
-    /// Removes one upload unless it is in use.
+    /// Calls `body` with every upload in some queues that nothing happened to for a while, without
+    /// holding any.
+    ///
+    /// What is younger costs one or two looks at the time of a file, and its record is not read.
     ///
     /// - Parameters:
-    ///   - id: the upload.
-    ///   - summary: what was seen of it; if anything has changed since, it stays.
-    /// - Returns: whether it was removed; false if it is in use, changed or gone.
-    /// - Throws: `.disk` where it could not be looked at or removed.
-    package func remove(
+    ///   - queues: where to look.
+    ///   - limit: the uploads that have not changed since.
+    ///   - step: called with each upload looked at, before `body`; what it throws ends the look.
+    ///   - body: called with each that is idle.
+    package func forEachIdle(
+        in queues: [Queue],
+        since limit: WallTime,
+        step: () throws(SpoolError) -> Void,
+        _ body: (UploadSummary) throws(SpoolError) -> Void
+    ) throws(SpoolError) {
+        // What requests ask for must keep its place.
+        let cache = CreationCache()
+        for number in SpoolLayout.shards.indices {
+            for queue in queues {
+                for id in try identities(in: queue, number) {
+                    try step()
+                    let found = try onDisk { () throws(SystemError) in
+                        try isIdle(id, in: queue, since: limit)
+                            ? try summary(of: id, in: queue, cache) : nil
+                    }
+                    if let found { try body(found) }
+                }
+            }
+        }
+    }
+
+    private func identities(in queue: Queue, _ number: Int) throws(SpoolError) -> [UploadID] {
+        try onDisk { () throws(SystemError) in
+            try SpoolLayout.identities(in: layout[queue].all[number])
+        }
+    }
+
+    private func isIdle(
         _ id: UploadID,
-        ifUnchangedSince summary: UploadSummary
-    ) throws(SpoolError) -> Bool {
-        guard let ticket = holders.takeIfFree(id) else { return false }
-        defer { holders.letGo(id, ticket) }
-        let files: UploadFiles
-        do throws(SystemError) {
-            guard let opened = try openUnused(id, in: summary.queue) else { return false }
-            files = opened
-        } catch {
-            guard error.isNotRegular else { throw failure(error) }
-            return try removeNames(id, in: summary.queue)
+        in queue: Queue,
+        since limit: WallTime
+    ) throws(SystemError) -> Bool {
+        let name = FileName(id)
+        for directory in [layout[queue][name], layout.data[name]] {
+            guard let status = try directory.status(of: name.name) else { continue }
+            if status.modified > limit { return false }
         }
-        let present = try onDisk { () throws(SystemError) in
-            try self.summary(of: id, in: summary.queue, isInUse: false)
-        }
-        guard let present, present.isUnchanged(since: summary) else { return false }
-        try removeFiles(of: files, durably: true)
         return true
     }
 
@@ -80,11 +91,12 @@ extension Spool {
     func summary(
         of id: UploadID,
         in queue: Queue,
+        _ cache: CreationCache? = nil,
         isInUse known: Bool? = nil
     ) throws(SystemError) -> UploadSummary? {
         let name = FileName(id)
         do throws(SystemError) {
-            return try summary(of: id, name, in: queue, isInUse: known)
+            return try summary(of: id, name, in: queue, cache ?? creations, isInUse: known)
         } catch {
             guard error.isNotRegular else { throw error }
             return try summaryOfNames(id, name, in: queue)
@@ -95,6 +107,7 @@ extension Spool {
         of id: UploadID,
         _ name: FileName,
         in queue: Queue,
+        _ cache: CreationCache,
         isInUse known: Bool?
     ) throws(SystemError) -> UploadSummary? {
         guard let file = try OpenFile.open(name.name, in: layout[queue][name], forWriting: false)
@@ -109,7 +122,7 @@ extension Spool {
                 file,
                 of: id,
                 size: status.size,
-                knowing: creations
+                knowing: cache
             )
             // A record that is being written is shown without its creation.
             if case .success(let whole) = read { record = whole }
@@ -162,28 +175,5 @@ extension Spool {
             reason: nil,
             isInUse: false
         )
-    }
-
-    /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
-    private func removeNames(_ id: UploadID, in queue: Queue) throws(SpoolError) -> Bool {
-        guard queue == .corrupt else { return false }
-        let name = FileName(id)
-        return try onDisk { () throws(SystemError) in
-            for directory in [layout[queue][name], layout.data[name]]
-            where try directory.status(of: name.name)?.isDirectory == true { return false }
-            try disk.unlink(name.name, in: layout[queue][name])
-            try disk.unlink(name.name, in: layout.data[name])
-            return true
-        }
-    }
-}
-
-extension UploadSummary {
-    fileprivate func isUnchanged(since earlier: UploadSummary) -> Bool {
-        (queue, offset, lastActivity, attempts, length)
-            == (
-                earlier.queue, earlier.offset, earlier.lastActivity, earlier.attempts,
-                earlier.length
-            )
     }
 }

@@ -18,11 +18,6 @@ struct UploadFiles {
     let file: OpenFile
 }
 
-extension Queue {
-    /// Whether a record is moved away from there.
-    fileprivate var isOnTheWay: Bool { self != .delivered && self != .corrupt }
-}
-
 /// What the files of one upload say.
 struct FoundUpload {
     /// The files.
@@ -165,18 +160,15 @@ extension Spool {
 
     /// Removes an upload: first the record, so that nothing half is ever found, then the content.
     ///
-    /// - Parameters:
-    ///   - files: the files.
-    ///   - durably: whether also no power cut brings back a record whose content is gone. One of which
-    ///     nothing was promised may come back: it is forgotten again.
-    /// - Throws: `.disk` where a part of it is there still or may come back.
-    func removeFiles(of files: UploadFiles, durably: Bool = false) throws(SpoolError) {
+    /// For one of which nothing was promised: a power cut may bring it back, and it is forgotten again.
+    ///
+    /// - Throws: `.disk` where a part of it is there still.
+    func removeFiles(of files: UploadFiles) throws(SpoolError) {
         creations.forget(files.id)
         let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
             try disk.unlink(name.name, in: layout[files.queue][name])
             guard let data = files.data else { return }
-            if durably { try syncRemoval(of: name, from: files.queue) }
             let size = try data.status().size
             if try disk.unlink(name.name, in: layout.data[name]) { room.giveBack(size) }
         }
@@ -185,7 +177,7 @@ extension Spool {
     /// Makes the removal of a record durable, wherever it could come back to: its last move may not
     /// be durable.
     func syncRemoval(of name: FileName, from queue: Queue) throws(SystemError) {
-        for place in Queue.allCases where place == queue || place.isOnTheWay {
+        for place in Queue.places(ofRemovalFrom: queue) {
             try disk.syncDirectory(layout[place][name])
         }
     }

@@ -1,6 +1,7 @@
-// `spoolgate purge`: removes what clients abandoned, beside a running daemon.
+// `spoolgate purge`: removes what the settings no longer promise to keep, beside a running daemon.
 //
-// An upload that anybody uses, or that changed since it was looked at, is left alone.
+// An upload that anybody uses, or that changed since it was looked at, is left alone. Invariant: without
+// `--force` nothing is removed that a client was promised.
 
 import ArgumentParser
 import Gateway
@@ -11,12 +12,14 @@ import UploadProtocol
 
 struct Purge: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Remove stale uploads from the spool.",
+        abstract: "Remove from the spool what the settings no longer promise to keep.",
         discussion: """
-            Removes uploads without activity for the time given: partial ones (queue incoming) and \
-            the stored answers of delivered ones (queue delivered). Whole uploads that still wait \
-            for the upstream or for you (deferred, hold) and corrupt ones go only if you name their \
-            queue. Safe beside a running daemon.
+            Removes partial uploads (queue incoming) without activity for their route's \
+            limits.max-age, and the stored answers of delivered ones (queue delivered) after its \
+            response-retention. With --older-than, only of those what is older than that. \
+            With --force, whatever is older than that, promised or not; whole uploads that wait \
+            for the upstream or for you (deferred, hold) and corrupt ones go only with it, and if \
+            you name their queue. Safe beside a running daemon, which removes the same by itself.
             """
     )
 
@@ -24,7 +27,7 @@ struct Purge: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Remove uploads without activity for this long: 90s, 30m, 24h, 7d.",
+            "Remove only uploads without activity for this long: 90s, 30m, 24h, 7d.",
             valueName: "duration"
         ),
         transform: { text in
@@ -34,7 +37,7 @@ struct Purge: ParsableCommand {
             return age
         }
     )
-    var olderThan: Duration
+    var olderThan: Duration?
 
     @Option(
         help: ArgumentHelp(
@@ -53,129 +56,127 @@ struct Purge: ParsableCommand {
     )
     var queue: [Queue] = []
 
+    @Flag(help: "Remove also what clients were promised; needs --older-than.")
+    var force = false
+
     @Flag(help: "Say what would be removed, remove nothing.")
     var dryRun = false
 
     @Flag(help: "One JSON object a line: each upload, then a summary.")
     var json = false
 
-    /// What was done with the uploads that were old enough.
-    private struct Tally {
-        var removed = 0
-        var inUse = 0
-        var freed: Int64 = 0
+    /// The queues to look at, each once.
+    private var queues: [Queue] {
+        queue.isEmpty ? Retention.queues : Queue.allCases.filter(queue.contains)
+    }
+
+    func validate() throws {
+        if force, olderThan == nil {
+            throw ValidationError(
+                "--force removes what clients were promised: say with --older-than how old it is."
+            )
+        }
+        let kept = queues.filter { !Retention.queues.contains($0) }.map(\.rawValue)
+        if !force, !kept.isEmpty {
+            throw ValidationError(
+                "What is in \(kept.joined(separator: " and ")) is kept until somebody says "
+                    + "otherwise: --force --older-than removes it."
+            )
+        }
     }
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
+            let settings = try options.settings()
             let spool = try openSpool(options)
             let log = Log(Serve.logger(.warning))
-            let events = Events(try options.settings(), spool: spool.directory, log: log)
-            let queues = queue.isEmpty ? [.incoming, .delivered] : queue
-            let limit = WallTime.now.seconds - olderThan.components.seconds
-            var tally = Tally()
-            for summary in try summaries(of: spool)
-            where queues.contains(summary.queue) && summary.lastActivity.seconds <= limit {
-                if try purge(summary, from: spool, &tally) {
-                    events.note(Event(.purged, of: summary))
-                }
-            }
-            if queues.contains(.incoming) {
-                try purgeOrphans(of: spool, unchangedSince: WallTime(seconds: limit), &tally)
-            }
-            report(tally)
-        }
-    }
-
-    /// Removes content whose record is gone: what a removal that the disk cut short left.
-    private func purgeOrphans(
-        of spool: Spool,
-        unchangedSince limit: WallTime,
-        _ tally: inout Tally
-    ) throws(CommandFailure) {
-        let word = dryRun ? "would remove" : "removed"
-        do throws(SpoolError) {
-            try spool.removeOrphans(unchangedSince: limit, isDryRun: dryRun) { id, status in
-                tally.removed += 1
-                tally.freed += status.diskUsage
-                print(
-                    json
-                        ? JSON.object([
-                            ("upload", .string(id.description)),
-                            ("queue", .null),
-                            ("action", .string(word)),
-                            ("disk-usage", .integer(status.diskUsage)),
-                            ("last-activity", .string(status.modified.description)),
-                        ]).text
-                        : "\(word) \(id) (content without a record, "
-                            + "\(ByteSize.rounded(status.diskUsage)), "
-                            + "last activity \(status.modified))"
-                )
-            }
-        } catch {
-            throw CommandFailure(code: .unavailable, sentence: error.sentence)
-        }
-    }
-
-    /// Purges one upload, unless it is in use; returns whether it was removed.
-    private func purge(
-        _ summary: UploadSummary,
-        from spool: Spool,
-        _ tally: inout Tally
-    ) throws(CommandFailure) -> Bool {
-        var isRemoved = !summary.isInUse
-        if !dryRun, isRemoved {
-            do throws(SpoolError) {
-                isRemoved = try spool.remove(summary.id, ifUnchangedSince: summary)
-            } catch {
+            let purging = Purging(
+                spool: spool,
+                events: Events(settings, spool: spool.directory, log: log),
+                retention: Retention(settings),
+                queues: queues,
+                olderThan: olderThan,
+                isForced: force,
+                report: PurgeReport(isDryRun: dryRun, isJSON: json)
+            )
+            do throws(SpoolError) { try purging.run() } catch {
                 throw CommandFailure(code: .unavailable, sentence: error.sentence)
             }
         }
-        let word = isRemoved ? (dryRun ? "would remove" : "removed") : "in use"
-        if isRemoved {
-            tally.removed += 1
-            tally.freed += summary.diskUsage
-        } else {
-            tally.inUse += 1
-        }
-        if json {
-            print(
-                JSON.object([
-                    ("upload", .string(summary.id.description)),
-                    ("queue", .string(summary.queue.rawValue)),
-                    ("cause", summary.holdCause.map { .string($0.rawValue) } ?? .null),
-                    ("action", .string(word)),
-                    ("disk-usage", .integer(summary.diskUsage)),
-                    ("last-activity", .string(summary.lastActivity.description)),
-                ]).text
-            )
-        } else {
-            print(
-                "\(word) \(summary.id) (\(summary.queue.rawValue)"
-                    + (summary.holdCause.map { ": \($0.rawValue), " } ?? ", ")
-                    + "\(ByteSize.rounded(summary.diskUsage)), "
-                    + "last activity \(summary.lastActivity))"
-            )
-        }
-        return isRemoved && !dryRun
+    }
+}
+
+/// One purge at work.
+private final class Purging {
+    /// Uploads whose removals are made durable together.
+    private static let batch = 256
+    /// Content without a record belongs to nobody, but to a creation under way it may.
+    private static let orphanAge: Int64 = 3_600
+
+    private let spool: Spool
+    private let events: Events
+    private let retention: Retention
+    private let queues: [Queue]
+    private let olderThan: Int64
+    private let orphanAge: Int64
+    private let isForced: Bool
+    private let report: PurgeReport
+    private var due: [UploadSummary] = []
+
+    init(
+        spool: Spool,
+        events: Events,
+        retention: Retention,
+        queues: [Queue],
+        olderThan: Duration?,
+        isForced: Bool,
+        report: PurgeReport
+    ) {
+        self.spool = spool
+        self.events = events
+        self.retention = retention
+        self.queues = queues
+        self.olderThan = olderThan?.components.seconds ?? 0
+        orphanAge = olderThan?.components.seconds ?? Self.orphanAge
+        self.isForced = isForced
+        self.report = report
     }
 
-    private func report(_ tally: Tally) {
-        if json {
-            print(
-                JSON.object([
-                    ("summary", .string(dryRun ? "dry-run" : "purge")),
-                    ("removed", .integer(Int64(tally.removed))),
-                    ("freed", .integer(tally.freed)),
-                    ("in-use", .integer(Int64(tally.inUse))),
-                ]).text
-            )
-        } else {
-            let uploads = tally.removed == 1 ? "1 upload" : "\(tally.removed) uploads"
-            let verb = dryRun ? "Would remove" : "Removed"
-            let left = tally.inUse == 0 ? "" : "; \(tally.inUse) in use, left alone"
-            let freed = dryRun ? "freeing" : "freed"
-            print("\(verb) \(uploads), \(freed) \(ByteSize.rounded(tally.freed))\(left).")
+    func run() throws(SpoolError) {
+        let now = WallTime.now
+        let age = isForced ? olderThan : max(olderThan, retention.shortest(queues))
+        let limit = WallTime(seconds: now.seconds - age)
+        try spool.forEachIdle(in: queues, since: limit, step: report.looked) {
+            summary throws(SpoolError) in
+            guard isDue(summary, at: now) else { return }
+            due.append(summary)
+            if due.count >= Self.batch { try removeDue() }
+        }
+        try removeDue()
+        if queues.contains(.incoming) {
+            try spool.removeOrphans(
+                unchangedSince: WallTime(seconds: now.seconds - orphanAge),
+                isDryRun: report.isDryRun
+            ) { id, status in report.removed(orphan: id, status) }
+        }
+        report.end(retention)
+    }
+
+    private func isDue(_ summary: UploadSummary, at now: WallTime) -> Bool {
+        if isForced || retention.isOver(summary, at: now) { return true }
+        if !retention.knows(summary.creation?.route) { report.keep(summary) }
+        return false
+    }
+
+    private func removeDue() throws(SpoolError) {
+        defer { due = [] }
+        if report.isDryRun {
+            for summary in due { report.note(summary, isRemoved: !summary.isInUse) }
+            return
+        }
+        try spool.remove(due) { summary, isRemoved in
+            report.note(summary, isRemoved: isRemoved)
+            if isRemoved { events.note(Event(.purged, of: summary)) }
         }
     }
 }

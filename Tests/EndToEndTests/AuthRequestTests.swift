@@ -164,7 +164,7 @@ struct AuthRequestTests {
         sandbox.kill()
         isTaking.withLock { $0 = true }
         try sandbox.startAgain()
-        #expect(try sandbox.spoolgate("purge", "--older-than", "0s").status == 0)
+        #expect(try sandbox.spoolgate("purge", "--force", "--older-than", "0s").status == 0)
         func events(_ texts: [String]) throws -> [String] {
             try texts.map { text in
                 let object = try JSONSerialization.jsonObject(with: Data(text.utf8))

@@ -151,10 +151,10 @@ struct CrashTests {
         try eventually("the upload is in use") {
             try sandbox.spoolgate("list").output.contains("*")
         }
-        let dry = try sandbox.spoolgate("purge", "--older-than", "0s", "--dry-run")
+        let dry = try sandbox.spoolgate("purge", "--force", "--older-than", "0s", "--dry-run")
         #expect(dry.output.contains("Would remove 1 upload"))
         #expect(try sandbox.offset(of: stale) == 0)
-        let purge = try sandbox.spoolgate("purge", "--older-than", "0s")
+        let purge = try sandbox.spoolgate("purge", "--force", "--older-than", "0s")
         #expect(purge.status == 0)
         #expect(purge.output.contains("Removed 1 upload"))
         #expect(purge.output.contains("1 in use"))

@@ -151,7 +151,7 @@ private struct BackgroundPurge {
         daemon = try Daemon(
             Sandbox.program,
             [
-                "purge", "--older-than", "0s", "--json", "--config",
+                "purge", "--force", "--older-than", "0s", "--json", "--config",
                 sandbox.directory.path() + "/spoolgate.yaml",
             ],
             log: log

@@ -137,8 +137,16 @@ struct OperatorTests {
         #expect(all.errors.contains("add --indeterminate"))
         #expect(try sandbox.spoolgate("requeue", "--all", "--queue", "deferred").status == 0)
         #expect(
-            try sandbox.spoolgate("purge", "--older-than", "0s", "--queue", "hold", "--dry-run")
-                .output.contains("(hold: indeterminate, ")
+            try sandbox.spoolgate(
+                "purge",
+                "--force",
+                "--older-than",
+                "0s",
+                "--queue",
+                "hold",
+                "--dry-run"
+            )
+            .output.contains("(hold: indeterminate, ")
         )
         upstream.become(.taking)
         let requeue = try sandbox.spoolgate("requeue", id)
@@ -211,7 +219,7 @@ struct OperatorTests {
           photos:
             upstream: http://localhost:3001
             anonymous: allow
-            limits: {max-size: 1GiB, max-age: 24h}
+            limits: {max-size: 1GiB, max-age: 168h}
         """.write(toFile: file, atomically: true, encoding: .utf8)
         let check = try Command(Sandbox.program, ["check", "--config", file])
         #expect(check.errors.isEmpty)

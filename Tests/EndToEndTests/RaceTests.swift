@@ -217,7 +217,7 @@ struct RaceTests {
             let purge = try Daemon(
                 Sandbox.program,
                 [
-                    "purge", "--older-than", "0s", "--config",
+                    "purge", "--force", "--older-than", "0s", "--config",
                     sandbox.directory.path() + "/spoolgate.yaml",
                 ],
                 log: sandbox.directory.appending(path: "purge.log")

@@ -46,7 +46,7 @@ struct SpoolInspection {
     private func emptied() throws -> [String] {
         let queues = ["incoming", "deferred", "hold", "delivered"].flatMap { ["--queue", $0] }
         let arguments =
-            ["purge", "--older-than", "0s"] + queues
+            ["purge", "--force", "--older-than", "0s"] + queues
             + ["--config", sandbox.directory.path() + "/spoolgate.yaml"]
         // The thread of a request that was just answered may hold its upload a moment longer.
         let deadline = Date(timeIntervalSinceNow: 10)

@@ -1,0 +1,147 @@
+// Removing uploads that were looked at, many at a time.
+//
+// The calls that make removals durable are made once for all uploads of a batch, which is what removing
+// many of them costs. Invariant: an upload is removed only under its lock and only as it was seen, no
+// content goes before its record is gone durably, and what is reported removed does not come back.
+
+import Posix
+package import UploadProtocol
+
+extension Spool {
+    /// A removal that was begun: its record is gone, its content still there and locked.
+    private struct Begun {
+        var summary: UploadSummary
+        var ticket: Holders.Ticket
+        var data: OpenFile?
+        var size: Int64 = 0
+    }
+
+    /// Removes uploads, but for those in use.
+    ///
+    /// On return no power cut brings back what was removed. Each takes a descriptor until then, so
+    /// give some hundreds at most.
+    ///
+    /// - Parameters:
+    ///   - summaries: what was seen of them; one of which anything has changed since stays.
+    ///   - note: called with each, and whether it was removed; not if it is in use, changed or gone.
+    /// - Throws: `.disk` where one could not be looked at or removed; those that were begun before it
+    ///   are removed and noted all the same, if the disk lets them be.
+    package func remove(
+        _ summaries: [UploadSummary],
+        _ note: (UploadSummary, _ isRemoved: Bool) -> Void
+    ) throws(SpoolError) {
+        var begun: [Begun] = []
+        var failure: SpoolError?
+        defer {
+            for index in begun.indices {
+                // The kernel's lock goes before the next holder in this process looks.
+                begun[index].data = nil
+                holders.letGo(begun[index].summary.id, begun[index].ticket)
+            }
+        }
+        for summary in summaries {
+            do throws(SpoolError) {
+                if let one = try begin(summary) { begun.append(one) } else { note(summary, false) }
+            } catch {
+                failure = error
+                break
+            }
+        }
+        try onDisk { () throws(SystemError) in try finish(begun) }
+        for one in begun { note(one.summary, true) }
+        if let failure { throw failure }
+    }
+
+    /// Removes one upload, as `remove(_:_:)` does; returns whether it was removed.
+    package func remove(
+        _ id: UploadID,
+        ifUnchangedSince summary: UploadSummary
+    ) throws(SpoolError) -> Bool {
+        var isRemoved = false
+        try remove([summary]) { isRemoved = $1 }
+        return isRemoved
+    }
+
+    private func begin(_ summary: UploadSummary) throws(SpoolError) -> Begun? {
+        let (id, queue) = (summary.id, summary.queue)
+        guard let ticket = holders.takeIfFree(id) else { return nil }
+        var begun: Begun?
+        defer { if begun == nil { holders.letGo(id, ticket) } }
+        let files: UploadFiles
+        do throws(SystemError) {
+            guard let opened = try openUnused(id, in: queue) else { return nil }
+            files = opened
+        } catch {
+            guard error.isNotRegular else { throw failure(error) }
+            if try removeNames(id, in: queue) { begun = Begun(summary: summary, ticket: ticket) }
+            return begun
+        }
+        begun = try onDisk { () throws(SystemError) in
+            let present = try self.summary(of: id, in: queue, isInUse: false)
+            guard let present, present.isUnchanged(since: summary) else { return nil }
+            let size = try files.data?.status().size ?? 0
+            creations.forget(id)
+            let name = FileName(id)
+            // The record first, so that nothing half is ever found.
+            try disk.unlink(name.name, in: layout[queue][name])
+            return Begun(summary: summary, ticket: ticket, data: files.data, size: size)
+        }
+        return begun
+    }
+
+    private func finish(_ begun: [Begun]) throws(SystemError) {
+        var places: [Queue: Set<Int>] = [:]
+        for one in begun {
+            let number = FileName(one.summary.id).number
+            for queue in Queue.places(ofRemovalFrom: one.summary.queue) {
+                places[queue, default: []].insert(number)
+            }
+        }
+        for (queue, numbers) in places.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            for number in numbers.sorted() {
+                try disk.syncDirectory(layout[queue].all[number])
+            }
+        }
+        var emptied: Set<Int> = []
+        for one in begun where one.data != nil {
+            let name = FileName(one.summary.id)
+            guard try disk.unlink(name.name, in: layout.data[name]) else { continue }
+            room.giveBack(one.size)
+            emptied.insert(name.number)
+        }
+        for number in emptied.sorted() { try disk.syncDirectory(layout.data.all[number]) }
+    }
+
+    /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
+    private func removeNames(_ id: UploadID, in queue: Queue) throws(SpoolError) -> Bool {
+        guard queue == .corrupt else { return false }
+        let name = FileName(id)
+        return try onDisk { () throws(SystemError) in
+            for directory in [layout[queue][name], layout.data[name]]
+            where try directory.status(of: name.name)?.isDirectory == true { return false }
+            try disk.unlink(name.name, in: layout[queue][name])
+            try disk.unlink(name.name, in: layout.data[name])
+            return true
+        }
+    }
+}
+
+extension Queue {
+    /// Where a removed record could come back to: its last move may not be durable.
+    static func places(ofRemovalFrom queue: Queue) -> [Queue] {
+        allCases.filter { $0 == queue || $0.isOnTheWay }
+    }
+
+    /// Whether a record is moved away from there.
+    private var isOnTheWay: Bool { self != .delivered && self != .corrupt }
+}
+
+extension UploadSummary {
+    fileprivate func isUnchanged(since earlier: UploadSummary) -> Bool {
+        (queue, offset, lastActivity, attempts, length)
+            == (
+                earlier.queue, earlier.offset, earlier.lastActivity, earlier.attempts,
+                earlier.length
+            )
+    }
+}

@@ -1,0 +1,128 @@
+// `purge` against what clients were promised: the settings of each upload's route.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("purge keeps what was promised")
+struct PurgeTests {
+    private static let day = 86_400.0
+    private let sandbox: Sandbox
+    private let partial: String
+    private let delivered: String
+
+    /// A daemon with a partial upload and a delivered one.
+    init() throws {
+        sandbox = try Sandbox(
+            routeSettings: ["limits: {max-age: 7d}", "response-retention: 30d"]
+        )
+        partial = try sandbox.create("/files/partial")
+        _ = try sandbox.append(partial, offset: 0, Data("some".utf8), complete: false)
+        delivered = try sandbox.create("/files/delivered")
+        _ = try sandbox.append(delivered, offset: 0, Data("all".utf8), complete: true)
+    }
+
+    /// Makes an upload look as if nothing had happened to it for that long.
+    private func age(_ resource: String, by seconds: Double) throws {
+        let id = try #require(resource.split(separator: "/").last).description
+        let spool = sandbox.directory.path() + "/spool"
+        let files = try #require(FileManager.default.enumerator(atPath: spool))
+        for case let file as String in files where file.hasSuffix(id) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -seconds)],
+                ofItemAtPath: "\(spool)/\(file)"
+            )
+        }
+    }
+
+    private func status(of resource: String) throws -> Int {
+        try WireClient(port: sandbox.port).ask("HEAD", resource).status
+    }
+
+    @Test(
+        "neither by itself nor for what is older than a day does it take what a route keeps",
+        arguments: [[], ["--older-than", "24h"], ["--older-than", "0s"]]
+    )
+    func promised(arguments: [String]) throws {
+        try age(partial, by: 25 * 3600)
+        try age(delivered, by: 29 * Self.day)
+        let purge = try Command(
+            Sandbox.program,
+            ["purge", "--config", sandbox.directory.path() + "/spoolgate.yaml"] + arguments
+        )
+        #expect((purge.status, purge.output) == (0, "Removed 0 uploads, freed 0B.\n"))
+        #expect(try sandbox.offset(of: partial) == 4)
+        let again = try sandbox.append(delivered, offset: 3, Data(), complete: true)
+        #expect(again.status == 201)
+        #expect(try sandbox.delivered().count == 1)
+    }
+
+    @Test("what no route promises any more goes, each queue by its own time")
+    func over() throws {
+        try age(partial, by: 8 * Self.day)
+        try age(delivered, by: 8 * Self.day)
+        let dry = try sandbox.spoolgate("purge", "--dry-run")
+        #expect(dry.output.contains("Would remove 1 upload,"))
+        let old = try sandbox.spoolgate("purge", "--older-than", "9d")
+        #expect(old.output.contains("Removed 0 uploads,"))
+        let purge = try sandbox.spoolgate("purge")
+        #expect(purge.output.contains("Removed 1 upload,"))
+        #expect(purge.output.contains("(incoming, "))
+        #expect(try status(of: partial) == 404)
+        try age(delivered, by: 31 * Self.day)
+        #expect(try sandbox.spoolgate("purge", "--json").output.contains("\"removed\":1"))
+        #expect(try sandbox.spoolgate("list").output.hasPrefix("No uploads in "))
+    }
+
+    @Test(
+        "only --force goes beyond that, and only with an age; without it, no whole upload is named"
+    )
+    func force() throws {
+        try age(partial, by: 3600)
+        let unsaid = try sandbox.spoolgate("purge", "--force")
+        #expect((unsaid.status, unsaid.output) == (64, ""))
+        #expect(unsaid.errors.contains("say with --older-than how old it is"))
+        for queue in ["deferred", "hold", "corrupt"] {
+            let kept = try sandbox.spoolgate("purge", "--older-than", "0s", "--queue", queue)
+            #expect((kept.status, kept.output) == (64, ""))
+            #expect(kept.errors.contains("What is in \(queue) is kept"))
+        }
+        let purge = try sandbox.spoolgate("purge", "--force", "--older-than", "30m")
+        #expect(purge.output.contains("Removed 1 upload,"))
+        #expect(try status(of: partial) == 404)
+        #expect(try status(of: delivered) == 204)
+    }
+
+    @Test("an upload of a route that is no more is kept for the longest time, and that is said")
+    func unknownRoute() throws {
+        try age(partial, by: 8 * Self.day)
+        try sandbox.reload(replacing: "  default:\n", with: "  other:\n")
+        try sandbox.reload(replacing: "max-age: 7d", with: "max-age: 9d")
+        let purge = try sandbox.spoolgate("purge")
+        #expect(purge.status == 0)
+        #expect(
+            purge.output.contains(
+                "Kept 1 upload of routes that the settings do not have (default) for the longest "
+                    + "time of any route: incoming 9d, delivered 30d."
+            )
+        )
+        try age(partial, by: 10 * Self.day)
+        #expect(try sandbox.spoolgate("purge").output.contains("Removed 1 upload,"))
+    }
+
+    @Test("without settings that can be read nothing is removed")
+    func unreadable() throws {
+        try age(partial, by: 8 * Self.day)
+        try sandbox.reload(replacing: "max-age: 7d", with: "max-age: long")
+        let purge = try sandbox.spoolgate("purge")
+        #expect((purge.status, purge.output) == (78, ""))
+        #expect(
+            try sandbox.spoolgate("list", "--spool", sandbox.directory.path() + "/spool")
+                .status == 78
+        )
+        let files = try FileManager.default.subpathsOfDirectory(
+            atPath: sandbox.directory.path() + "/spool/incoming"
+        )
+        #expect(files.contains { $0.count > 26 })
+    }
+}
