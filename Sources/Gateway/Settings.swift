@@ -98,7 +98,11 @@ package struct Route: Sendable, Equatable {
     /// Path prefix of the upload resources, ends in `/`; nil: below the creation's own path.
     package var uploadResources: String?
     /// What clients may send.
-    package var limits = UploadLimits(maxSize: 16 << 30, minSize: 128 << 10, maxAge: 86_400)
+    package var limits = UploadLimits(
+        maxSize: 16 << 30,
+        minSize: 128 << 10,
+        maxAge: 7 * 86_400
+    )
     /// Most bytes of a final response's content that are stored for a client that lost it.
     package var maxResponseSize: Int64 = 256 << 10
     /// How long a final response is kept for a client that lost it.

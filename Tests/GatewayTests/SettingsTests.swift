@@ -64,7 +64,7 @@ import Upstream
                 anonymous: refuse
                 upload-resources: /u/
                 limits:
-                  {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 1d}
+                  {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 2d}
                 timeouts: {connect: 1s, stall: 2s, response: 3s}
                 tls: {ca: /ca, certificate: /c, key: /k}
                 max-response-size: 0
@@ -112,7 +112,7 @@ import Upstream
             minSize: 0,
             maxAppendSize: 8,
             minAppendSize: 1,
-            maxAge: 86_400
+            maxAge: 2 * 86_400
         )
         route.maxResponseSize = 0
         route.honoursIdempotencyKey = true
