@@ -18,6 +18,7 @@ package final class Gateway: Sendable {
     package let faults = FrontFaults()
     let slots: DeliverySlots
     let queue = DeliveryQueue()
+    let upkeep = Upkeep()
     let buffers = BufferShelf()
     /// What happens to uploads, for other programs.
     package let events: Events

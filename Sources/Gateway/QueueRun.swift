@@ -1,8 +1,8 @@
 // The queue at work: threads that make the attempts that are due, and runs through the spool for what
 // the table does not know, at start and from time to time.
 //
-// A run finds what another process has put there, as `requeue` does, and ends what is over: uploads
-// whose time in the queue is over, responses and handed-over files that were kept long enough.
+// A run finds what another process has put there, as `requeue` does, and uploads whose time in the queue
+// is over.
 // Invariant: a run never takes an upload from a request.
 
 package import Posix
@@ -10,19 +10,24 @@ import Spool
 package import UploadProtocol
 
 extension Gateway {
-    /// Starts the queue: one run through the spool at once, then attempts as they are due.
+    /// Starts the queue: one run through the spool at once, then attempts as they are due; and the removal
+    /// of what is over.
     ///
     /// Call it once, after recovery.
     ///
     /// - Throws: `SystemError` when no thread can be started.
     package func startQueue() throws(SystemError) {
         try Thread.start(name: "queue", stackSize: Self.queueStack) { [self] in scheduleQueue() }
+        try startUpkeep()
     }
 
     /// Makes no more attempts and waits for those under way.
     ///
     /// - Returns: how many are still under way at `deadline`.
-    package func stopQueue(until deadline: Deadline) -> Int { queue.stop(until: deadline) }
+    package func stopQueue(until deadline: Deadline) -> Int {
+        upkeep.end()
+        return queue.stop(until: deadline)
+    }
 
     /// Looks through the spool at once for uploads that wait for an attempt.
     package func runQueue() { queue.askForRun() }
@@ -40,12 +45,8 @@ extension Gateway {
 
     private static let queueStack = 512 * 1024
 
-    /// Time between two looks for what was kept long enough: those read much more than a run does.
-    private static let removalInterval = Duration.seconds(600)
-
     private func scheduleQueue() {
         var nextRun = Deadline.after(.zero)
-        var nextRemoval = nextRun
         while true {
             let configuration = current
             let settings = configuration.settings
@@ -54,9 +55,6 @@ extension Gateway {
             case .run:
                 nextRun = .after(settings.queueRunInterval)
                 run(settings)
-                guard nextRemoval.hasPassed else { continue }
-                nextRemoval = .after(Self.removalInterval)
-                removeOld(settings)
             case .startThread:
                 do throws(SystemError) {
                     try Thread.start(name: "delivery", stackSize: Self.queueStack) { [self] in
@@ -88,28 +86,6 @@ extension Gateway {
             }
         } catch {
             log.spoolFailed(error, upload: nil)
-        }
-    }
-
-    /// Removes what was kept for as long as its route says: stored responses and handed-over files.
-    private func removeOld(_ settings: Settings) {
-        let now = WallTime.now
-        removeOldHandovers(settings, now)
-        do throws(SpoolError) { try removeOldResponses(settings, now) } catch {
-            log.spoolFailed(error, upload: nil)
-        }
-    }
-
-    /// Removes the records of delivered uploads whose response was kept long enough.
-    private func removeOldResponses(_ settings: Settings, _ now: WallTime) throws(SpoolError) {
-        let retention = Retention(settings)
-        let limit = WallTime(seconds: now.seconds - retention.shortest([.delivered]))
-        var old: [UploadSummary] = []
-        try spool.forEachIdle(in: [.delivered], since: limit, step: {}) { summary in
-            if retention.isOver(summary, at: now) { old.append(summary) }
-        }
-        for summary in old where try spool.remove(summary.id, ifUnchangedSince: summary) {
-            log.responseExpired(summary.id)
         }
     }
 

@@ -1,0 +1,93 @@
+// What the daemon removes by itself: partial uploads that their clients left, stored responses and
+// handed-over files, each when the time that its route keeps it is over.
+//
+// A thread of its own goes through the spool in small steps with pauses between them, so that nobody waits
+// for it and the disk has time for others. Invariant: nothing is removed that anybody uses, or that
+// `Retention` still promises.
+
+import Posix
+import Spool
+import UploadProtocol
+
+/// The end of the thread that looks for what is over, and its pauses.
+///
+/// Any thread.
+final class Upkeep: Sendable {
+    private let isEnding = Monitor(false)
+
+    /// Waits; false where it is to end.
+    @discardableResult
+    func pause(_ duration: Duration) -> Bool {
+        let isEnding: Bool? = isEnding.wait(until: .after(duration)) { $0 ? true : nil }
+        return isEnding == nil
+    }
+
+    /// Ends the thread at its next pause between two looks.
+    func end() { isEnding.update { $0 = true } }
+}
+
+extension Gateway {
+    /// Time between two looks.
+    private static let lookInterval = Duration.seconds(600)
+    /// Time between two looks at what is being received: there may be very many, and most are young.
+    private static let partialInterval = Duration.seconds(3_600)
+    /// Uploads looked at between two pauses.
+    private static let step = 64
+    private static let pause = Duration.milliseconds(20)
+    /// Uploads removed at a time: each takes a descriptor until that is durable.
+    private static let batch = 32
+
+    /// Starts the thread: one look at once, then from time to time.
+    func startUpkeep() throws(SystemError) {
+        try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
+            var nextPartials = Deadline.after(.zero)
+            repeat {
+                let isTurnOfPartials = nextPartials.hasPassed
+                if isTurnOfPartials { nextPartials = .after(Self.partialInterval) }
+                removeOld(in: isTurnOfPartials ? [.incoming, .delivered] : [.delivered])
+            } while upkeep.pause(Self.lookInterval)
+        }
+    }
+
+    /// Removes what was kept for as long as its route says: handed-over files, and what is over in
+    /// `queues`.
+    func removeOld(in queues: [Queue]) {
+        let settings = current.settings
+        let now = WallTime.now
+        removeOldHandovers(settings, now)
+        do throws(SpoolError) { try removeOld(in: queues, Retention(settings), now) } catch {
+            log.spoolFailed(error, upload: nil)
+        }
+    }
+
+    private func removeOld(
+        in queues: [Queue],
+        _ retention: Retention,
+        _ now: WallTime
+    ) throws(SpoolError) {
+        let limit = WallTime(seconds: now.seconds - retention.shortest(queues))
+        var looked = 0
+        var due: [UploadSummary] = []
+        func look() {
+            looked += 1
+            if looked % Self.step == 0 { upkeep.pause(Self.pause) }
+        }
+        try spool.forEachIdle(in: queues, since: limit, step: look) {
+            summary throws(SpoolError) in
+            guard !summary.isInUse, retention.isOver(summary, at: now) else { return }
+            due.append(summary)
+            guard due.count >= Self.batch else { return }
+            defer { due = [] }
+            try spool.remove(due, noteOver)
+        }
+        try spool.remove(due, noteOver)
+    }
+
+    private func noteOver(_ summary: UploadSummary, isRemoved: Bool) {
+        guard isRemoved else { return }
+        guard summary.queue != .delivered else { return log.responseExpired(summary.id) }
+        let correlation = summary.creation.flatMap { events.correlation(of: $0) }
+        log.correlated(correlation).expired(summary.id)
+        events.note(Event(.expired, of: summary))
+    }
+}

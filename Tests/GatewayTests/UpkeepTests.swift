@@ -1,0 +1,90 @@
+// What the daemon removes by itself: what is over, and nothing that anybody uses or was promised.
+
+import Foundation
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+@testable import Spool
+
+@Suite struct UpkeepTests {
+    @Test(
+        "partial uploads that were left for max-age go without a request, durably, and are told of"
+    )
+    func partials() throws {
+        let events = "/dev/shm/upkeep-\(UInt64.random(in: 0...(.max))).log"
+        defer { unlink(events) }
+        let test = try GatewayUnderTest { settings, route in
+            route.limits.maxAge = 3600
+            settings.events.destination = .file(events)
+        }
+        let old = try (0..<70).map { _ in
+            let location = test.createPartial()
+            try test.age(location, by: 3700)
+            return location
+        }
+        let young = test.createPartial()
+        try test.age(young, by: 3500)
+        test.disk.forget()
+        try test.gateway.startQueue()
+        try eventually("the old ones are gone") { try test.summaries().count == 1 }
+        #expect(try test.queue(of: young) == .incoming)
+        #expect(test.log.messages.count { $0 == "upload expired" } == 70)
+        let lines = try String(contentsOfFile: events, encoding: .utf8).split(separator: "\n")
+        #expect(lines.count { $0.contains("\"event\":\"expired\"") } == old.count)
+        // Not one sync a directory for each of them.
+        let syncs = test.disk.count(.syncDirectory)
+        #expect(syncs > 0 && syncs < 3 * 32 * 5)
+        for location in old.prefix(3) { #expect(test.serve(.retrieval(location)).status == 404) }
+    }
+
+    @Test("what a request uses stays, however old it is, and its client goes on")
+    func inUse() throws {
+        let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
+        let location = test.createPartial("hello")
+        let append = ScriptedExchange.append(
+            location,
+            at: 5,
+            [.text(" you"), .stuck],
+            complete: true,
+            length: .unknown
+        )
+        let appending = try test.start(append)
+        #expect(append.waitUntilStuck())
+        try test.age(location, by: 7200)
+        test.gateway.removeOld(in: [.incoming, .delivered])
+        #expect(try test.queue(of: location) == .incoming)
+        // Its client comes back before it is looked for again.
+        try test.age(location, by: 0)
+        #expect(test.serve(.retrieval(location)).offset == 9)
+        #expect(try appending.finish().isAborted)
+    }
+
+    @Test(
+        "stored answers go by their own time, and those of a route that is no more by the longest"
+    )
+    func answers() throws {
+        let test = try GatewayUnderTest { _, route in
+            route.limits.maxAge = 60
+            route.responseRetention = .seconds(10 * 86_400)
+        }
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        let location = try #require(record.location)
+        try test.age(location, by: 9 * 86_400)
+        test.gateway.removeOld(in: [.incoming, .delivered])
+        #expect(try test.queue(of: location) == .delivered)
+        var settings = test.gateway.current.settings
+        settings.routes["other"] = settings.routes.removeValue(forKey: Route.defaultName)
+        settings.routes["other"]?.responseRetention = .seconds(20 * 86_400)
+        test.gateway.reload(settings)
+        try test.age(location, by: 19 * 86_400)
+        test.gateway.removeOld(in: [.incoming, .delivered])
+        #expect(try test.queue(of: location) == .delivered)
+        try test.age(location, by: 21 * 86_400)
+        test.gateway.removeOld(in: [.incoming, .delivered])
+        #expect(try test.summaries().isEmpty)
+        #expect(test.log.messages.contains("response expired"))
+    }
+}
