@@ -14,7 +14,7 @@ extension Transaction {
     /// The upload is let go.
     func accept(_ upload: Upload, isOrdinary: Bool = false) throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
-        if isNew { try upload.deferred(reason: upload.reason, next: .now) }
+        if isNew { try upload.deferred(reason: upload.reason, next: gateway.clock.now) }
         // Also where that was before: who wrote it may have died before it was durable.
         try upload.settle()
         if isNew {
@@ -25,7 +25,7 @@ extension Transaction {
                 length: upload.state.offset
             )
         }
-        let due = upload.nextAttempt ?? .now
+        let due = upload.nextAttempt ?? gateway.clock.now
         answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
         upload.detach()
         gateway.queue.add(upload.creation.id, route: routeName, due: due)

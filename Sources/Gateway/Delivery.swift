@@ -47,7 +47,7 @@ struct Delivery {
     func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
             // Its client was told that it is not delivered, and has the time of the queue to come back.
-            guard isOver(upload, at: .now) else { return }
+            guard isOver(upload) else { return }
             return try fail(upload, reason: upload.reason ?? "its client did not come back")
         }
         // Who put it there may have died before it was durable, and clients are told of the attempt.
@@ -215,14 +215,13 @@ struct Delivery {
         asked: Int? = nil,
         telling refusal: Refusal
     ) throws(SpoolError) -> Refusal {
-        let now = WallTime.now
         let pause = route.queue.pause(
             after: upload.attempts,
             asked: asked,
             random: RandomBits.next()
         )
-        let next = WallTime(seconds: now.seconds + pause.components.seconds)
-        if isOver(upload, at: next) {
+        let next = WallTime(seconds: gateway.clock.now.seconds + pause.components.seconds)
+        if isOver(upload, in: pause) {
             // It goes to `hold` from `deferred` or `active`, never from where it is received.
             if upload.state.phase == .receiving { try upload.deferred(reason: reason) }
             try fail(upload, reason: reason)
@@ -238,9 +237,13 @@ struct Delivery {
         return refusal
     }
 
-    /// Whether the upload's time in the queue is over at `time`.
-    private func isOver(_ upload: Upload, at time: WallTime) -> Bool {
-        route.queue.isOver(since: upload.wholeSince ?? .now, at: time)
+    /// Whether the upload's time in the queue is over when `pause` is.
+    private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
+        let now = gateway.clock.confirmed
+        return route.queue.isOver(
+            since: upload.wholeSince ?? now,
+            at: WallTime(seconds: now.seconds + pause.components.seconds)
+        )
     }
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {

@@ -133,7 +133,7 @@ extension Delivery {
             return .cleared
         case .postponed(let reason):
             // No attempt was counted, so the pauses grow with the time it has waited.
-            let waited = upload.wholeSince.map { WallTime.now.seconds - $0.seconds }
+            let waited = upload.wholeSince.map { gateway.clock.confirmed.seconds - $0.seconds }
             return .ended(
                 try postpone(
                     upload,

@@ -122,7 +122,7 @@ extension Delivery {
             },
             route: route.settings,
             told: relay.digests.duty.told,
-            time: .now,
+            time: gateway.clock.now,
             goesOn: relay.attemptGoesOn
         )
     }

@@ -91,7 +91,7 @@ final class DeliveryQueue: Sendable {
     }
 
     /// Waits for the scheduler's next step; a run is due at `nextRun`.
-    func nextStep(nextRun: Deadline, bounds: DeliveryBounds) -> Step {
+    func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
         while !nextRun.hasPassed {
             // Wall time can be set while we wait, so it is looked at again every second.
             let step = table.wait(until: min(nextRun, .after(.seconds(1)))) { table -> Step? in
@@ -100,7 +100,7 @@ final class DeliveryQueue: Sendable {
                     table.isRunAsked = false
                     return .run
                 }
-                table.promote(until: .now)
+                table.promote(until: clock.now)
                 guard table.readyCount > table.idle, table.threads < bounds.total else {
                     return nil
                 }
@@ -118,12 +118,12 @@ final class DeliveryQueue: Sendable {
     func noteUnstarted() { table.update { $0.threads -= 1 } }
 
     /// The next upload for a thread; nil: the thread is to end.
-    func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
+    func take(_ bounds: DeliveryBounds, clock: SpoolClock) -> (id: UploadID, route: String)? {
         table.update { $0.idle += 1 }
         let deadline = Deadline.after(Self.linger)
         let taken = table.wait(until: deadline) { table -> (id: UploadID, route: String)?? in
             if table.isStopping { return .some(nil) }
-            table.promote(until: .now)
+            table.promote(until: clock.now)
             return table.take(bounds).map { .some($0) }
         }
         return table.update { table in

@@ -35,8 +35,8 @@ package struct Event: Sendable {
 
     /// What happened.
     package var kind: Kind
-    /// When.
-    package var time = WallTime.now
+    /// When; set when it is told.
+    package var time = WallTime(seconds: 0)
     /// The upload's identity.
     package var upload: UploadID
     /// Its route; nil: not known.

@@ -26,6 +26,7 @@ package final class Events: Sendable {
     private let queue: EventQueue
     private let webhook: Webhook
     private let losses: Losses
+    private let clock: SpoolClock
     private let standardError = StandardError()
     /// Permissions of an event file that is made.
     private static let fileMode: UInt32 = 0o640
@@ -34,15 +35,16 @@ package final class Events: Sendable {
     ///
     /// - Parameters:
     ///   - settings: where they go.
-    ///   - spool: the spool's directory; the webhook's queue is in it.
+    ///   - spool: the spool; the webhook's queue is in its directory.
     ///   - log: where it is said that events were lost.
-    package init(_ settings: Settings, spool: String, log: Log) {
+    package init(_ settings: Settings, spool: Spool, log: Log) {
         state = Monitor(
             State(settings: settings.events, correlationField: settings.correlationField)
         )
         losses = Losses(log)
-        queue = EventQueue(spool: spool)
-        webhook = Webhook(settings.events, queue: queue, log: log)
+        clock = spool.clock
+        queue = EventQueue(spool: spool.directory)
+        webhook = Webhook(settings.events, queue: queue, clock: spool.clock, log: log)
     }
 
     /// Puts new settings in force, and opens the file anew.
@@ -69,6 +71,7 @@ package final class Events: Sendable {
         let settings = state.settings
         guard settings.destination != nil || settings.webhook.url != nil else { return }
         var event = event()
+        event.time = clock.now
         if let creation = event.creation { event.correlation = state.correlation(of: creation) }
         let line = event.json.text
         switch settings.destination {

@@ -16,6 +16,8 @@ package final class Gateway: Sendable {
     let log: Log
     /// What is wrong with the web server's configuration, as its requests show it.
     package let faults = FrontFaults()
+    /// What time it is.
+    var clock: SpoolClock { spool.clock }
     let slots: DeliverySlots
     let queue = DeliveryQueue()
     let upkeep = Upkeep()
@@ -58,7 +60,7 @@ package final class Gateway: Sendable {
     package init(settings: Settings, spool: Spool, log: Log) {
         self.spool = spool
         self.log = log
-        events = Events(settings, spool: spool.directory, log: log)
+        events = Events(settings, spool: spool, log: log)
         let first = Configuration(settings, keeping: nil, log: log)
         slots = DeliverySlots(first.bounds)
         configuration = Mutex(first)

@@ -76,6 +76,14 @@ package struct Log: Sendable {
         logger.error("settings not reloaded", metadata: ["reason": "\(reason)"])
     }
 
+    /// The time of day is `lead` seconds ahead of the time that is known to have passed.
+    func clockDoubted(lead: Int64) {
+        logger.warning("clock doubted", metadata: ["lead": "\(lead)"])
+    }
+
+    /// The time of day is believed again.
+    func clockBelieved() { logger.notice("clock believed", metadata: [:]) }
+
     /// The daemon stops taking requests.
     package func draining(signal: String) {
         logger.notice("draining", metadata: ["signal": "\(signal)"])
@@ -195,6 +203,14 @@ package struct Log: Sendable {
     /// The upload was older than its route keeps one.
     package func expired(_ id: UploadID) {
         logger.info("upload expired", metadata: ["upload": "\(id)"])
+    }
+
+    /// The upload's last activity lay in a future that the clock has left; it is now the present.
+    func timeMended(_ summary: UploadSummary) {
+        logger.info(
+            "upload time mended",
+            metadata: ["upload": "\(summary.id)", "was": "\(summary.lastActivity)"]
+        )
     }
 
     /// The upload can never become whole and was removed.

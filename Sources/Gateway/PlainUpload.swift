@@ -194,7 +194,7 @@ extension Transaction {
             content.ofUpstream,
             route: route.settings,
             told: digests.duty.told,
-            time: .now
+            time: gateway.clock.now
         )
     }
 

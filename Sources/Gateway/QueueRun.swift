@@ -50,7 +50,7 @@ extension Gateway {
         while true {
             let configuration = current
             let settings = configuration.settings
-            switch queue.nextStep(nextRun: nextRun, bounds: configuration.bounds) {
+            switch queue.nextStep(nextRun: nextRun, bounds: configuration.bounds, clock: clock) {
             case .end: return
             case .run:
                 nextRun = .after(settings.queueRunInterval)
@@ -73,16 +73,16 @@ extension Gateway {
     // MARK: A run
 
     private func run(_ settings: Settings) {
-        let now = WallTime.now
+        let (now, confirmed) = (clock.now, clock.confirmed)
         do throws(SpoolError) {
             try spool.forEachQueued { queued in
-                let since = queued.wholeSince ?? now
+                let policy = settings.routes[queued.route]?.queue
+                let since = queued.wholeSince ?? confirmed
                 // Of a route that is no more, the attempt says so.
-                let isOver =
-                    settings.routes[queued.route]?.queue.isOver(since: since, at: now)
-                    ?? (since < now)
+                let isOver = policy?.isOver(since: since, at: confirmed) ?? (since < confirmed)
                 guard let next = queued.next ?? (isOver ? now : nil) else { return }
-                queue.add(queued.id, route: queued.route, due: next)
+                let isDue = policy?.isDue(next, at: now) ?? true
+                queue.add(queued.id, route: queued.route, due: isDue ? now : next)
             }
         } catch {
             log.spoolFailed(error, upload: nil)
@@ -92,7 +92,7 @@ extension Gateway {
     // MARK: An attempt
 
     private func work() {
-        while let (id, route) = queue.take(current.bounds) {
+        while let (id, route) = queue.take(current.bounds, clock: clock) {
             let again = attempt(id)
             queue.finish(id, route: route)
             if let again { queue.add(id, route: route, due: again) }
@@ -105,7 +105,7 @@ extension Gateway {
             guard let upload = try spool.attachIfFree(id) else {
                 // A request may only ask for its offset just now.
                 let isThere = try spool.look(at: id)?.queue == .deferred
-                return isThere ? WallTime(seconds: WallTime.now.seconds + 1) : nil
+                return isThere ? WallTime(seconds: clock.now.seconds + 1) : nil
             }
             defer { upload.detach() }
             guard upload.state.phase == .deferred else { return nil }
@@ -115,13 +115,15 @@ extension Gateway {
                 )
                 return nil
             }
-            if let next = upload.nextAttempt, next > .now { return next }
+            if let next = upload.nextAttempt, !delivery.route.queue.isDue(next, at: clock.now) {
+                return next
+            }
             try delivery.deliverQueued(upload)
             return upload.state.phase == .deferred ? upload.nextAttempt : nil
         } catch {
             log.spoolFailed(error, upload: id)
             // A spool in trouble is left in peace for a while.
-            return WallTime(seconds: WallTime.now.seconds + 30)
+            return WallTime(seconds: clock.now.seconds + 30)
         }
     }
 

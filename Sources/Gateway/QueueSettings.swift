@@ -43,6 +43,13 @@ package struct QueuePolicy: Sendable, Equatable {
         time.seconds - since.seconds > lifetime.components.seconds
     }
 
+    /// Whether an attempt that is to be made at `next` is due at `now`.
+    ///
+    /// Also where it is further away than any pause: then the clock was set back since.
+    func isDue(_ next: WallTime, at now: WallTime) -> Bool {
+        next <= now || next.seconds - now.seconds > maximumBackoff.components.seconds
+    }
+
     /// The pause before the next attempt.
     ///
     /// - Parameters:

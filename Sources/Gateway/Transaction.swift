@@ -92,7 +92,10 @@ struct Transaction {
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.detach() }
             if upload.state.phase == .delivered,
-                route.settings.isResponseOld(since: upload.lastActivity, at: .now)
+                route.settings.isResponseOld(
+                    since: upload.lastActivity,
+                    at: gateway.clock.confirmed
+                )
             {
                 try upload.remove()
                 log.responseExpired(id)
@@ -127,7 +130,8 @@ struct Transaction {
 
     /// Seconds the upload will still be kept without activity.
     func remainingAge(of upload: Upload) -> Int64 {
-        upload.lastActivity.seconds + route.limits.maxAge - WallTime.now.seconds
+        let idle = gateway.clock.confirmed.seconds - upload.lastActivity.seconds
+        return route.limits.maxAge - max(0, idle)
     }
 
     /// Whether the client may use an upload.

@@ -29,6 +29,8 @@ final class Upkeep: Sendable {
 extension Gateway {
     /// Time between two looks.
     private static let lookInterval = Duration.seconds(600)
+    /// Time between two looks at the clock.
+    private static let clockInterval = Duration.seconds(60)
     /// Time between two looks at what is being received: there may be very many, and most are young.
     private static let partialInterval = Duration.seconds(3_600)
     /// Uploads looked at between two pauses.
@@ -40,20 +42,35 @@ extension Gateway {
     /// Starts the thread: one look at once, then from time to time.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
-            var nextPartials = Deadline.after(.zero)
+            var nextLook = Deadline.after(.zero)
+            var nextPartials = nextLook
+            var wasDoubted = false
             repeat {
+                watchClock(&wasDoubted)
+                guard nextLook.hasPassed else { continue }
+                nextLook = .after(Self.lookInterval)
                 let isTurnOfPartials = nextPartials.hasPassed
                 if isTurnOfPartials { nextPartials = .after(Self.partialInterval) }
                 removeOld(in: isTurnOfPartials ? [.incoming, .delivered] : [.delivered])
-            } while upkeep.pause(Self.lookInterval)
+                spool.noteClock()
+            } while upkeep.pause(Self.clockInterval)
         }
+    }
+
+    /// Tells once that the clock is doubted, and once that it is not any more.
+    private func watchClock(_ wasDoubted: inout Bool) {
+        let lead = clock.lead
+        guard (lead != nil) != wasDoubted else { return }
+        wasDoubted = lead != nil
+        if let lead { log.clockDoubted(lead: lead) } else { log.clockBelieved() }
+        spool.noteClock()
     }
 
     /// Removes what was kept for as long as its route says: handed-over files, and what is over in
     /// `queues`.
     func removeOld(in queues: [Queue]) {
         let settings = current.settings
-        let now = WallTime.now
+        let now = clock.confirmed
         removeOldHandovers(settings, now)
         do throws(SpoolError) { try removeOld(in: queues, Retention(settings), now) } catch {
             log.spoolFailed(error, upload: nil)
@@ -74,6 +91,7 @@ extension Gateway {
         }
         try spool.forEachIdle(in: queues, since: limit, step: look) {
             summary throws(SpoolError) in
+            if try spool.mendTime(of: summary) { return log.timeMended(summary) }
             guard !summary.isInUse, retention.isOver(summary, at: now) else { return }
             due.append(summary)
             guard due.count >= Self.batch else { return }

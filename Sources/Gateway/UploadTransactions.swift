@@ -78,7 +78,7 @@ extension Transaction {
             resourcePath: resourcePath,
             remoteAddress: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
-            created: .now,
+            created: gateway.clock.now,
             isRepeatable: route.settings.mayRepeat(head)
         )
     }

@@ -5,6 +5,7 @@
 
 import HTTPTypes
 import Posix
+import Spool
 import UploadProtocol
 import Upstream
 
@@ -23,15 +24,17 @@ final class Webhook: Sendable {
 
     private let state: Monitor<State>
     private let queue: EventQueue
+    private let clock: SpoolClock
     private let log: Log
     /// How often it looks for events of other processes, and for the sender's place.
     private static let interval = Duration.seconds(1)
     private static let longestPause = Duration.seconds(300)
     private static let answerCap = 0
 
-    init(_ settings: EventSettings, queue: EventQueue, log: Log) {
+    init(_ settings: EventSettings, queue: EventQueue, clock: SpoolClock, log: Log) {
         state = Monitor(State(settings: settings))
         self.queue = queue
+        self.clock = clock
         self.log = log
     }
 
@@ -147,7 +150,7 @@ final class Webhook: Sendable {
         while isCurrent(service) {
             guard let reason = failure(of: event, to: service) else { return true }
             failures += 1
-            let age = WallTime.now.seconds - event.time.seconds
+            let age = max(0, clock.confirmed.seconds - event.time.seconds)
             guard age < service.settings.lifetime.components.seconds else {
                 log.eventDropped(delivery: event.id, reason: reason)
                 return true

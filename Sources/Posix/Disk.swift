@@ -30,6 +30,8 @@ package struct Disk: Sendable {
         case rename = "renameat"
         /// Removes a name.
         case unlink = "unlinkat"
+        /// Sets the time of a file's last change to the present.
+        case touch = "futimens"
     }
 
     /// Asked before every call with what it does and to what.
@@ -73,11 +75,18 @@ package struct Disk: Sendable {
     }
 
     /// Makes a new file, mode 0600, open for reading and writing; EEXIST if the name is taken.
-    package func create(_ name: String, in directory: Directory) throws(SystemError) -> Descriptor {
+    ///
+    /// It belongs to `owner`, where that is given and root makes it.
+    package func create(
+        _ name: String,
+        in directory: Directory,
+        owner: UInt32? = nil
+    ) throws(SystemError) -> Descriptor {
         _ = try check?(.create, directory.path(of: name))
         let flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
         let number = openat(directory.descriptor.number, name, flags, 0o600)
         guard number >= 0 else { throw directory.error(.create, name) }
+        if let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         witness?(.created(number, path: directory.path(of: name)))
         return Descriptor(owning: number)
     }
@@ -153,6 +162,17 @@ package struct Disk: Sendable {
             throw SystemError(Call.truncate.rawValue, on: subject())
         }
         witness?(.truncated(file.number, size: size))
+    }
+
+    /// Says that a file changed last at the present moment.
+    package func touch(
+        _ file: borrowing Descriptor,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) {
+        _ = try check?(.touch, subject())
+        guard futimens(file.number, nil) == 0 else {
+            throw SystemError(Call.touch.rawValue, on: subject())
+        }
     }
 
     /// Makes a file's content and size durable.

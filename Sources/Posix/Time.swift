@@ -1,7 +1,7 @@
-// Wall time and monotonic deadlines, as values.
+// Wall time, uptime and monotonic deadlines, as values.
 //
 // Wall time is for records and people, monotonic time for waiting; neither is ever made into the
-// other, so setting the clock cannot end or extend a wait.
+// other, so setting the clock cannot end or extend a wait. Uptime tells how far wall time may be believed.
 
 import Glibc
 
@@ -46,6 +46,38 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
 
     /// Earlier than.
     package static func < (one: WallTime, other: WallTime) -> Bool { one.seconds < other.seconds }
+}
+
+/// The machine's clocks that can be set or begin anew: the only place where they are read, but for the
+/// times of log lines.
+package struct SystemClock: Sendable {
+    private let wall: @Sendable () -> WallTime
+    private let boot: @Sendable () -> Int64
+
+    /// Makes the clocks; tests give others than the kernel's.
+    ///
+    /// - Parameters:
+    ///   - wall: the time of day.
+    ///   - uptime: seconds since the machine was started, those asleep included.
+    package init(
+        wall: @escaping @Sendable () -> WallTime = { .now },
+        uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime
+    ) {
+        self.wall = wall
+        boot = uptime
+    }
+
+    /// The time of day.
+    package var now: WallTime { wall() }
+    /// Seconds since the machine was started, those asleep included; nobody can set them.
+    package var uptime: Int64 { boot() }
+
+    /// What the kernel says of the time since it was started.
+    package static let kernelUptime: @Sendable () -> Int64 = {
+        var present = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &present)
+        return Int64(present.tv_sec)
+    }
 }
 
 /// An instant of the monotonic clock by which something must have happened.

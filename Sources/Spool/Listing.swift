@@ -43,7 +43,8 @@ extension Spool {
     ///
     /// - Parameters:
     ///   - queues: where to look.
-    ///   - limit: the uploads that have not changed since.
+    ///   - limit: the uploads that have not changed since; and those of which the last change lies in
+    ///     a future that the clock has left, see `mendTime(of:)`.
     ///   - step: called with each upload looked at, before `body`; what it throws ends the look.
     ///   - body: called with each that is idle.
     package func forEachIdle(
@@ -54,12 +55,13 @@ extension Spool {
     ) throws(SpoolError) {
         // What requests ask for must keep its place.
         let cache = CreationCache()
+        let future = clock.future ?? WallTime(seconds: .max)
         for number in SpoolLayout.shards.indices {
             for queue in queues {
                 for id in try identities(in: queue, number) {
                     try step()
                     let found = try onDisk { () throws(SystemError) in
-                        try isIdle(id, in: queue, since: limit)
+                        try isIdle(id, in: queue, since: limit, or: future)
                             ? try summary(of: id, in: queue, cache) : nil
                     }
                     if let found { try body(found) }
@@ -77,14 +79,17 @@ extension Spool {
     private func isIdle(
         _ id: UploadID,
         in queue: Queue,
-        since limit: WallTime
+        since limit: WallTime,
+        or future: WallTime
     ) throws(SystemError) -> Bool {
         let name = FileName(id)
-        for directory in [layout[queue][name], layout.data[name]] {
-            guard let status = try directory.status(of: name.name) else { continue }
-            if status.modified > limit { return false }
+        var isYoung = false
+        for directory in [layout[queue][name], layout.data[name]] where !isYoung {
+            guard let modified = try directory.status(of: name.name)?.modified else { continue }
+            if modified > future { return true }
+            isYoung = modified > limit
         }
-        return true
+        return !isYoung
     }
 
     /// What can be seen of an upload; nil if it is not in that queue any more.

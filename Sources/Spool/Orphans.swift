@@ -80,7 +80,7 @@ extension Spool {
     func removeTemporaries() throws(SystemError) {
         for name in try layout.temporary.names() {
             guard let status = try layout.temporary.status(of: name), status.isRegular,
-                WallTime.now.seconds - status.modified.seconds > Self.temporaryAge
+                clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge
             else { continue }
             try disk.unlink(name, in: layout.temporary)
         }

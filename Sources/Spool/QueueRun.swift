@@ -37,7 +37,7 @@ extension Spool {
                     QueuedUpload(
                         id: id,
                         route: record.creation.route,
-                        next: record.state.isDecided ? .now : record.state.next,
+                        next: record.state.isDecided ? clock.now : record.state.next,
                         wholeSince: record.state.whole
                     )
                 )

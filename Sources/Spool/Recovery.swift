@@ -89,6 +89,7 @@ extension Spool {
             }
             try room.count()
         }
+        noteClock()
         let left = pass.left
         unrecovered.update { $0 = left }
         return pass.recovery

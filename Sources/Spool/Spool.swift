@@ -17,6 +17,8 @@ package final class Spool: Sendable {
     let layout: SpoolLayout
     let disk: Disk
     let room: SpoolRoom
+    /// What time it is here.
+    package let clock: SpoolClock
     let holders = Holders()
     let creations = CreationCache()
     /// What the last recovery could not look at.
@@ -29,17 +31,22 @@ package final class Spool: Sendable {
     ///   - reserve: bytes that must stay free on the file system; no content is taken below it.
     ///   - quota: most bytes of content that the spool may hold; nil: no limit.
     ///   - disk: the calls that change the disk; tests give one that fails.
+    ///   - clock: the machine's clocks; tests give some that jump.
     /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use.
     package init(
         directory: String,
         reserve: Int64,
         quota: Int64? = nil,
-        disk: Disk = Disk()
+        disk: Disk = Disk(),
+        clock: SystemClock = SystemClock()
     ) throws(SpoolError) {
         layout = try SpoolLayout(path: directory, creating: true, disk: disk)
         self.directory = directory
         self.disk = disk
+        self.clock = try Self.clock(clock, in: layout)
         room = try Self.room(in: layout, reserve: reserve, quota: quota)
+        // From the start on: what is not noted down is not known after a step of the clock.
+        if self.clock.isFirst { noteClock() }
     }
 
     /// Opens a spool that exists, to list and purge it; makes nothing.
@@ -50,6 +57,7 @@ package final class Spool: Sendable {
         disk = Disk()
         layout = try SpoolLayout(path: directory, creating: false, disk: disk)
         self.directory = directory
+        clock = try Self.clock(SystemClock(), in: layout)
         room = try Self.room(in: layout, reserve: 0, quota: nil)
     }
 
@@ -61,6 +69,15 @@ package final class Spool: Sendable {
         do throws(SystemError) {
             return try SpoolRoom(layout, reserve: reserve, quota: quota)
         } catch {
+            throw .unusable(directory: layout.root.path, reason: error.description)
+        }
+    }
+
+    private static func clock(
+        _ system: SystemClock,
+        in layout: SpoolLayout
+    ) throws(SpoolError) -> SpoolClock {
+        do throws(SystemError) { return try SpoolClock(system, in: layout.root) } catch {
             throw .unusable(directory: layout.root.path, reason: error.description)
         }
     }
@@ -110,7 +127,7 @@ package final class Spool: Sendable {
                     file: record,
                     data: data,
                     offset: 0,
-                    lastActivity: .now
+                    lastActivity: clock.now
                 )
             } catch {
                 // The first error tells; what stays behind has no record, and recovery removes it.

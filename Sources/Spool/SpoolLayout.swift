@@ -144,7 +144,9 @@ struct SpoolLayout: Sendable {
         disk: Disk
     ) throws(SystemError) {
         let newName = "\(name).\(TemporaryName.next())"
-        let file = try disk.create(newName, in: temporary)
+        // What root makes is the daemon's to read and replace.
+        let owner = try root.status().owner
+        let file = try disk.create(newName, in: temporary, owner: owner)
         let bytes = Array(text.utf8)
         var position: Int64 = 0
         let path = temporary.path(of: newName)

@@ -107,7 +107,7 @@ package final class Upload {
         var position = state.offset
         defer {
             state.offset = position
-            lastActivity = .now
+            lastActivity = spool.clock.now
         }
         do throws(SystemError) {
             try disk.write(
@@ -255,7 +255,7 @@ package final class Upload {
         }
         recordState = next
         isRecordDirty = true
-        lastActivity = .now
+        lastActivity = spool.clock.now
     }
 
     /// Writes a new state and makes it durable, or takes it back.

@@ -145,7 +145,7 @@ extension Upload {
         if isPromised, recordState.durable != state.offset { try sync(data) }
         func write(_ next: inout RecordState) {
             next.length = state.offset
-            next.whole = next.whole ?? .now
+            next.whole = spool.clock.mended(next.whole) ?? spool.clock.now
             if isPromised { next.durable = state.offset }
             change(&next)
         }

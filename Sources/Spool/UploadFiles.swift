@@ -96,7 +96,7 @@ extension Spool {
             try move(&found, to: .incoming)
         case .putOff:
             // Its client heard of no failure: it is the queue's to repeat.
-            try write(&found) { $0.decide(reason, next: .now) }
+            try write(&found) { $0.decide(reason, next: clock.now) }
             try move(&found, to: .deferred)
         case .hold:
             try write(&found) {

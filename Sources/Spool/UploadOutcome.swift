@@ -29,7 +29,10 @@ extension Upload {
     /// - Throws: `.disk`; then it is where it was.
     package func deferred(reason: String?, next: WallTime? = nil) throws(SpoolError) {
         let data = try held(while: [.incoming, .active, .deferred].contains(queue))
-        func change(_ state: inout RecordState) { state.decide(reason, next: next) }
+        func change(_ state: inout RecordState) {
+            state.decide(reason, next: next)
+            state.whole = spool.clock.mended(state.whole)
+        }
         if queue == .incoming { try setWhole(data, change) } else { try write(change) }
         if queue != .deferred { try move(to: .deferred) }
     }
@@ -76,7 +79,7 @@ extension Upload {
         // The cause stays until the next attempt: in `hold` it must be right whenever the process dies.
         try write { state in
             state.decide(state.reason, next: next, cause: state.cause)
-            state.whole = .now
+            state.whole = spool.clock.now
         }
         knownResponse = nil
         if queue == .hold { try move(to: .deferred) }

@@ -92,7 +92,7 @@ struct Purge: ParsableCommand {
             let log = Log(Serve.logger(.warning))
             let purging = Purging(
                 spool: spool,
-                events: Events(settings, spool: spool.directory, log: log),
+                events: Events(settings, spool: spool, log: log),
                 retention: Retention(settings),
                 queues: queues,
                 olderThan: olderThan,
@@ -143,11 +143,15 @@ private final class Purging {
     }
 
     func run() throws(SpoolError) {
-        let now = WallTime.now
+        // What is to go whatever was promised goes by the clock that a person sees.
+        let now = isForced ? spool.clock.now : spool.clock.confirmed
+        defer { spool.noteClock() }
         let age = isForced ? olderThan : max(olderThan, retention.shortest(queues))
-        let limit = WallTime(seconds: now.seconds - age)
+        // Everything is that old, also what says that it is of the future.
+        let limit = WallTime(seconds: isForced && age == 0 ? .max : now.seconds - age)
         try spool.forEachIdle(in: queues, since: limit, step: report.looked) {
             summary throws(SpoolError) in
+            if !isForced, !report.isDryRun, try spool.mendTime(of: summary) { return }
             guard isDue(summary, at: now) else { return }
             due.append(summary)
             if due.count >= Self.batch { try removeDue() }
@@ -159,7 +163,7 @@ private final class Purging {
                 isDryRun: report.isDryRun
             ) { id, status in report.removed(orphan: id, status) }
         }
-        report.end(retention)
+        report.end(retention, clockLead: spool.clock.lead)
     }
 
     private func isDue(_ summary: UploadSummary, at now: WallTime) -> Bool {

@@ -86,7 +86,11 @@ final class PurgeReport {
     }
 
     /// Everything was looked at.
-    func end(_ retention: Retention) {
+    ///
+    /// - Parameters:
+    ///   - retention: what was kept, and for how long.
+    ///   - clockLead: seconds by which the clock is ahead of what is believed of it; nil: it is not.
+    func end(_ retention: Retention, clockLead: Int64?) {
         guard !isJSON else {
             return progress.print(
                 JSON.object([
@@ -95,6 +99,7 @@ final class PurgeReport {
                     ("freed", .integer(freed)),
                     ("in-use", .integer(Int64(inUse))),
                     ("unknown-route", .integer(Int64(kept))),
+                    ("clock-lead", .integer(clockLead ?? 0)),
                 ]).text
             )
         }
@@ -106,6 +111,13 @@ final class PurgeReport {
             progress.print(
                 "Kept \(words(kept)) of routes that the settings do not have (\(routes)) for the "
                     + "longest time of any route: \(times.joined(separator: ", "))."
+            )
+        }
+        if let clockLead {
+            progress.print(
+                "The clock is ahead by \(clockLead)s of the time that is known to have passed: "
+                    + "nothing counts as older for that before it has gone evenly for "
+                    + "\(DurationText.text(SpoolClock.patience)) of uptime."
             )
         }
         let verb = isDryRun ? "Would remove" : "Removed"

@@ -48,7 +48,7 @@ struct UploadAction {
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
         spool = try openSpool(options)
         let log = Log(Serve.logger(.warning))
-        events = Events(try options.settings(), spool: spool.directory, log: log)
+        events = Events(try options.settings(), spool: spool, log: log)
         self.word = word
         self.json = json
         do throws(SpoolError) { try spool.requireRecovered() } catch {

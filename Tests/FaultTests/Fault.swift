@@ -30,6 +30,8 @@ enum Fault: Sendable, CustomStringConvertible {
     case death
     /// The power goes first.
     case cut(PowerCut)
+    /// The wall clock is set by so many seconds, the call works; later the clock is right again.
+    case jumps(Int64)
     /// It fails; the client asks for its offset; then the power goes.
     case failsThenCut(PowerCut)
 
@@ -40,6 +42,7 @@ enum Fault: Sendable, CustomStringConvertible {
         case .short: "short"
         case .death: "death"
         case .cut(let cut): "\(cut)"
+        case .jumps(let seconds): "jumps(\(seconds))"
         case .failsThenCut(let cut): "failsThen-\(cut)"
         }
     }
@@ -48,7 +51,7 @@ enum Fault: Sendable, CustomStringConvertible {
     var isError: Bool {
         switch self {
         case .fails, .stays, .short, .failsThenCut: true
-        case .death, .cut: false
+        case .death, .cut, .jumps: false
         }
     }
 
@@ -56,7 +59,7 @@ enum Fault: Sendable, CustomStringConvertible {
     var cut: PowerCut? {
         switch self {
         case .cut(let cut), .failsThenCut(let cut): cut
-        case .fails, .stays, .short, .death: nil
+        case .fails, .stays, .short, .death, .jumps: nil
         }
     }
 
@@ -70,13 +73,20 @@ enum Fault: Sendable, CustomStringConvertible {
         switch call {
         case .create: faults.append(.fails(EMFILE))
         case .write: faults.append(.short)
-        case .makeDirectory, .truncate, .sync, .syncDirectory, .link, .rename, .unlink: break
+        case .makeDirectory, .truncate, .sync, .syncDirectory, .link, .rename, .unlink, .touch:
+            break
         }
         if call == .sync || call == .truncate {
             faults += PowerCut.corners.prefix(2).map { .failsThenCut($0) }
         }
+        faults += effort.isWhole ? jumps.map { .jumps($0) } : [.jumps(jumps[number % jumps.count])]
         return faults + cuts(number, effort)
     }
+
+    /// How far the clock is set: beyond the time that anything is kept, forward and back.
+    private static let jumps: [Int64] = [
+        10 * 365 * 86_400, -10 * 365 * 86_400, 9 * 86_400, -9 * 86_400, 2 * 86_400, -2 * 86_400,
+    ]
 
     /// The power cuts that are tried at call `number`, or behind the last.
     static func cuts(_ number: Int, _ effort: Effort) -> [Fault] {
@@ -94,7 +104,7 @@ enum Fault: Sendable, CustomStringConvertible {
     static func needsRoom(_ call: Disk.Call) -> Bool {
         switch call {
         case .create, .makeDirectory, .write, .link, .rename, .sync: true
-        case .truncate, .syncDirectory, .unlink: false
+        case .truncate, .syncDirectory, .unlink, .touch: false
         }
     }
 

@@ -34,7 +34,9 @@ struct SweepCase: CustomStringConvertible {
                 try world.cutPower(cut)
             }
             if case .cut(let cut) = fault { try world.cutPower(cut) }
+            if case .jumps = fault { world.removeOld() }
             try world.repair()
+            if case .jumps = fault { world.removeOld() }
             world.checkSpool()
             try world.finish(after: fault)
             try world.checkPurge(after: fault)

@@ -31,6 +31,8 @@ final class FaultyMachine: Sendable {
         var processes = 0
         var dead: Set<Int> = []
         var moved: [String: Int] = [:]
+        /// Seconds by which the wall clock is wrong.
+        var clockError: Int64 = 0
     }
 
     /// The directory.
@@ -63,6 +65,26 @@ final class FaultyMachine: Sendable {
         }
     }
 
+    // MARK: The clock
+
+    /// The clocks of the machine.
+    var clock: SystemClock {
+        SystemClock(wall: { [self] in WallTime(seconds: WallTime.now.seconds + clockError) })
+    }
+
+    /// Whether the wall clock is wrong, and by how many seconds.
+    var clockError: Int64 { state.withLock { $0.clockError } }
+
+    /// What the kernel would say of a file that is changed now.
+    private func stamp(_ file: Int32, _ state: State) {
+        guard state.clockError != 0 else { return }
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        now.tv_sec += Int(state.clockError)
+        let times = [now, now]
+        precondition(futimens(file, times) == 0, "the time of a file cannot be set")
+    }
+
     // MARK: Faults
 
     /// What is there now is durable; calls are counted from here on.
@@ -74,6 +96,7 @@ final class FaultyMachine: Sendable {
             state.wasReached = false
             state.isShort = false
             state.isFull = nil
+            state.clockError = 0
             state.moved = [:]
         }
     }
@@ -84,6 +107,7 @@ final class FaultyMachine: Sendable {
             state.fault = nil
             state.isShort = false
             state.isFull = nil
+            state.clockError = 0
         }
     }
 
@@ -124,6 +148,9 @@ final class FaultyMachine: Sendable {
                 state.isFull = errno
                 if call == .sync { failSync(subject, &state) }
                 throw error(errno)
+            case .jumps(let seconds):
+                state.clockError = seconds
+                return .max
             case .short:
                 state.isShort = true
                 return 3
@@ -163,6 +190,7 @@ final class FaultyMachine: Sendable {
         case .created(let file, let path):
             let node = state.model.make(isFolder: false)
             state.nodes[Self.number(file)] = node
+            stamp(file, state)
             if let path { state.model.enter(node, as: relative(path)) }
         case .madeDirectory(let path):
             let path = relative(path)
@@ -174,8 +202,10 @@ final class FaultyMachine: Sendable {
             let read = pread(file, &bytes, count, off_t(position))
             precondition(read == count, "what was written cannot be read")
             with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
+            stamp(file, state)
         case .truncated(let file, let size):
             with(file, &state) { $0.truncate($1, to: Int(size)) }
+            stamp(file, state)
         case .synced(let file): with(file, &state) { $0.sync($1) }
         case .syncedDirectory(let path): state.model.syncFolder(relative(path))
         case .linked(let file, let path):

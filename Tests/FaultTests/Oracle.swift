@@ -179,7 +179,7 @@ extension World {
         for summary in kept {
             complain("\(summary.id) in \(summary.queue) cannot be purged")
         }
-        let spoolItself: Set = ["spool/format", "spool/boot"]
+        let spoolItself: Set = ["spool/format", "spool/boot", "spool/clock"]
         var left = Set(machine.model.paths.keys).subtracting(spoolItself)
         if !left.isEmpty {
             // Content without a record is purged too, and what is in `tmp` once it is old.

@@ -145,7 +145,8 @@ extension World {
         let spool = try Spool(
             directory: "\(machine.root)/spool",
             reserve: 0,
-            disk: machine.disk(of: process)
+            disk: machine.disk(of: process),
+            clock: machine.clock
         )
         var old: [UploadSummary] = []
         try spool.forEachUpload { old.append($0) }

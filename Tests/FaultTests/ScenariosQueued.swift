@@ -200,7 +200,8 @@ extension World {
         let spool = try Spool(
             directory: "\(machine.root)/spool",
             reserve: 0,
-            disk: machine.disk(of: process)
+            disk: machine.disk(of: process),
+            clock: machine.clock
         )
         guard let upload = try spool.attachIfFree(id) else { throw Stopped() }
         defer { upload.detach() }

@@ -70,7 +70,8 @@ final class World {
         _ = try Spool(
             directory: "\(machine.root)/spool",
             reserve: 0,
-            disk: machine.disk(of: machine.start())
+            disk: machine.disk(of: machine.start()),
+            clock: machine.clock
         )
         // The system that made the directory has long since written it.
         empty = PowerCut(content: .kept, names: .kept, order: .journal).after(machine.model)
@@ -104,6 +105,8 @@ final class World {
         complaints.withLock { $0 = [] }
         machine.repair()
         machine.begin(nil, at: 0, on: empty)
+        // What the run before has seen of the clock is not this one's.
+        unlink("\(machine.root)/spool/clock")
         // An empty spool needs no recovery.
         try startDaemon(recovers: false)
         machine.begin(fault, at: number, on: machine.model)
@@ -116,7 +119,8 @@ final class World {
         let spool = try Spool(
             directory: "\(machine.root)/spool",
             reserve: 0,
-            disk: machine.disk(of: process)
+            disk: machine.disk(of: process),
+            clock: machine.clock
         )
         if recovers {
             let recovery = try spool.recover()
@@ -184,6 +188,9 @@ final class World {
             close(file)
         }
     }
+
+    /// The daemon removes what is over.
+    func removeOld() { daemon.gateway.removeOld(in: Retention.queues) }
 
     // MARK: What is wrong
 

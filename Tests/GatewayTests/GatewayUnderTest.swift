@@ -29,6 +29,7 @@ final class GatewayUnderTest: Sendable {
         _ target: UpstreamTarget? = nil,
         reserve: Int64 = 0,
         quota: Int64? = nil,
+        clock: SystemClock = SystemClock(),
         _ change: (inout Settings, inout Route) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
@@ -49,7 +50,8 @@ final class GatewayUnderTest: Sendable {
             directory: "\(root)/spool",
             reserve: reserve,
             quota: quota,
-            disk: disk.disk
+            disk: disk.disk,
+            clock: clock
         )
         disk.forget()
         gateway = Gateway(settings: settings, spool: spool, log: Log(log.logger))

@@ -28,7 +28,7 @@ import Upstream
     private func events(_ test: GatewayUnderTest, url: String? = nil) throws -> Events {
         var settings = test.gateway.current.settings
         if let url { settings.events.webhook.url = try ServiceURL(url) }
-        return Events(settings, spool: test.spool.directory, log: Log(test.log.logger))
+        return Events(settings, spool: test.spool, log: Log(test.log.logger))
     }
 
     private func names(_ origin: LoopbackOrigin) -> [String] {

@@ -1,0 +1,163 @@
+// A wall clock that jumps: what waits is tried, and what was promised stays.
+
+import Foundation
+import Logging
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+/// Clocks that a test sets.
+private final class SetClock: Sendable {
+    private let state = Monitor((error: Int64(0), slept: Int64(0)))
+
+    /// The clocks: the wall clock wrong by `error`, and both ahead by the time slept.
+    var system: SystemClock {
+        SystemClock(
+            wall: { [state] in
+                let (error, slept) = state.update { $0 }
+                return WallTime(seconds: WallTime.now.seconds + error + slept)
+            },
+            uptime: { [state] in SystemClock.kernelUptime() + state.update { $0.slept } }
+        )
+    }
+
+    /// Sets the wall clock wrong by so many seconds.
+    func set(error: Int64) { state.update { $0.error = error } }
+
+    /// Lets time pass.
+    func sleep(_ seconds: Int64) { state.update { $0.slept += seconds } }
+}
+
+@Suite struct ClockTests {
+    private static let day: Int64 = 86_400
+    private static let decade: Int64 = 3_650 * day
+
+    @Test(
+        "what was accepted ten years ahead is tried as soon as the clock is right, by the next run"
+    )
+    func acceptedAhead() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let clock = SetClock()
+        let test = try GatewayUnderTest(.unix(path: path), clock: clock.system) { settings, route in
+            route.reply = .accepted
+            settings.queueRunInterval = .seconds(3_600)
+        }
+        clock.set(error: Self.decade)
+        let record = test.serve(.creation([.text("hello")], complete: true))
+        #expect(record.status == 202)
+        let id = try #require(try test.summaries().first?.id)
+        try test.gateway.startQueue()
+        // The first attempt finds no upstream, and the next is due in the 2030s.
+        try eventually("it is put off") { (try test.spool.look(at: id)?.reason) != nil }
+        let next = try #require(try test.spool.look(at: id)?.nextAttempt)
+        #expect(next.seconds > WallTime.now.seconds + Self.decade - Self.day)
+        let origin = try QueueScene.origin([], socketPath: path)
+        clock.set(error: 0)
+        // SIGUSR1.
+        test.gateway.runQueue()
+        try eventually("it is delivered") { try test.spool.look(at: id)?.queue == .delivered }
+        #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
+    }
+
+    @Test("a clock that jumps ahead takes nothing from a client before it has gone on for a day")
+    func jumpAhead() throws {
+        let clock = SetClock()
+        let test = try GatewayUnderTest(clock: clock.system) { _, route in
+            route.limits.maxAge = Self.day
+            route.responseRetention = .seconds(Self.day)
+        }
+        let partial = test.createPartial("hello")
+        let done = try #require(test.serve(.creation([.text("all")], complete: true)).location)
+        clock.set(error: 2 * Self.day)
+        #expect(test.serve(.retrieval(partial)).status == 204)
+        #expect(test.serve(.retrieval(done)).status == 204)
+        test.gateway.removeOld(in: Retention.queues)
+        #expect(try test.summaries().count == 2)
+        // The next process knows no more than that.
+        test.spool.noteClock()
+        let next = try Spool(directory: "\(test.root)/spool", reserve: 0, clock: clock.system)
+        let again = Gateway(
+            settings: test.gateway.current.settings,
+            spool: next,
+            log: Log(test.log.logger)
+        )
+        again.removeOld(in: Retention.queues)
+        #expect(try test.summaries().count == 2)
+        #expect(next.clock.lead.map { abs($0 - 2 * Self.day) <= 2 } == true)
+        // Time that does pass counts, and the rest once the clock was not set for a day.
+        clock.sleep(Self.day - 10)
+        test.gateway.removeOld(in: Retention.queues)
+        #expect(try test.summaries().count == 2)
+        clock.sleep(20)
+        test.gateway.removeOld(in: Retention.queues)
+        #expect(try test.summaries().isEmpty)
+        #expect(test.serve(.retrieval(partial)).status == 404)
+    }
+
+    @Test(
+        "a clock that was set right takes nothing either, and tells no more than the route allows"
+    )
+    func setRight() throws {
+        let clock = SetClock()
+        let test = try GatewayUnderTest(clock: clock.system) { _, route in
+            route.limits.maxAge = Self.day
+        }
+        let partial = test.createPartial("hello")
+        // What was written while the clock was ahead.
+        try test.age(partial, by: Double(-Self.decade))
+        let told = test.serve(.retrieval(partial))
+        #expect(told.status == 204)
+        #expect(told[.uploadLimit]?.contains("max-age=\(Self.day)") == true)
+        test.gateway.removeOld(in: Retention.queues)
+        let ahead = try #require(try test.summaries().first?.lastActivity)
+        #expect(ahead.seconds > WallTime.now.seconds + Self.day)
+        // Once the clock has proved right, the upload is not kept until then.
+        clock.sleep(Self.day)
+        test.gateway.removeOld(in: Retention.queues)
+        let mended = try #require(try test.summaries().first?.lastActivity)
+        #expect(abs(mended.seconds - WallTime.now.seconds) < 60)
+        #expect(test.log.messages.contains("upload time mended"))
+        clock.sleep(Self.day + 60)
+        #expect(test.serve(.retrieval(partial)).status == 404)
+    }
+
+    @Test("time in the queue is not over because the clock jumped")
+    func lifetime() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let clock = SetClock()
+        let test = try GatewayUnderTest(.unix(path: path), clock: clock.system) { settings, route in
+            route.reply = .accepted
+            route.queue.minimumBackoff = .seconds(1)
+            route.queue.maximumBackoff = .seconds(1)
+            settings.queueRunInterval = .milliseconds(50)
+        }
+        #expect(test.serve(.creation([.text("hello")], complete: true)).status == 202)
+        let id = try #require(try test.summaries().first?.id)
+        clock.set(error: 30 * Self.day)
+        try test.gateway.startQueue()
+        try eventually("it was tried") { try test.spool.look(at: id)?.attempts ?? 0 > 1 }
+        #expect(try test.spool.look(at: id)?.queue != .hold)
+        let origin = try QueueScene.origin([], socketPath: path)
+        try eventually("it is delivered") { try test.spool.look(at: id)?.queue == .delivered }
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a jump is told in the log, once, and noted down")
+    func told() throws {
+        let clock = SetClock()
+        let test = try GatewayUnderTest(clock: clock.system)
+        clock.set(error: 2 * Self.day)
+        try test.gateway.startQueue()
+        try eventually("it is told") { test.log.messages.contains("clock doubted") }
+        #expect(test.log.level(of: "clock doubted") == .warning)
+        let text = try String(contentsOfFile: "\(test.root)/spool/clock", encoding: .utf8)
+        #expect(ClockMark(text: text)?.isDoubted == true)
+    }
+}

@@ -1,0 +1,135 @@
+// How far the wall clock is believed.
+
+import Posix
+import Testing
+
+@testable import Spool
+
+@Suite("The clock mark")
+struct ClockMarkTests {
+    private static let day: Int64 = 86_400
+    private static let start: Int64 = 1_800_000_000
+
+    /// A mark that has been looked at for long.
+    private static var settled: ClockMark {
+        var mark = ClockMark(boot: "a", uptime: 100, wall: WallTime(seconds: start - 2 * day))
+        mark.look(boot: "a", uptime: 100 + 2 * day, wall: WallTime(seconds: start))
+        return mark
+    }
+
+    /// Looks again after `seconds`, with the clock wrong by `error`.
+    private func look(
+        _ mark: inout ClockMark,
+        after seconds: Int64,
+        error: Int64,
+        boot: String = "a",
+        uptime: Int64? = nil
+    ) {
+        let uptime = uptime ?? mark.uptime + seconds
+        let right = Self.start + uptime - (100 + 2 * Self.day)
+        mark.look(boot: boot, uptime: uptime, wall: WallTime(seconds: right + error))
+    }
+
+    @Test("time that passes evenly is believed")
+    func even() {
+        var mark = Self.settled
+        #expect(mark.isSettled && !mark.isDoubted)
+        for _ in 0..<10 { look(&mark, after: 3600, error: 0) }
+        #expect(mark.confirmed == mark.wall)
+        #expect(mark.isSettled)
+    }
+
+    @Test("a step of a few seconds is nothing")
+    func small() {
+        var mark = Self.settled
+        for error in [30, 60, 20, 0] as [Int64] {
+            look(&mark, after: 10, error: error)
+            #expect(mark.confirmed == mark.wall && mark.isSettled)
+        }
+    }
+
+    @Test("a step forward is believed after a day of uptime, and not in any part before")
+    func forward() {
+        var mark = Self.settled
+        look(&mark, after: 1, error: 2 * Self.day)
+        #expect(mark.lead == 2 * Self.day && mark.isDoubted)
+        look(&mark, after: Self.day - 1, error: 2 * Self.day)
+        #expect(mark.lead == 2 * Self.day)
+        #expect(mark.confirmed.seconds == Self.start + Self.day)
+        // Another step begins that day anew.
+        look(&mark, after: 1, error: 3 * Self.day)
+        look(&mark, after: Self.day - 1, error: 3 * Self.day)
+        #expect(mark.lead == 3 * Self.day)
+        look(&mark, after: 1, error: 3 * Self.day)
+        #expect(mark.lead == 0 && !mark.isDoubted)
+    }
+
+    @Test("a clock that is set right again leaves nothing behind")
+    func forwardAndBack() {
+        var mark = Self.settled
+        look(&mark, after: 1, error: 3_650 * Self.day)
+        look(&mark, after: 3600, error: 0)
+        #expect(mark.confirmed.seconds == Self.start + 3601)
+        #expect(!mark.isDoubted && !mark.isSettled)
+    }
+
+    @Test("a step back is followed at once, and the way forward again only after a day")
+    func back() {
+        var mark = Self.settled
+        look(&mark, after: 1, error: -10 * Self.day)
+        #expect(mark.confirmed == mark.wall && !mark.isDoubted)
+        look(&mark, after: 3600, error: 0)
+        #expect(mark.lead == 10 * Self.day)
+        look(&mark, after: Self.day, error: 0)
+        #expect(mark.lead == 0)
+    }
+
+    @Test("what passed while the machine was off counts after a day of uptime")
+    func restart() {
+        var mark = Self.settled
+        look(&mark, after: 0, error: 5 * Self.day, boot: "b", uptime: 10)
+        let before = mark.confirmed
+        #expect(before.seconds == Self.start)
+        #expect(mark.isDoubted)
+        look(&mark, after: Self.day - 1, error: 5 * Self.day, boot: "b")
+        #expect(mark.isDoubted && mark.confirmed.seconds == before.seconds + Self.day - 1)
+        look(&mark, after: 1, error: 5 * Self.day, boot: "b")
+        #expect(!mark.isDoubted)
+    }
+
+    @Test("where the boot is not known, no two looks are of one run")
+    func unknownBoot() {
+        var mark = ClockMark(boot: "", uptime: 10, wall: WallTime(seconds: Self.start))
+        mark.look(boot: "", uptime: 20 + Self.day, wall: WallTime(seconds: Self.start + Self.day))
+        #expect(mark.confirmed.seconds == Self.start)
+        #expect(!mark.isSettled)
+    }
+
+    @Test("its line is read as it was written, and nothing else is")
+    func text() throws {
+        var mark = Self.settled
+        look(&mark, after: 1, error: 2 * Self.day)
+        #expect(ClockMark(text: mark.text) == mark)
+        let line = mark.text
+        for broken in [
+            "", "\n", "boot=a\n", String(line.dropLast(20)), line.replacing("uptime", with: "up"),
+            line.replacing("wall=1", with: "wall=-1"),
+            line.replacing("wall=1", with: "wall=9999999999"),
+        ] where broken != line {
+            if let read = ClockMark(text: broken) {
+                #expect(read.confirmed <= read.wall, "\(broken)")
+            }
+        }
+        var unreadable = ClockMark.unreadable
+        unreadable.look(boot: "a", uptime: 5, wall: WallTime(seconds: Self.start))
+        #expect(unreadable.confirmed.seconds == 0)
+        unreadable.look(boot: "a", uptime: 5 + Self.day, wall: WallTime(seconds: Self.start))
+        #expect(unreadable.confirmed.seconds == Self.day)
+        unreadable.look(
+            boot: "a",
+            uptime: 5 + 3 * Self.day,
+            wall: WallTime(seconds: Self.start + 2 * Self.day)
+        )
+        #expect(!unreadable.isDoubted)
+    }
+}
