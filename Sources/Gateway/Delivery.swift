@@ -165,6 +165,7 @@ struct Delivery {
                 )
             }
             try upload.indeterminate(reason: reason)
+            gateway.holdSizes.add(upload.state.offset, of: routeName)
             log.indeterminate(id, reason: reason)
             gateway.events.note(Event(.held, of: upload, reason: reason))
             return .silent(timedOut: outcome.timedOut)
@@ -173,6 +174,7 @@ struct Delivery {
 
     private func noteVerdict(of upload: Upload, _ relay: VerdictRelay) {
         if let reason = upload.holdCause == .failed ? upload.reason : nil {
+            gateway.holdSizes.add(upload.state.offset, of: routeName)
             log.failed(upload.creation.id, reason: reason)
             gateway.events.note(Event(.failed, of: upload, status: relay.status, reason: reason))
         } else {
@@ -249,6 +251,7 @@ struct Delivery {
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
         let whole = "its time in the queue is over; the last attempt: \(reason)"
         try upload.failed(reason: whole)
+        gateway.holdSizes.add(upload.state.offset, of: routeName)
         log.failed(upload.creation.id, reason: whole)
         gateway.events.note(Event(.failed, of: upload, reason: whole))
     }

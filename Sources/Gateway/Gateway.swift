@@ -21,6 +21,7 @@ package final class Gateway: Sendable {
     let slots: DeliverySlots
     let queue = DeliveryQueue()
     let upkeep = Upkeep()
+    let holdSizes = HoldSizes()
     let buffers = BufferShelf()
     /// What happens to uploads, for other programs.
     package let events: Events

@@ -77,12 +77,12 @@ package struct Log: Sendable {
     }
 
     /// The time of day is `lead` seconds ahead of the time that is known to have passed.
-    func clockDoubted(lead: Int64) {
+    package func clockDoubted(lead: Int64) {
         logger.warning("clock doubted", metadata: ["lead": "\(lead)"])
     }
 
     /// The time of day is believed again.
-    func clockBelieved() { logger.notice("clock believed", metadata: [:]) }
+    package func clockBelieved() { logger.notice("clock believed", metadata: [:]) }
 
     /// The daemon stops taking requests.
     package func draining(signal: String) {
@@ -170,6 +170,29 @@ package struct Log: Sendable {
         logger.error("delivery failed", metadata: ["upload": "\(id)", "reason": "\(reason)"])
     }
 
+    /// A failed upload was kept for as long as its route keeps one, and was removed with its content.
+    package func failedExpired(_ summary: UploadSummary) {
+        logger.notice(
+            "failed upload removed",
+            metadata: ["upload": "\(summary.id)", "reason": "\(summary.reason ?? "")"]
+        )
+    }
+
+    /// No more uploads are accepted for a route, because too many of it have failed; `count` since the
+    /// line before.
+    package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
+        let reason =
+            "the queue hold is full of uploads that were not delivered; spoolgate requeue tries them "
+            + "again, spoolgate purge --force --older-than 0s --queue hold removes them"
+        logger.error(
+            "uploads not accepted",
+            metadata: [
+                "route": "\(route)", "size": "\(size)", "limit": "\(limit)",
+                "count": "\(count)", "reason": "\(reason)",
+            ]
+        )
+    }
+
     /// The stored response was kept for as long as its route keeps one.
     package func responseExpired(_ id: UploadID) {
         logger.debug("response expired", metadata: ["upload": "\(id)"])
@@ -206,7 +229,7 @@ package struct Log: Sendable {
     }
 
     /// The upload's last activity lay in a future that the clock has left; it is now the present.
-    func timeMended(_ summary: UploadSummary) {
+    package func timeMended(_ summary: UploadSummary) {
         logger.info(
             "upload time mended",
             metadata: ["upload": "\(summary.id)", "was": "\(summary.lastActivity)"]

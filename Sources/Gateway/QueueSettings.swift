@@ -22,6 +22,12 @@ package struct QueuePolicy: Sendable, Equatable {
     /// How long a whole upload may wait; after that it has failed.
     package var lifetime = Duration.seconds(5 * 86_400)
 
+    /// How long an upload that has failed is kept.
+    package var failedRetention = Duration.seconds(30 * 86_400)
+    /// Most bytes of content that `hold` may keep of the route before accepted uploads are refused; 0: no
+    /// limit.
+    package var maximumHoldSize: Int64 = 64 << 30
+
     /// The product's defaults.
     package init() {}
 
@@ -35,6 +41,10 @@ package struct QueuePolicy: Sendable, Equatable {
             try section.duration("minimum-backoff", seconds: 1...maximumBackoff.components.seconds)
             ?? min(minimumBackoff, maximumBackoff)
         lifetime = try section.duration("lifetime", seconds: 60...31_536_000) ?? lifetime
+        failedRetention =
+            try section.duration("failed-retention", seconds: 60...31_536_000) ?? failedRetention
+        maximumHoldSize =
+            try section.size("maximum-hold-size", in: 0...(1 << 50)) ?? maximumHoldSize
         try section.finish()
     }
 

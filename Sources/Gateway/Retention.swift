@@ -20,7 +20,7 @@ package struct Retention: Sendable {
     }
 
     /// The queues of which uploads are removed without being asked for.
-    package static let queues: [Queue] = [.incoming, .delivered]
+    package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
     /// Whether the settings have a route of that name.
     package func knows(_ route: String?) -> Bool { route.map { routes[$0] != nil } ?? false }
@@ -44,6 +44,8 @@ package struct Retention: Sendable {
     }
 
     private func promised(_ summary: UploadSummary) -> Int64? {
+        // What else is in `hold` waits for a person, however long that takes.
+        if summary.queue == .hold, summary.holdCause != .failed { return nil }
         guard let route = summary.creation.flatMap({ routes[$0.route] }) else {
             return all.compactMap { $0.kept(summary.queue) }.max()
         }
@@ -56,8 +58,9 @@ extension Route {
     fileprivate func kept(_ queue: Queue) -> Int64? {
         switch queue {
         case .incoming: limits.maxAge
+        case .hold: self.queue.failedRetention.components.seconds
         case .delivered: responseRetention.components.seconds
-        case .active, .deferred, .hold, .corrupt: nil
+        case .active, .deferred, .corrupt: nil
         }
     }
 }

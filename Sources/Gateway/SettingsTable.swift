@@ -66,6 +66,8 @@ extension Route {
             ("queue.minimum-backoff", DurationText.text(queue.minimumBackoff)),
             ("queue.maximum-backoff", DurationText.text(queue.maximumBackoff)),
             ("queue.lifetime", DurationText.text(queue.lifetime)),
+            ("queue.failed-retention", DurationText.text(queue.failedRetention)),
+            ("queue.maximum-hold-size", ByteSize.text(queue.maximumHoldSize)),
             ("max-response-size", ByteSize.text(maxResponseSize)),
             ("response-retention", DurationText.text(responseRetention)),
             ("honours-idempotency-key", "\(honoursIdempotencyKey)"),

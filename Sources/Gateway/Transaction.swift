@@ -36,7 +36,7 @@ struct Transaction {
             if let refusal = DigestDuty.refusal(of: head.fields) { return refuse(refusal) }
         default: break
         }
-        if refusesAnonymous(request) { return }
+        if refusesAnonymous(request) || refusesForHold(request) { return }
         switch request {
         case .creation(let creation): authorized(creation)?.create(creation)
         case .offsetRetrieval(let id): retrieveOffset(id)

@@ -1,5 +1,5 @@
-// What the daemon removes by itself: partial uploads that their clients left, stored responses and
-// handed-over files, each when the time that its route keeps it is over.
+// What the daemon removes by itself: partial uploads that their clients left, failed ones, stored responses
+// and handed-over files, each when the time that its route keeps it is over.
 //
 // A thread of its own goes through the spool in small steps with pauses between them, so that nobody waits
 // for it and the disk has time for others. Invariant: nothing is removed that anybody uses, or that
@@ -51,7 +51,7 @@ extension Gateway {
                 nextLook = .after(Self.lookInterval)
                 let isTurnOfPartials = nextPartials.hasPassed
                 if isTurnOfPartials { nextPartials = .after(Self.partialInterval) }
-                removeOld(in: isTurnOfPartials ? [.incoming, .delivered] : [.delivered])
+                removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
                 spool.noteClock()
             } while upkeep.pause(Self.clockInterval)
         }
@@ -89,6 +89,7 @@ extension Gateway {
             looked += 1
             if looked % Self.step == 0 { upkeep.pause(Self.pause) }
         }
+        defer { if queues.contains(.hold) { countHold(step: look) } }
         try spool.forEachIdle(in: queues, since: limit, step: look) {
             summary throws(SpoolError) in
             if try spool.mendTime(of: summary) { return log.timeMended(summary) }
@@ -105,7 +106,8 @@ extension Gateway {
         guard isRemoved else { return }
         guard summary.queue != .delivered else { return log.responseExpired(summary.id) }
         let correlation = summary.creation.flatMap { events.correlation(of: $0) }
-        log.correlated(correlation).expired(summary.id)
+        let log = log.correlated(correlation)
+        if summary.queue == .hold { log.failedExpired(summary) } else { log.expired(summary.id) }
         events.note(Event(.expired, of: summary))
     }
 }

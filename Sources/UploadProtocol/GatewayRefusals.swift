@@ -66,6 +66,23 @@ extension Refusal {
         completeness: .complete
     )
 
+    /// 503: an upload that would be accepted, while too many before it have failed and wait for a person.
+    ///
+    /// - Parameter isOrdinary: whether it is an ordinary upload.
+    /// - Returns: a refusal before any content is read.
+    package static func notAccepted(isOrdinary: Bool) -> Refusal {
+        Refusal(
+            .serviceUnavailable,
+            title: "upload not accepted",
+            detail: """
+                Too many uploads before this one could not be delivered. Try again later, or ask \
+                the operator of this server.
+                """,
+            retryAfter: 300,
+            isOrdinary: isOrdinary
+        )
+    }
+
     /// 503: an append to an upload that an operator keeps from being delivered.
     package static let uploadHeld = Refusal(
         .serviceUnavailable,

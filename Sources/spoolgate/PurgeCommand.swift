@@ -16,10 +16,11 @@ struct Purge: ParsableCommand {
         discussion: """
             Removes partial uploads (queue incoming) without activity for their route's \
             limits.max-age, and the stored answers of delivered ones (queue delivered) after its \
-            response-retention. With --older-than, only of those what is older than that. \
+            response-retention, and uploads that failed (queue hold) after its \
+            queue.failed-retention. With --older-than, only of those what is older than that. \
             With --force, whatever is older than that, promised or not; whole uploads that wait \
-            for the upstream or for you (deferred, hold) and corrupt ones go only with it, and if \
-            you name their queue. Safe beside a running daemon, which removes the same by itself.
+            for the upstream or for you (deferred, hold) and corrupt ones go so only if you name \
+            their queue. Safe beside a running daemon, which removes the same by itself.
             """
     )
 
@@ -42,7 +43,7 @@ struct Purge: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "A queue to purge, may be repeated: incoming, deferred, hold, delivered, corrupt "
-                + "(default: incoming and delivered).",
+                + "(default: incoming, delivered and, without --force, hold).",
             valueName: "queue"
         ),
         transform: { text in
@@ -67,7 +68,9 @@ struct Purge: ParsableCommand {
 
     /// The queues to look at, each once.
     private var queues: [Queue] {
-        queue.isEmpty ? Retention.queues : Queue.allCases.filter(queue.contains)
+        guard queue.isEmpty else { return Queue.allCases.filter(queue.contains) }
+        // By force only what is named, where content is that nobody else has.
+        return Retention.queues.filter { !force || $0 != .hold }
     }
 
     func validate() throws {

@@ -1,0 +1,122 @@
+// What clients put into `hold`: it has a lifetime and a bound, and is never destroyed to make room.
+
+import Foundation
+import HTTPTypes
+import Logging
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+@Suite struct HoldTests {
+    private static let day = 86_400.0
+
+    /// A gateway that accepts what its upstream refuses.
+    private static func gateway(
+        _ origin: LoopbackOrigin,
+        _ change: @escaping (inout Route) -> Void
+    ) throws -> GatewayUnderTest {
+        try GatewayUnderTest(.http(base: origin.base)) { settings, route in
+            route.reply = .accepted
+            settings.queueRunInterval = .milliseconds(50)
+            change(&route)
+        }
+    }
+
+    private static func refusing() throws -> LoopbackOrigin {
+        try QueueScene.origin(Array(repeating: .answers(422), count: 50))
+    }
+
+    private func fail(_ count: Int, in test: GatewayUnderTest) throws {
+        for _ in 0..<count {
+            #expect(test.serve(.creation([.text("0123456789")], complete: true)).status == 202)
+        }
+        try eventually("all have failed") {
+            try test.summaries().count { $0.holdCause == .failed } == count
+        }
+    }
+
+    @Test("failed uploads go after their time, and what waits for a person stays")
+    func lifetime() throws {
+        let origin = try Self.refusing()
+        let test = try Self.gateway(origin) { $0.queue.failedRetention = .seconds(10 * 86_400) }
+        try test.gateway.startQueue()
+        try fail(3, in: test)
+        let all = try test.summaries()
+        let held = try #require(try test.spool.attachIfFree(all[0].id))
+        try held.requeue(at: WallTime(seconds: WallTime.now.seconds + 1_000))
+        try held.held(reason: "by an operator")
+        held.detach()
+        for summary in all.prefix(2) { try test.age("/\(summary.id)", by: 11 * Self.day) }
+        test.gateway.removeOld(in: Retention.queues)
+        #expect(Set(try test.summaries().map(\.id)) == [all[0].id, all[2].id])
+        #expect(test.log.level(of: "failed upload removed") == .notice)
+        #expect(
+            test.log.values(of: "reason", in: "failed upload removed")
+                == ["the upstream answered 422"]
+        )
+    }
+
+    @Test(
+        "above the bound no more are accepted, nothing is destroyed, and the log names the command"
+    )
+    func bound() throws {
+        let origin = try Self.refusing()
+        let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 30 }
+        let begun = test.createPartial("hello")
+        try test.gateway.startQueue()
+        try fail(3, in: test)
+        for exchange in [
+            ScriptedExchange.creation([.text("more")], complete: true),
+            .creation([.text("more")], complete: false),
+            ScriptedExchange(.post, "/p", [:], [.text("b")]),
+        ] {
+            let record = test.serve(exchange)
+            #expect(record.status == 503)
+            #expect(record[.retryAfter] == "300")
+        }
+        #expect(test.log.level(of: "uploads not accepted") == .error)
+        let reasons = test.log.values(of: "reason", in: "uploads not accepted")
+        #expect(reasons.count == 1)
+        #expect(reasons[0].contains("spoolgate purge --force --older-than 0s --queue hold"))
+        #expect(try test.summaries().count == 4)
+        // Who has begun may end.
+        #expect(test.serve(.append(begun, at: 5, [.text("!")], complete: true)).status == 202)
+        // What another process takes away is noticed.
+        let purger = try Spool(existing: "\(test.root)/spool")
+        try eventually("it has failed too") {
+            try test.summaries().count { $0.holdCause == .failed } == 4
+        }
+        try purger.remove(try purger.summariesOfAll()) { _, isRemoved in #expect(isRemoved) }
+        try eventually("uploads are accepted again") {
+            test.serve(.creation([.text("more")], complete: true)).status == 202
+        }
+    }
+
+    @Test("a process that starts later knows what is there, and a route without a bound takes all")
+    func restart() throws {
+        let origin = try Self.refusing()
+        let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 0 }
+        try test.gateway.startQueue()
+        try fail(5, in: test)
+        var settings = test.gateway.current.settings
+        settings.routes[Route.defaultName]?.queue.maximumHoldSize = 50
+        let next = Gateway(settings: settings, spool: test.spool, log: Log(test.log.logger))
+        next.removeOld(in: Retention.queues)
+        let route = try #require(settings.routes[Route.defaultName])
+        #expect(next.isHoldFull(route, named: Route.defaultName))
+        #expect(!next.isHoldFull(route, named: "other"))
+    }
+}
+
+extension Spool {
+    fileprivate func summariesOfAll() throws -> [UploadSummary] {
+        var all: [UploadSummary] = []
+        try forEachUpload { all.append($0) }
+        return all
+    }
+}
