@@ -156,7 +156,7 @@ let package = Package(
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["TestSupport"],
+            dependencies: ["Spool", "UploadProtocol", "Posix", "TestSupport", httpTypes],
             swiftSettings: testSettings
         ),
         .executableTarget(

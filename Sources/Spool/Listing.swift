@@ -46,7 +46,8 @@ extension Spool {
     ///   - limit: the uploads that have not changed since; and those of which the last change lies in
     ///     a future that the clock has left, see `mendTime(of:)`.
     ///   - step: called with each upload looked at, before `body`; what it throws ends the look.
-    ///   - body: called with each that is idle.
+    ///   - body: called with each that is idle; what it throws ends the look too.
+    /// - Throws: `.disk` where the spool could not be looked at.
     package func forEachIdle(
         in queues: [Queue],
         since limit: WallTime,

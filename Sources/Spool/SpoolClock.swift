@@ -84,8 +84,9 @@ extension Spool {
     /// Has the last activity of an upload be now, where it lies in a future that the clock has left: it
     /// would be kept until then.
     ///
-    /// - Parameter summary: what was seen of it; if anything has changed since, it stays.
+    /// - Parameter summary: what was seen of it.
     /// - Returns: whether that was so.
+    /// - Throws: `.disk` where its files could not be looked at or changed.
     package func mendTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,
             let ticket = holders.takeIfFree(summary.id)

@@ -1,4 +1,6 @@
 // `spoolgate list`: the uploads in the spool, as a table for people or JSON lines for programs.
+//
+// Invariant: what is in memory does not grow with the spool.
 
 import ArgumentParser
 import Gateway
@@ -10,7 +12,10 @@ import UploadProtocol
 struct List: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "List the uploads in the spool.",
-        discussion: "Safe beside a running daemon; nothing is changed."
+        discussion: """
+            Safe beside a running daemon; nothing is changed. Those without activity for longest \
+            come first, where there are no more than \(UploadTable.sortedLimit).
+            """
     )
 
     @OptionGroup var options: SettingsOptions
@@ -21,63 +26,17 @@ struct List: ParsableCommand {
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
             let spool = try openSpool(options)
-            var summaries = try summaries(of: spool)
-            summaries.sort {
-                ($0.lastActivity, $0.id.description) < ($1.lastActivity, $1.id.description)
+            do throws(SpoolError) {
+                if json {
+                    try spool.forEachUpload { print($0.json.text) }
+                } else {
+                    let table = UploadTable(now: spool.clock.now)
+                    try spool.forEachUpload(table.add)
+                    table.end(of: spool.directory)
+                }
+            } catch {
+                throw CommandFailure(code: .unavailable, sentence: error.sentence)
             }
-            if json {
-                for summary in summaries { print(summary.json.text) }
-            } else {
-                printTable(summaries, of: spool.directory)
-            }
-        }
-    }
-
-    private func printTable(_ summaries: [UploadSummary], of directory: String) {
-        guard !summaries.isEmpty else { return print("No uploads in \(directory).") }
-        let now = WallTime.now
-        var rows = [["UPLOAD", "STATE", "OFFSET", "LENGTH", "IDLE", "NEXT", "TARGET", "REASON"]]
-        for summary in summaries {
-            rows.append(
-                [
-                    summary.id.description + (summary.isInUse ? "*" : ""),
-                    summary.stateWord + (summary.status.map { " \($0)" } ?? ""),
-                    ByteSize.rounded(summary.offset),
-                    summary.length.map { ByteSize.rounded($0) } ?? "?",
-                    idleText(now.seconds - summary.lastActivity.seconds),
-                    nextText(summary, now),
-                    summary.creation.map { "\($0.head.method.rawValue) \($0.head.target)" } ?? "-",
-                    summary.reason ?? "",
-                ].map(\.forTerminal)
-            )
-        }
-        let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        for row in rows {
-            let cells = zip(row, widths).map { cell, width in
-                cell + String(repeating: " ", count: width - cell.count)
-            }
-            print(trimmedTail(cells.joined(separator: "  ")))
-        }
-    }
-
-    private func trimmedTail(_ line: String) -> Substring {
-        line.prefix(upTo: line.lastIndex { $0 != " " }.map(line.index(after:)) ?? line.startIndex)
-    }
-
-    /// When the queue tries an upload next: `5m`; or that it waits for its client to ask.
-    private func nextText(_ summary: UploadSummary, _ now: WallTime) -> String {
-        guard summary.queue == .deferred else { return "-" }
-        guard let next = summary.nextAttempt else { return "client" }
-        return next <= now ? "now" : idleText(next.seconds - now.seconds)
-    }
-
-    /// Seconds as the largest whole unit: `3h`.
-    private func idleText(_ seconds: Int64) -> String {
-        switch seconds {
-        case ..<60: "\(max(0, seconds))s"
-        case ..<3_600: "\(seconds / 60)m"
-        case ..<86_400: "\(seconds / 3_600)h"
-        default: "\(seconds / 86_400)d"
         }
     }
 }
@@ -90,17 +49,6 @@ func openSpool(_ options: SettingsOptions) throws(CommandFailure) -> Spool {
     } catch {
         throw CommandFailure(code: .unavailable, sentence: error.sentence)
     }
-}
-
-/// Every upload of a spool.
-func summaries(of spool: Spool) throws(CommandFailure) -> [UploadSummary] {
-    var summaries: [UploadSummary] = []
-    do throws(SpoolError) {
-        try spool.forEachUpload { summaries.append($0) }
-    } catch {
-        throw CommandFailure(code: .unavailable, sentence: error.sentence)
-    }
-    return summaries
 }
 
 extension UploadSummary {

@@ -4,6 +4,7 @@
 // exactly that, by its identity or by --indeterminate.
 
 import ArgumentParser
+import Gateway
 import Posix
 import Spool
 import UploadProtocol
@@ -67,24 +68,32 @@ struct Requeue: ParsableCommand {
 
     private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {
         let queues = queue.isEmpty ? [.deferred, .hold] : queue
-        for summary in try summaries(of: action.spool)
-        where queues.contains(summary.queue) && summary.holdCause != .held {
-            let isUnknown = summary.queue == .hold && summary.holdCause != .failed
-            guard !isUnknown || indeterminate else {
-                action.refuse(
-                    summary.id,
-                    "its outcome is indeterminate, the upstream may have it already; name it, or "
-                        + "add --indeterminate"
-                )
-                continue
+        let spool = action.spool
+        do throws(SpoolError) {
+            try spool.forEachUpload { summary in
+                guard queues.contains(summary.queue), summary.holdCause != .held else { return }
+                requeue(summary, &action)
             }
-            action.apply(to: summary.id) { upload throws(SpoolError) in
-                // It may have got there since it was looked at.
-                guard indeterminate || upload.state.phase != .indeterminate else {
-                    return .refused(upload.stateClause)
-                }
-                return try Self.requeue(upload)
+        } catch {
+            throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        }
+    }
+
+    private func requeue(_ summary: UploadSummary, _ action: inout UploadAction) {
+        let isUnknown = summary.queue == .hold && summary.holdCause != .failed
+        guard !isUnknown || indeterminate else {
+            return action.refuse(
+                summary.id,
+                "its outcome is indeterminate, the upstream may have it already; name it, or add "
+                    + "--indeterminate"
+            )
+        }
+        action.apply(to: summary.id) { upload throws(SpoolError) in
+            // It may have got there since it was looked at.
+            guard indeterminate || upload.state.phase != .indeterminate else {
+                return .refused(upload.stateClause)
             }
+            return try Self.requeue(upload)
         }
     }
 

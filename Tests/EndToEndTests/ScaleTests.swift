@@ -1,0 +1,91 @@
+// The commands on a spool with more uploads than are sorted.
+//
+// For figures, as the environment says:
+//
+//     MANY_UPLOADS=500000 MANY_UPLOADS_IN=/var/tmp/many swift test --filter ScaleTests
+//
+// makes a spool and leaves it there, for instance for `/usr/bin/time -v spoolgate list --spool /var/tmp/many`.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Many uploads")
+struct ScaleTests {
+    private static let environment = ProcessInfo.processInfo.environment
+    private static let count = environment["MANY_UPLOADS"].flatMap { Int($0) } ?? 0
+
+    /// Makes a spool with partial uploads; the target of the first is very long.
+    private func make(_ count: Int, in directory: String) throws {
+        let spool = try Spool(directory: directory, reserve: 0)
+        for number in 0..<count {
+            let id = UploadID(high: .random(in: 0...(.max)), low: .random(in: 0...(.max)))
+            let creation = UploadCreation(
+                id: id,
+                route: "default",
+                owner: nil,
+                head: RequestHead(
+                    method: .post,
+                    target: "/files/\(number)"
+                        + (number == 0 ? String(repeating: "x", count: 7_900) : ""),
+                    fields: [.contentType: "text/plain"]
+                ),
+                resourcePath: "/files/upload-resource/\(id)",
+                remoteAddress: "192.0.2.1",
+                scheme: "https",
+                created: spool.clock.now,
+                isRepeatable: false
+            )
+            let upload = try spool.create(creation, release: {})
+            let bytes = Array("some content".utf8)
+            try upload.append(bytes.span.bytes)
+            upload.detach()
+        }
+    }
+
+    @Test("a spool for figures", .enabled(if: count > 0))
+    func figures() throws {
+        try make(Self.count, in: try #require(Self.environment["MANY_UPLOADS_IN"]))
+    }
+
+    @Test("each is listed and purged once, no long target widens a column, and the order is told")
+    func many() throws {
+        let directory = "/dev/shm/many-\(UInt64.random(in: 0...(.max)))"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let count = 10_050
+        try make(count, in: directory)
+        func run(_ arguments: String...) throws -> Command {
+            // No settings of the machine's.
+            try Command(
+                Sandbox.program,
+                arguments + ["--spool", directory, "--config", "/dev/null"]
+            )
+        }
+        let list = try run("list")
+        #expect(list.status == 0)
+        #expect(
+            list.errors
+                == "spoolgate: more than 10000 uploads: in the order of the spool, not of their "
+                + "last activity\n"
+        )
+        let rows = list.output.split(separator: "\n")
+        #expect(rows.count == count + 1)
+        #expect(Set(rows.dropFirst().map { $0.prefix(26) }).count == count)
+        #expect(rows.allSatisfy { $0.count < 300 })
+        #expect(rows.count { $0.count > 150 } == 1)
+        let objects = try run("list", "--json").output.split(separator: "\n")
+        #expect(objects.count == count)
+        #expect(objects.count { $0.utf8.count > 7_900 } == 1)
+        let kept = try run("purge")
+        #expect(kept.output == "Removed 0 uploads, freed 0B.\n")
+        let purge = try run("purge", "--force", "--older-than", "0s")
+        #expect(purge.status == 0)
+        #expect(purge.output.split(separator: "\n").count == count + 1)
+        #expect(purge.output.contains("\nRemoved \(count) uploads, freed "))
+        #expect(try run("list").output == "No uploads in \(directory).\n")
+    }
+}
