@@ -112,10 +112,11 @@ final class UploadTable {
         return String(String.UnicodeScalarView(kept)).forTerminal + "…"
     }
 
-    /// When the queue tries an upload next: `5m`; or that it waits for its client to ask.
+    /// When the queue tries an upload next, `5m`; else who has to do something.
     private func nextText(_ summary: UploadSummary) -> String {
-        guard summary.queue == .deferred else { return "-" }
-        guard let next = summary.nextAttempt else { return "client" }
+        guard summary.queue == .deferred, let next = summary.nextAttempt else {
+            return summary.awaited ?? "-"
+        }
         return next <= now ? "now" : idleText(next.seconds - now.seconds)
     }
 
