@@ -35,19 +35,6 @@ final class DeliverySlots: Sendable {
     /// Changes the bounds; attempts already running go on.
     func setBounds(_ bounds: DeliveryBounds) { count.update { $0.bounds = bounds } }
 
-    /// Runs `body` in a slot, waiting for one; nil when `deadline` comes first.
-    ///
-    /// The slot is given back by `body`, once it needs it no more, or when it ends.
-    func withSlot<R>(
-        of route: String,
-        until deadline: Deadline,
-        _ body: (DeliverySlot) -> R
-    ) -> R? {
-        guard let slot = take(of: route, until: deadline) else { return nil }
-        defer { slot.giveBack() }
-        return body(slot)
-    }
-
     /// Takes a slot, waiting for one; nil when `deadline` comes first.
     ///
     /// Whoever takes it gives it back.

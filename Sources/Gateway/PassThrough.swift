@@ -1,4 +1,5 @@
-// Every request that is no upload: streamed to the upstream and back, nothing kept.
+// Every request that is no upload, and ordinary uploads where the route says so: streamed to the upstream
+// and back, nothing kept.
 
 import HTTPTypes
 import Posix
@@ -7,10 +8,18 @@ import UploadProtocol
 import Upstream
 
 extension Transaction {
-    /// Passes a request through; `transform` has the last word on the response's head.
-    func passThrough(_ transform: @escaping (ResponseHead) -> ResponseHead) {
+    /// Passes a request through.
+    ///
+    /// - Parameters:
+    ///   - most: most bytes of content; a request with more is refused, or broken off where its
+    ///     answer has begun.
+    ///   - transform: has the last word on the response's head.
+    func passThrough(
+        atMost most: Int64 = .max,
+        _ transform: @escaping (ResponseHead) -> ResponseHead
+    ) {
         do throws(SpoolError) {
-            try gateway.buffers.withBuffer { passThrough(by: $0, transform) }
+            try gateway.buffers.withBuffer { passThrough(by: $0, atMost: most, transform) }
         } catch {
             log.spoolFailed(error, upload: nil)
             refuse(error.refusal)
@@ -19,11 +28,13 @@ extension Transaction {
 
     private func passThrough(
         by buffer: ContentBuffer,
+        atMost most: Int64,
         _ transform: @escaping (ResponseHead) -> ResponseHead
     ) {
         let content: UpstreamContent
+        let room = PassedRoom(most)
         do throws(ContentError) {
-            content = try passedContent(buffer)
+            content = try passedContent(buffer, room)
         } catch {
             log.clientGone(
                 route: routeName,
@@ -58,6 +69,8 @@ extension Transaction {
         )
         switch outcome {
         case .answered: break
+        case .abandoned where room.isExceeded:
+            fail(.plainTooLarge(maxSize: most), relay)
         case .notReached(let reason, let timedOut):
             log.passThroughFailed(route: routeName, target: head.target, reason: reason)
             fail(.notReached(timedOut: timedOut, isKept: false), relay)
@@ -79,7 +92,10 @@ extension Transaction {
     ///
     /// Without a length only reading tells whether there is any; a client that expects 100 (Continue)
     /// has some (RFC 9110 §10.1.1), which is read when the upstream takes it.
-    private func passedContent(_ buffer: ContentBuffer) throws(ContentError) -> UpstreamContent {
+    private func passedContent(
+        _ buffer: ContentBuffer,
+        _ room: PassedRoom
+    ) throws(ContentError) -> UpstreamContent {
         buffer.removeAll()
         let length: Int64?
         switch head.contentLength {
@@ -89,13 +105,17 @@ extension Transaction {
         case .unknown:
             guard try exchange.receive(into: buffer) else { return .none }
             length = nil
+            // What is too much already is told when it is read.
+            room.note(buffer.count)
         }
         var taken = 0
         return .stream(length: length) { [exchange] target in
+            try room.check()
             if taken == buffer.count {
                 buffer.removeAll()
                 taken = 0
                 guard try exchange.receive(into: buffer) else { return 0 }
+                try room.take(buffer.count)
             }
             let count = min(target.count, buffer.count - taken)
             buffer.withBytes { bytes in
@@ -111,12 +131,30 @@ extension Transaction {
     }
 }
 
+/// How much content a request that passes through may still have.
+private final class PassedRoom {
+    private struct Exceeded: Error {}
+
+    private var free: Int64
+    var isExceeded: Bool { free < 0 }
+
+    init(_ most: Int64) { free = most }
+
+    func note(_ count: Int) { free -= Int64(count) }
+
+    func check() throws { if isExceeded { throw Exceeded() } }
+
+    func take(_ count: Int) throws {
+        note(count)
+        try check()
+    }
+}
+
 /// Relays a response as it arrives.
 final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
     private let fields: (HTTPFields) -> HTTPFields
     private let transform: (ResponseHead) -> ResponseHead
-    private let slot: DeliverySlot?
     /// Whether the upstream's content belongs to another status than the one sent on.
     private var dropsContent = false
     /// The upstream's status; 0 before its head came.
@@ -131,23 +169,19 @@ final class StreamRelay: ResponseSink {
     ///   - fields: which of the upstream's fields the client may see.
     ///   - transform: has the last word on the head; where it changes the status, the upstream's content
     ///     is left out.
-    ///   - slot: given back when the head is there.
     init(
         _ exchange: any Exchange,
         fields: @escaping (HTTPFields) -> HTTPFields,
-        transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
-        slot: DeliverySlot? = nil
+        transform: @escaping (ResponseHead) -> ResponseHead = { $0 }
     ) {
         self.exchange = exchange
         self.fields = fields
         self.transform = transform
-        self.slot = slot
     }
 
     func receive(interim head: ResponseHead) { exchange.send(interim: head) }
 
     func receive(head: ResponseHead, contentLength: Int64?) throws {
-        slot?.giveBack()
         status = head.status.code
         var relayed = transform(ResponseHead(status: head.status, fields: fields(head.fields)))
         dropsContent = relayed.status != head.status

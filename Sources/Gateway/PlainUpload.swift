@@ -1,7 +1,8 @@
-// An ordinary upload: received whole, however slowly it comes, then delivered with its length.
+// An ordinary upload: received whole, however slowly it comes, then delivered with its length; or, where
+// the route says `ordinary: pass`, streamed as it comes.
 //
 // It has no upload resource, so nobody can come back for it: its bytes live in memory if they are
-// few, else in a nameless file, and are gone with the request.
+// few, else in a nameless file, and are gone with the request. Invariant: it waits for no other upload.
 
 import HTTPTypes
 import Posix
@@ -14,7 +15,11 @@ extension Transaction {
     static let memoryLimit = 128 << 10
 
     /// Takes an ordinary upload and answers as its route replies.
-    func takePlainUpload() {
+    func takePlainUpload(isMarked: Bool) {
+        // What is marked as an upload is whole in one small message and has digests to be verified.
+        if route.ordinary == .pass, !isMarked {
+            return passThrough(atMost: route.limits.maxSize) { $0 }
+        }
         let duty: DigestDuty
         do throws(Refusal) {
             duty = try DigestDuty(plain: head.fields, route: route.settings)
@@ -129,15 +134,10 @@ extension Transaction {
             notePlain(.failed, id, length: length, reason: error.reason)
             return refusePlain(error.refusal(isKept: false))
         }
-        let outcome = gateway.slots.withSlot(of: routeName, until: .after(inUseTimeout)) {
-            slot -> (AttemptOutcome, StreamRelay) in
-            let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, slot: slot)
-            return (upstream.attempt(form.request, sink: relay), relay)
-        }
-        guard let (outcome, relay) = outcome else {
-            form.takeBack()
-            return refusePlain(.busy)
-        }
+        // No place among the deliveries: its client waits for nobody but the upstream, as it would
+        // without a gateway.
+        let relay = StreamRelay(exchange, fields: UpstreamFields.relayed)
+        let outcome = upstream.attempt(form.request, sink: relay)
         form.end(status: relay.status)
         switch outcome {
         case .answered:

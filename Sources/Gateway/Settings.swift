@@ -86,6 +86,14 @@ package enum AnonymousUploads: String, Sendable, CaseIterable {
     case refuse
 }
 
+/// How ordinary uploads reach the upstream: POST, PUT and PATCH without a mark of the upload protocol.
+package enum OrdinaryUploads: String, Sendable, CaseIterable {
+    /// Received whole, then sent with their length.
+    case spool
+    /// Streamed as they come.
+    case pass
+}
+
 /// One route: which upstream gets the uploads, and what clients may send.
 package struct Route: Sendable, Equatable {
     /// The route of requests that name none.
@@ -109,6 +117,8 @@ package struct Route: Sendable, Equatable {
     package var responseRetention = Duration.seconds(86_400)
     /// What the client of a whole upload gets.
     package var reply = Reply.upstream
+    /// How ordinary uploads reach the upstream.
+    package var ordinary = OrdinaryUploads.spool
     /// Whether anonymous clients may upload; nil: nothing is said, and they may.
     package var anonymous: AnonymousUploads?
     /// Who is asked whether an upload may come in.

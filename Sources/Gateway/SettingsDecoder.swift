@@ -187,6 +187,7 @@ extension Route {
         honoursIdempotencyKey =
             try section.boolean("honours-idempotency-key") ?? honoursIdempotencyKey
         try decodeForm(&section)
+        try decodeOrdinary(&section)
         try decodeFields(&section)
         try section.finish()
     }

@@ -62,6 +62,7 @@ extension Route {
             ("tls.certificate", upstream.clientCertificate ?? ""),
             ("tls.key", upstream.clientKey ?? ""),
             ("reply", reply.rawValue),
+            ("ordinary", ordinary.rawValue),
             ("queue.maximum-concurrent", queue.maximumConcurrent.map { "\($0)" } ?? ""),
             ("queue.minimum-backoff", DurationText.text(queue.minimumBackoff)),
             ("queue.maximum-backoff", DurationText.text(queue.maximumBackoff)),

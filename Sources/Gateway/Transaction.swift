@@ -45,7 +45,7 @@ struct Transaction {
         case .resourceOptions(let id): resourceOptions(id)
         case .status(let id): tellStatus(of: id)
         case .options: passThrough { answers.options($0) }
-        case .plainUpload: authorized()?.takePlainUpload()
+        case .plainUpload(let isMarked): authorized()?.takePlainUpload(isMarked: isMarked)
         case .passThrough: passThrough { $0 }
         case .refused(let refusal): refuse(refusal)
         }

@@ -31,8 +31,9 @@ package enum UploadRequest: Sendable, Equatable {
     case resourceOptions(UploadID)
     /// HEAD or GET on an upload's status resource.
     case status(UploadID)
-    /// An ordinary upload (POST, PUT or PATCH): received whole, then delivered. No resumption.
-    case plainUpload
+    /// An ordinary upload (POST, PUT or PATCH), without resumption. `isMarked`: it speaks the protocol,
+    /// and is whole in one message too small to be resumed.
+    case plainUpload(isMarked: Bool)
     /// Everything else: streamed through both ways.
     case passThrough
     /// A request that is wrong by itself, whatever the upload's state. `UploadResponse.refused`
@@ -128,7 +129,7 @@ package enum UploadRequest: Sendable, Equatable {
             if let completeness = fields.completeness, !isAppend {
                 self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
             } else {
-                self.init(plain: head.contentLength, limits: limits)
+                self.init(plain: head.contentLength, isMarked: false, limits: limits)
             }
         default:
             self = .passThrough
@@ -191,12 +192,12 @@ package enum UploadRequest: Sendable, Equatable {
         )
     }
 
-    private init(plain contentLength: ContentLength, limits: UploadLimits) {
+    private init(plain contentLength: ContentLength, isMarked: Bool, limits: UploadLimits) {
         switch contentLength {
         case .known(let count) where count > limits.maxSize:
             self = .refused(.plainTooLarge(maxSize: limits.maxSize))
         case .known, .unknown:
-            self = .plainUpload
+            self = .plainUpload(isMarked: isMarked)
         }
     }
 
@@ -211,7 +212,7 @@ package enum UploadRequest: Sendable, Equatable {
         var length = fields.length
         if case .known(let count) = head.contentLength {
             if completeness == .complete, count < limits.minSize, length == nil || length == count {
-                self.init(plain: head.contentLength, limits: limits)
+                self.init(plain: head.contentLength, isMarked: true, limits: limits)
                 return
             }
             if count == 0, length == 0, dialect.completesEmptyCreation {

@@ -139,9 +139,6 @@ import Upstream
         #expect(test.disk.count(.rename, on: "/active/") == 1)
         let location = try #require(second.location)
         #expect(test.disk.count(.sync, on: "/data/") == 1)
-        let plain = test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")]))
-        #expect(plain.status == 503)
-        #expect(plain[.uploadComplete] == nil)
         #expect(try test.queue(of: location) == .deferred)
         // A client that takes offset == length for success must not hear it.
         let locked = test.serve(.retrieval(location, version: 5))
@@ -185,15 +182,13 @@ import Upstream
         let test = try test(slow, deliveries: 1)
         let first = try test.start(.creation([.text("first")], complete: true))
         try slow.waitForRequest()
-        let second = ScriptedExchange(.post, "/p", [:], [.text("x")])
-        #expect(test.serve(second).status == 503)
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 503)
         let other = try LoopbackOrigin(status: "202 Accepted")
         var settings = Settings()
         settings.maximumDeliveries = 2
         settings.routes[Route.defaultName]?.upstream.targets = [.http(base: other.base)]
         test.gateway.reload(settings)
-        let third = ScriptedExchange(.post, "/p", [:], [.text("x")])
-        #expect(test.serve(third).status == 202)
+        #expect(test.serve(.creation([.text("x")], complete: true)).status == 202)
         slow.gate.open()
         #expect(try first.finish().status == 201)
     }

@@ -247,6 +247,25 @@ extension SettingsTests {
             "1:47: routes.a.multipart.from-fields.album: expected the name of a field"
         ),
         Wrong(
+            "routes: {a: {ordinary: stream}}\n",
+            "1:24: routes.a.ordinary: 'stream': it is none of spool, pass"
+        ),
+        Wrong(
+            "routes: {a: {ordinary: pass, inspect: {command: /scan}}}\n",
+            "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have inspect.command, "
+                + "which needs the whole; leave that out, or use ordinary: spool"
+        ),
+        Wrong(
+            "routes: {a: {ordinary: pass, digest: sha-256}}\n",
+            "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have digest: sha-256, "
+                + "which needs the whole; leave that out, or use ordinary: spool"
+        ),
+        Wrong(
+            "routes: {a: {ordinary: pass, upstream: 'directory:/d'}}\n",
+            "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have a directory: "
+                + "upstream, which needs the whole; leave that out, or use ordinary: spool"
+        ),
+        Wrong(
             "routes: {a: {digest: md5}}\n",
             "1:22: routes.a.digest: 'md5' is not none, sha-256, sha-512"
         ),
