@@ -120,7 +120,7 @@ write_nginx() {
         module='/# run: module$/s|#||'
         cp "$here/nginx/module/interim.conf" nginx/modules/
     }
-    for name in nginx.conf snippets/spoolgate.conf location.conf params.conf server.conf; do
+    for name in nginx.conf snippets/spoolgate.conf http.conf location.conf params.conf server.conf; do
         sed -e "$no_ipv6" \
             -e "$user" \
             -e "$module" \

@@ -96,6 +96,9 @@ extension FastCGIExchange {
     /// records, and then block.
     private static let surelyContent = mostBetween + 1
 
+    /// Bytes of a buffer that a wait may keep: thousands of clients may stall at a time.
+    private static let keptBytes = 32 << 10
+
     /// How much libfcgi reads at a time, at most.
     private static let readSize = 8192
 
@@ -105,6 +108,7 @@ extension FastCGIExchange {
     ///   the length is not known.
     /// - Throws: `ContentError`, after all bytes that came before it were handed over.
     package func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        releaseIfStalled(buffer)
         var added = 0
         buffer.fill { free in
             precondition(!free.isEmpty, "receiving into a full buffer")
@@ -117,6 +121,14 @@ extension FastCGIExchange {
         case .failed(let error): throw error
         case .ended, .content: return false
         }
+    }
+
+    /// Gives back what a burst of content took, where none follows at once: this may be a long wait.
+    private func releaseIfStalled(_ buffer: ContentBuffer) {
+        guard buffer.count == 0, buffer.touched > Self.keptBytes, connection.readableBytes == 0
+        else { return }
+        buffer.releasePages()
+        Thread.releaseStack()
     }
 
     private func take(into free: UnsafeMutableRawBufferPointer) -> Int {

@@ -1,12 +1,11 @@
 // The FastCGI front: threads that accept connections, one request each.
 //
-// It knows nothing of uploads: every request goes to one closure. Invariants: some thread can always
-// accept, so that a full house is told 503 instead of being left waiting; no peer holds a thread
+// It knows nothing of uploads: every request goes to one closure, with the place there is for it.
+// Invariants: some thread can always accept, so that nobody is left waiting before a full house; no peer holds a thread
 // longer than the limits of `Settings` allow while nothing moves.
 
 package import Gateway
 package import Posix
-import UploadProtocol
 
 /// What happened in the front that an operator may want to read.
 package enum FrontEvent: Sendable, Equatable {
@@ -14,8 +13,6 @@ package enum FrontEvent: Sendable, Equatable {
     case acceptFailed(SystemError)
     /// No thread could be started; fewer requests than allowed are served at a time.
     case threadFailed(SystemError)
-    /// A connection was refused with 503; `active` are there.
-    case overloaded(active: Int)
     /// A peer connected and sent no valid request, or not in time.
     case noRequest
     /// The handler gave no answer, or less content than it announced.
@@ -33,8 +30,10 @@ package final class FastCGIServer: Sendable {
         ///
         /// Each costs a thread (about 50 KiB) and its descriptors.
         package var maximum = 2000
-        /// Threads beyond `maximum` that answer 503, at least 1.
-        package var reserve = 8
+        /// Requests beyond `maximum` of a kind that ends soon.
+        package var reserve = 64
+        /// Threads beyond both that turn requests away, at least 1.
+        package var turningAway = ThreadBudget.turningAway
         /// Bytes of a thread's stack; only those touched cost memory.
         package var stackSize = 256 * 1024
         /// A request is given up when no byte moves for so long, in either direction.
@@ -61,7 +60,7 @@ package final class FastCGIServer: Sendable {
     private let pool: Monitor<ThreadPool>
     private let watched = Monitor(Watched())
     private let report: @Sendable (FrontEvent) -> Void
-    private let answer: @Sendable (any Exchange) -> Void
+    private let answer: @Sendable (any Exchange, ThreadPlace) -> Void
 
     /// What the watching thread looks after.
     private struct Watched {
@@ -80,13 +79,14 @@ package final class FastCGIServer: Sendable {
     ///   - settings: sizes and limits.
     ///   - listener: where connections come from.
     ///   - report: told what an operator may want to read, from any thread; must not block long.
-    ///   - answer: answers one request, on a thread of its own; everything must be done on return.
+    ///   - answer: answers one request, on a thread of its own; everything must be done on return. Where
+    ///     there is no regular place for it, that must be soon.
     /// - Throws: `SystemError` when libfcgi cannot be initialised.
     package init(
         settings: Settings,
         listener: consuming Listener,
         report: @escaping @Sendable (FrontEvent) -> Void,
-        answer: @escaping @Sendable (any Exchange) -> Void
+        answer: @escaping @Sendable (any Exchange, ThreadPlace) -> Void
     ) throws(SystemError) {
         guard FastCGIRequest.library == 0 else {
             throw SystemError(call: "FCGX_Init", subject: "libfcgi", errno: FastCGIRequest.library)
@@ -100,7 +100,8 @@ package final class FastCGIServer: Sendable {
             ThreadPool(
                 minimumSpare: settings.minimumSpare,
                 maximum: settings.maximum,
-                reserve: settings.reserve
+                reserve: settings.reserve,
+                turningAway: settings.turningAway
             )
         )
     }
@@ -174,11 +175,12 @@ extension FastCGIServer {
         let request = FastCGIRequest()
         while let connection = nextConnection() {
             let deadline = Deadline.after(settings.parametersTimeout)
-            let (startsSuccessor, isRefused, ended) = pool.update {
+            let (startsSuccessor, place, ended) = pool.update {
                 $0.take(connection, parametersBy: deadline)
             }
             let isLast = startsSuccessor && !startSuccessor()
-            serve(connection, request, isRefused: isRefused || isLast, since: ended)
+            // The last one has to be back soon: nobody else accepts.
+            serve(connection, request, at: isLast ? .none : place, since: ended)
             connection.close()
             guard pool.update({ $0.giveBack(connection) }) else { return }
         }
@@ -261,7 +263,7 @@ extension FastCGIServer {
     private func serve(
         _ connection: Connection,
         _ request: borrowing FastCGIRequest,
-        isRefused: Bool,
+        at place: ThreadPlace,
         since ended: UInt64
     ) {
         connection.setReceiveTimeout(settings.parametersTimeout)
@@ -275,12 +277,7 @@ extension FastCGIServer {
             stallTimeout: settings.stallTimeout,
             release: { self.release(connection) }
         )
-        if isRefused {
-            report(.overloaded(active: pool.update { $0.active }))
-            refuse(exchange)
-        } else {
-            answer(exchange)
-        }
+        answer(exchange, place)
         let end = exchange.end(
             request,
             lingerIdle: settings.lingerIdle,
@@ -307,16 +304,6 @@ extension FastCGIServer {
                 waitForRoom(since: ended)
                 ended = pool.update { $0.ended }
             }
-        }
-    }
-
-    private func refuse(_ exchange: FastCGIExchange) {
-        let response = Refusal.busy.response
-        do throws(ClientGone) {
-            try exchange.send(head: response.head, contentLength: Int64(response.content.count))
-            try exchange.send(content: response.content.span.bytes)
-        } catch {
-            // Nobody is left to be told.
         }
     }
 }

@@ -1,9 +1,10 @@
-// Who accepts, who serves, who refuses: the arithmetic of the elastic pool.
+// Who accepts, who serves, who turns away: the arithmetic of the elastic pool.
 //
 // Pure state, guarded by its owner; it starts no thread and touches no socket but to let it go.
 // Invariant: while the pool is not draining, at least one thread waits for a connection, is being
-// started to do so, or is refusing one and will wait next.
+// started to do so, or is turning one away and will wait next.
 
+import Gateway
 import Posix
 
 /// The pool's state.
@@ -17,8 +18,10 @@ struct ThreadPool {
     var maximumSpare: Int { 4 * minimumSpare }
     /// Requests served at a time.
     let maximum: Int
-    /// Threads beyond `maximum` that only refuse.
+    /// Requests beyond those, of a kind that ends soon.
     let reserve: Int
+    /// Threads beyond both, for requests that are turned away.
+    let turningAway: Int
 
     /// Threads there are, those being started included.
     private(set) var threads = 0
@@ -35,13 +38,14 @@ struct ThreadPool {
         var parametersDeadline: Deadline?
     }
 
-    init(minimumSpare: Int, maximum: Int, reserve: Int) {
+    init(minimumSpare: Int, maximum: Int, reserve: Int, turningAway: Int) {
         self.minimumSpare = max(1, minimumSpare)
         self.maximum = max(1, maximum)
-        self.reserve = max(1, reserve)
+        self.reserve = max(0, reserve)
+        self.turningAway = max(1, turningAway)
     }
 
-    /// Connections being served or refused.
+    /// Connections being served or turned away.
     var active: Int { connections.count }
 
     /// Counts a thread that is about to be started.
@@ -65,19 +69,22 @@ struct ThreadPool {
     /// An idle thread has accepted a connection.
     ///
     /// - Returns: whether it has to start a successor first (already counted by `threadStarts`),
-    ///   whether the connection is one too many and to be refused, and how many have `ended`.
+    ///   where there is room for the connection's request, and how many have `ended`.
     mutating func take(
         _ connection: Connection,
         parametersBy deadline: Deadline
-    ) -> (startsSuccessor: Bool, isRefused: Bool, ended: UInt64) {
+    ) -> (startsSuccessor: Bool, place: ThreadPlace, ended: UInt64) {
         idle -= 1
         connections[ObjectIdentifier(connection)] = Entry(
             connection: connection,
             parametersDeadline: deadline
         )
-        let startsSuccessor = idle == 0 && threads < maximum + reserve && !isDraining
+        let startsSuccessor =
+            idle == 0 && threads < maximum + reserve + turningAway && !isDraining
         if startsSuccessor { threadStarts() }
-        return (startsSuccessor, active > maximum, ended)
+        let place: ThreadPlace =
+            active <= maximum ? .regular : active <= maximum + reserve ? .reserve : .none
+        return (startsSuccessor, place, ended)
     }
 
     /// The connection's parameters are here.

@@ -92,7 +92,7 @@ extension Transaction {
                 )
             )
         } catch {
-            refuse(error, upload: id)
+            refuse(error, upload: id, exists: false)
         }
     }
 
@@ -122,7 +122,7 @@ extension Transaction {
                 throw error
             }
         } catch {
-            log.spoolFailed(error, upload: id)
+            note(error, upload: id)
             refusePlain(error.refusal)
         }
     }

@@ -33,6 +33,13 @@ extension Transaction {
     /// - Returns: this transaction with what is granted; nil when the request was answered here.
     func authorized(_ creation: UploadRequest.Creation? = nil) -> Transaction? {
         guard let authorizer = checks.authorizer else { return self }
+        let place = waitingPlace
+        guard place.take() else {
+            let refusal = place.refusal ?? .tooManyWait
+            noteTurnedAway(refusal)
+            if creation == nil { refusePlain(refusal) } else { refuse(refusal) }
+            return nil
+        }
         let length = creation.map(\.length) ?? head.contentLength.count
         let answer = authorizer.ask(
             AuthorizationQuestion(
@@ -44,6 +51,7 @@ extension Transaction {
                 scheme: exchange.context.scheme
             )
         )
+        place.giveBack()
         switch answer {
         case .granted(let grant):
             for name in grant.refusedNames { log.fieldNotSet(route: routeName, field: name) }

@@ -16,7 +16,8 @@ extension Transaction {
             upstream: upstream,
             checks: checks,
             log: log,
-            patience: inUseTimeout
+            patience: inUseTimeout,
+            visit: visit
         )
     }
 
@@ -55,10 +56,12 @@ extension Transaction {
             answers: answers,
             location: isCreation ? location(upload.creation.resourcePath) : nil,
             heartbeat: Heartbeat(progressReport, rate: interimRate),
-            completing: head.fields
+            completing: head.fields,
+            isResumable: !isCreation || isLocationTold
         )
         if let refusal = try delivery.deliver(upload, to: listener) {
             enqueue(upload)
+            if refusal.isOnlyLater, listener.isResumable { return breakOff(refusal) }
             refuse(refusal, offset: upload.state.offset)
         }
     }

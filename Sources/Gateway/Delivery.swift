@@ -20,6 +20,8 @@ struct Delivery {
     let log: Log
     /// How long to wait for a free place among the deliveries.
     let patience: Duration
+    /// The request that drives it; nil: the queue does.
+    var visit: Visit?
 
     /// Delivers an upload that is whole and held.
     ///
@@ -35,7 +37,8 @@ struct Delivery {
             return try postpone(
                 upload,
                 reason: "no free place among the deliveries",
-                listener,
+                // Broken off, it hears nothing, and the queue goes on.
+                listener.isResumable ? listener.unheard : listener,
                 telling: .deliveryUnderWay
             )
         }
@@ -69,13 +72,18 @@ struct Delivery {
         _ upload: Upload,
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> DeliverySlot? {
-        let deadline = Deadline.after(patience)
+        let place = WaitingPlace(gateway.admission, for: visit)
+        let end = Deadline.after(patience)
+        let limit = WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
+            place.take() ? end : nil
+        }
         while true {
+            let deadline = limit.deadline
             // Whoever asks for the upload must not wait for a slot as well.
             let look = Deadline.after(.milliseconds(100))
             let next = min(deadline, look, heartbeat?.next ?? deadline)
             if let slot = gateway.slots.take(of: routeName, until: next) { return slot }
-            if deadline.hasPassed || upload.isAsked { return nil }
+            if limit.hasPassed || upload.isAsked { return nil }
             // One that fails may have cut the content back: then this is no whole upload any more.
             try heartbeat?.beat(upload)
         }

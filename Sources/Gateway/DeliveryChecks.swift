@@ -121,6 +121,18 @@ extension Delivery {
         guard !checks.isEmpty else { return .cleared }
         // Whoever asks for it must hear the verdict, not what came before.
         upload.awaitVerdict()
+        let place = WaitingPlace(gateway.admission, for: visit)
+        guard place.take() else {
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: "too many requests wait for others",
+                    listener.isResumable ? listener.unheard : listener,
+                    telling: .tooManyWait
+                )
+            )
+        }
+        defer { place.giveBack() }
         let clearance = try checks.clear(
             upload,
             policy: route.fields,

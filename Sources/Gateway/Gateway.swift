@@ -23,6 +23,11 @@ package final class Gateway: Sendable {
     let upkeep = Upkeep()
     let holdSizes = HoldSizes()
     let buffers = BufferShelf()
+    let admission: Admission
+    /// What requests are turned away for, told now and then.
+    let turnedAway = TurnedAway()
+    /// How many requests the front serves at a time.
+    private let threads: ThreadBudget
     /// What happens to uploads, for other programs.
     package let events: Events
     private let configuration: Mutex<Configuration>
@@ -58,9 +63,21 @@ package final class Gateway: Sendable {
     }
 
     /// Makes a gateway over an opened and recovered spool.
-    package init(settings: Settings, spool: Spool, log: Log) {
+    ///
+    /// - Parameters:
+    ///   - settings: the settings in force.
+    ///   - spool: the spool.
+    ///   - log: the log.
+    ///   - threads: how many requests the front serves at a time; nil: as many as the settings say.
+    package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {
         self.spool = spool
         self.log = log
+        let budget =
+            threads
+            ?? ThreadBudget(maximum: settings.maximumThreads, reserve: settings.reserveThreads)
+        self.threads = budget
+        admission = Admission(RequestBounds(settings, budget))
+        spool.setBounds(settings.uploadBounds)
         events = Events(settings, spool: spool, log: log)
         let first = Configuration(settings, keeping: nil, log: log)
         slots = DeliverySlots(first.bounds)
@@ -71,6 +88,8 @@ package final class Gateway: Sendable {
     package func reload(_ settings: Settings) {
         configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
         slots.setBounds(current.bounds)
+        admission.setBounds(RequestBounds(settings, threads))
+        spool.setBounds(settings.uploadBounds)
         faults.reload()
         events.reload(settings)
         // The pause before the next run was the old settings', and uploads may have a route again.
@@ -81,7 +100,11 @@ package final class Gateway: Sendable {
     var current: Configuration { configuration.withLock { $0 } }
 
     /// Answers one request, or ends it without an answer where that is the right thing to do.
-    package func serve(_ exchange: any Exchange) {
+    ///
+    /// - Parameters:
+    ///   - exchange: the request.
+    ///   - place: where the front has room for it.
+    package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
         let configuration = current
         var head: RequestHead
         switch exchange.head {
@@ -104,9 +127,14 @@ package final class Gateway: Sendable {
             head.fields.correlate(by: name)
         }
         let exchange = ContinuingExchange.wrapping(exchange, head)
-        let transaction = Transaction(
+        let client = ClientName(
+            owner: exchange.context.owner,
+            address: exchange.context.remoteAddress
+        )
+        var transaction = Transaction(
             gateway: self,
             exchange: exchange,
+            client: client,
             head: head,
             routeName: name,
             route: route,
@@ -124,6 +152,22 @@ package final class Gateway: Sendable {
             limits: route.limits
         )
         noteFaults(exchange.context, route: name, isUpload: request.isUpload)
-        transaction.run(request)
+        switch admission.admit(client, isShort: request.isShort, at: place) {
+        case .admitted(let visit):
+            defer { admission.leave(visit) }
+            transaction.visit = visit
+            transaction.run(request)
+        case .clientIsBusy: transaction.turnAway(request, .clientBusy)
+        case .noThread: transaction.turnAway(request, .busy)
+        }
+    }
+}
+
+extension Settings {
+    fileprivate var uploadBounds: UploadBounds {
+        UploadBounds(
+            total: maximumUploads == 0 ? nil : maximumUploads,
+            ofClient: clients.maximumUploads == 0 ? nil : clients.maximumUploads
+        )
     }
 }

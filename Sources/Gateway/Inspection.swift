@@ -208,6 +208,14 @@ extension Transaction {
     /// - Throws: where there is no room for content that has to become a file first.
     func inspectPlain(_ content: PlainContent, id: UploadID) throws(SpoolError) -> Bool {
         guard let inspection = checks.inspection else { return true }
+        let place = waitingPlace
+        guard place.take() else {
+            let refusal = place.refusal ?? .tooManyWait
+            noteTurnedAway(refusal)
+            refusePlain(refusal)
+            return false
+        }
+        defer { place.giveBack() }
         let file: ScratchFile
         switch content {
         case .file(let scratch): file = scratch

@@ -297,6 +297,23 @@ package struct Log: Sendable {
         )
     }
 
+    /// The connection of a request on an upload was broken off, because it could only be told to come
+    /// back.
+    package func brokenOff(_ refusal: Refusal, target: String) {
+        logger.debug(
+            "request broken off",
+            metadata: ["target": "\(target)", "reason": "\(refusal.title)"]
+        )
+    }
+
+    /// Requests were turned away by a bound, the last one this client's.
+    package func turnedAway(bound: String, client: String, count: Int) {
+        logger.warning(
+            "requests turned away",
+            metadata: ["bound": "\(bound)", "client": "\(client)", "count": "\(count)"]
+        )
+    }
+
     /// The spool failed under a request.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
         logger.error(

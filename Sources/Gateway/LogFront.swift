@@ -9,6 +9,19 @@ extension Log {
         logger.error("front in trouble", metadata: ["reason": "\(reason)"])
     }
 
+    /// Fewer requests can be served at a time than the settings say, for want of descriptors.
+    package func threadsLowered(to maximum: Int, from wanted: Int, descriptors: Int) {
+        let advice =
+            "raise the limit of open files (LimitNOFILE) to \(wanted * ThreadBudget.ofRequest + 2000), "
+            + "or lower threads.maximum"
+        logger.warning(
+            "threads.maximum lowered",
+            metadata: [
+                "maximum": "\(maximum)", "descriptors": "\(descriptors)", "advice": "\(advice)",
+            ]
+        )
+    }
+
     /// Somebody connected and sent no FastCGI request, or not in time.
     package func noRequest() { logger.debug("connection without a request") }
 

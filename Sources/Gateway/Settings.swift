@@ -22,12 +22,20 @@ package struct Settings: Sendable, Equatable {
     package var spoolDirectory = "/var/spool/spoolgate"
     /// Bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20
-    /// Most bytes of content that the spool may hold; 0: no limit.
+    /// Most bytes of content and records that the spool may hold; 0: no limit.
     package var spoolQuota: Int64 = 0
+    /// Most uploads that the spool may hold, those included whose response is kept; 0: no limit.
+    package var maximumUploads = 1_000_000
     /// Threads that wait for requests at any time.
     package var minimumSpareThreads = 16
     /// Most requests at work at any time; one thread each.
     package var maximumThreads = 4096
+    /// Short requests on upload resources beyond those; one thread each.
+    package var reserveThreads = 64
+    /// Most requests that wait for others; nil: half of the requests at work, 0: no limit.
+    package var maximumWaitingThreads: Int?
+    /// What one client may have.
+    package var clients = ClientSettings()
     /// Longest time without a byte from or to the web server.
     package var stallTimeout = Duration.seconds(60)
     /// How long deliveries, and uploads that cannot be resumed, may go on after SIGTERM.
@@ -63,6 +71,19 @@ package struct Settings: Sendable, Equatable {
             "\(keys.joined(separator: ", ")): not set; name the application that gets the uploads, "
             + "as in upstream: http://127.0.0.1:3000"
     }
+}
+
+/// What one client may have at a time: an owner, an IPv4 address or an IPv6 network of 64 bits.
+package struct ClientSettings: Sendable, Equatable {
+    /// Most requests at work; nil: half of `threads.maximum`, 0: no limit.
+    package var maximumConcurrent: Int?
+    /// Of these, most that wait for others; nil: a quarter of `threads.maximum`, 0: no limit.
+    package var maximumWaiting: Int?
+    /// Most uploads that are not delivered yet; 0: no limit.
+    package var maximumUploads = 10_000
+
+    /// The product's defaults.
+    package init() {}
 }
 
 /// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.

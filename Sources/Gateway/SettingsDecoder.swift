@@ -54,12 +54,17 @@ extension Settings {
         spoolDirectory = try spool.path("directory") ?? spoolDirectory
         spoolReserve = try spool.size("reserve", in: 0...(1 << 50)) ?? spoolReserve
         spoolQuota = try spool.size("quota", in: 0...(1 << 50)) ?? spoolQuota
+        maximumUploads =
+            try spool.integer("maximum-uploads", in: 0...100_000_000) ?? maximumUploads
         try spool.finish()
         var threads = try root.section("threads")
         minimumSpareThreads =
             try threads.integer("minimum-spare", in: 1...1024) ?? minimumSpareThreads
         maximumThreads = try threads.integer("maximum", in: 1...65_536) ?? maximumThreads
+        reserveThreads = try threads.integer("reserve", in: 1...4096) ?? reserveThreads
+        maximumWaitingThreads = try threads.integer("maximum-waiting", in: 0...65_536)
         try threads.finish()
+        clients = try ClientSettings(root.section("clients"))
         var timeouts = try root.section("timeouts")
         stallTimeout = try timeouts.duration("stall", seconds: 1...86_400) ?? stallTimeout
         drainTimeout = try timeouts.duration("drain", seconds: 0...86_400) ?? drainTimeout
@@ -144,6 +149,18 @@ extension ListenAddress {
     fileprivate func with(mode: UInt32?, group: String?) -> ListenAddress {
         guard case .unix(let path, let oldMode, let oldGroup) = self else { return self }
         return .unix(path: path, mode: mode ?? oldMode, group: group ?? oldGroup)
+    }
+}
+
+extension ClientSettings {
+    fileprivate init(_ section: SettingsSection) throws(SettingsError) {
+        self.init()
+        var section = section
+        maximumConcurrent = try section.integer("maximum-concurrent", in: 0...65_536)
+        maximumWaiting = try section.integer("maximum-waiting", in: 0...65_536)
+        maximumUploads =
+            try section.integer("maximum-uploads", in: 0...100_000_000) ?? maximumUploads
+        try section.finish()
     }
 }
 

@@ -9,7 +9,7 @@ import Upstream
 extension Settings {
     /// Every setting's dotted key and its value as it would be written in the file, in the file's order.
     package var table: [(key: String, value: String)] {
-        var table = [
+        var table: [(key: String, value: String)] = [
             ("listen", listen.text),
             ("socket-mode", listen.modeText),
             ("socket-group", listen.group ?? ""),
@@ -17,8 +17,10 @@ extension Settings {
             ("spool.directory", spoolDirectory),
             ("spool.reserve", ByteSize.text(spoolReserve)),
             ("spool.quota", ByteSize.text(spoolQuota)),
-            ("threads.minimum-spare", "\(minimumSpareThreads)"),
-            ("threads.maximum", "\(maximumThreads)"),
+            ("spool.maximum-uploads", "\(maximumUploads)"),
+        ]
+        table += boundsTable
+        table += [
             ("timeouts.stall", DurationText.text(stallTimeout)),
             ("timeouts.drain", DurationText.text(drainTimeout)),
             ("timeouts.in-use", DurationText.text(inUseTimeout)),
@@ -36,11 +38,25 @@ extension Settings {
         return table
     }
 
+    private var boundsTable: [(key: String, value: String)] {
+        func text(_ bound: Int?) -> String { bound.map { String($0) } ?? "" }
+        return [
+            ("threads.minimum-spare", text(minimumSpareThreads)),
+            ("threads.maximum", text(maximumThreads)),
+            ("threads.reserve", text(reserveThreads)),
+            ("threads.maximum-waiting", text(maximumWaitingThreads)),
+            ("clients.maximum-concurrent", text(clients.maximumConcurrent)),
+            ("clients.maximum-waiting", text(clients.maximumWaiting)),
+            ("clients.maximum-uploads", text(clients.maximumUploads)),
+        ]
+    }
+
     /// Keys whose change only a restart puts in force.
     package static let restartKeys = [
         "listen", "socket-mode", "socket-group", "log-level", "spool.directory", "spool.reserve",
         "spool.quota",
-        "threads.minimum-spare", "threads.maximum", "timeouts.stall", "timeouts.drain",
+        "threads.minimum-spare", "threads.maximum", "threads.reserve", "timeouts.stall",
+        "timeouts.drain",
     ]
 }
 

@@ -30,6 +30,11 @@ extension SpoolError: CustomStringConvertible {
             Self.need(needed)
                 + "\(directory) holds \(ByteSize.rounded(used)) of at most "
                 + "\(ByteSize.rounded(quota)): purge it or raise spool.quota"
+        case .tooMany(let directory, .total(let most)):
+            "\(directory) holds \(most) uploads, as many as it may: purge it or raise "
+                + "spool.maximum-uploads"
+        case .tooMany(_, .ofClient(let most)):
+            "one client has \(most) unfinished uploads, as many as it may (clients.maximum-uploads)"
         case .exhausted(let error):
             "\(error); raise the limits of open files (LimitNOFILE) and memory, or lower "
                 + "threads.maximum"

@@ -13,6 +13,8 @@ import Upstream
 struct Transaction {
     let gateway: Gateway
     let exchange: any Exchange
+    /// Whose request it is.
+    let client: ClientName
     var head: RequestHead
     let routeName: String
     var route: RouteInForce
@@ -22,6 +24,8 @@ struct Transaction {
     let inUseTimeout: Duration
     let interimRate: InterimRate
     var answers: UploadResponse
+    /// Its place among the requests at work; nil where it has none and is turned away.
+    var visit: Visit?
     /// What the authorizer lets this request's upload have.
     var grant = Grant()
 
@@ -59,10 +63,20 @@ struct Transaction {
         exchange.answer(answers.refused(refusal, offset: offset))
     }
 
-    /// Refuses because the spool failed, after writing a log line.
-    func refuse(_ error: SpoolError, upload: UploadID) {
-        log.spoolFailed(error, upload: upload)
-        refuse(error.refusal)
+    /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
+    /// and waiting helps.
+    func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
+        note(error, upload: upload)
+        if exists { putOff(error.refusal) } else { refuse(error.refusal) }
+    }
+
+    /// Writes a log line of what failed in the spool, or what a bound kept out of it.
+    func note(_ error: SpoolError, upload: UploadID) {
+        if case .tooMany(_, .ofClient) = error {
+            noteTurnedAway(error.refusal)
+        } else {
+            log.spoolFailed(error, upload: upload)
+        }
     }
 
     // MARK: Finding an upload
@@ -82,13 +96,15 @@ struct Transaction {
         patience: Patience,
         _ body: (Upload) throws(SpoolError) -> Void
     ) {
+        let place = waitingPlace
         do throws(SpoolError) {
             let found = try gateway.spool.attach(
                 id,
-                until: .after(timeout(patience)),
+                until: limit(patience, place),
                 admits: isOurs,
                 release: exchange.release
             )
+            place.giveBack()
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.detach() }
             if upload.state.phase == .delivered,
@@ -109,10 +125,22 @@ struct Transaction {
             }
             try body(upload)
         } catch {
-            if case .busy = error {
-                return refuse(head.method == .patch ? .deliveryUnderWay : .verdictPending)
-            }
-            refuse(error, upload: id)
+            guard case .busy = error else { return refuse(error, upload: id) }
+            if let refusal = place.refusal { noteTurnedAway(refusal) }
+            // That client knows this answer for what it is.
+            let isLook = head.method == .head || head.method == .get
+            if isLook, dialect.takesOffsetForSuccess { return refuse(.verdictPending) }
+            breakOff(.uploadInUse)
+        }
+    }
+
+    /// How long to wait for another request on the same upload: briefly, and as long as `patience` says
+    /// with a place among those that wait.
+    private func limit(_ patience: Patience, _ place: WaitingPlace) -> WaitLimit {
+        let timeout = timeout(patience)
+        let end = Deadline.after(timeout)
+        return WaitLimit(.after(min(timeout, WaitingPlace.briefWait))) {
+            place.take() ? end : nil
         }
     }
 
@@ -152,6 +180,8 @@ extension SpoolError {
     var refusal: Refusal {
         switch self {
         case .full, .fewFiles, .noSpace, .overQuota: .spoolFull
+        case .tooMany(_, .total): .tooManyUploads
+        case .tooMany(_, .ofClient): .clientHasUploads
         case .exhausted: .noDescriptor
         case .busy: .uploadInUse
         case .corrupt: .uploadLost

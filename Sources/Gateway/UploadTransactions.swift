@@ -14,6 +14,7 @@ extension Transaction {
     func create(_ creation: UploadRequest.Creation) {
         let id = UploadID.random()
         let path = route.resources.path(of: id, creationPath: head.path)
+        var isTold = false
         do throws(SpoolError) {
             let upload = try gateway.spool.create(
                 uploadCreation(id: id, resourcePath: path),
@@ -31,6 +32,7 @@ extension Transaction {
             gateway.events.note(Event(.created, of: upload))
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
+                isTold = true
                 exchange.send(interim: answers.interimCreated(location: location(path)))
             }
             guard
@@ -51,7 +53,7 @@ extension Transaction {
                 throw error
             }
         } catch {
-            refuse(error, upload: id)
+            refuse(error, upload: id, exists: isTold)
         }
     }
 
@@ -122,6 +124,8 @@ extension Transaction {
         case .refuse(let refusal):
             try upload.settle()
             refuse(refusal, offset: upload.state.offset)
+        case .breakOff:
+            breakOff(.deliveryUnderWay)
         }
     }
 
@@ -211,6 +215,8 @@ extension Transaction {
         case .refuse(let refusal):
             try upload.settle()
             refuse(refusal, offset: upload.state.offset)
+        case .breakOff:
+            breakOff(.deliveryUnderWay)
         }
     }
 
@@ -248,6 +254,8 @@ extension Transaction {
             var told = upload.state
             if dialect.takesOffsetForSuccess {
                 // An accepted one is a success already.
+                // A delivery is no short request.
+                if told.phase == .deferred, visit?.isHurried == true { return breakOff(.busy) }
                 if told.phase == .deferred, route.reply == .upstream || upload.nextAttempt == nil,
                     try !deliverUnseen(upload)
                 {

@@ -33,6 +33,14 @@ struct VerdictListener {
         VerdictListener(answers: answers, completing: completing)
     }
 
+    /// Whether its client knows where the upload is, and comes back when its connection breaks.
+    var isResumable = false
+
+    /// The same where nobody will hear anything.
+    var unheard: VerdictListener {
+        .nobody(answers, completing: completing)
+    }
+
     /// Whether the client can still be told something.
     var isThere: Bool { exchange.map { !$0.isAbandoned } ?? isWitnessed }
 }

@@ -14,6 +14,9 @@ package final class ContentBuffer {
     /// Bytes it holds, from the start.
     package private(set) var count: Int = 0
 
+    /// Bytes from the start whose pages may take memory.
+    package private(set) var touched = 0
+
     private let region: UnsafeMutableRawBufferPointer
 
     /// Bytes that still fit.
@@ -55,6 +58,7 @@ package final class ContentBuffer {
         let added = try body(free)
         precondition((0...free.count).contains(added), "a buffer was filled beyond its end")
         count += added
+        touched = max(touched, count)
     }
 
     /// Empties the buffer.
@@ -63,6 +67,7 @@ package final class ContentBuffer {
     /// Empties the buffer and gives its pages back to the system.
     package func releasePages() {
         count = 0
+        touched = 0
         // Advice only: when it is not taken, memory stays in use and nothing else changes.
         _ = madvise(region.baseAddress, capacity, MADV_DONTNEED)
     }

@@ -60,13 +60,13 @@ final class Holders: Sendable {
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - deadline: when to give up.
+    ///   - limit: when to give up.
     ///   - admits: whether the caller may use an upload with that creation; quick and without effect.
     ///   - release: how to ask the caller to let go.
     /// - Returns: how it ended.
     func take(
         _ id: UploadID,
-        until deadline: Deadline,
+        until limit: WaitLimit,
         admits: (UploadCreation) -> Bool,
         release: @escaping @Sendable () -> Void
     ) -> Taking {
@@ -76,7 +76,7 @@ final class Holders: Sendable {
             return table.lastTicket
         }
         while true {
-            let step = table.wait(until: deadline) { table in
+            let step = table.wait(until: limit.deadline) { table in
                 Self.step(&table, id, ticket, admits: admits, release: release)
             }
             switch step {
@@ -88,6 +88,7 @@ final class Holders: Sendable {
                 stopWaiting(id, ticket)
                 return taking
             case nil:
+                guard limit.hasPassed else { continue }
                 stopWaiting(id, ticket)
                 return .busy
             }

@@ -168,6 +168,7 @@ extension Spool {
             afterPowerCut: isAfterPowerCut
         )
         try apply(repair, to: &found)
+        if repair != .forget { population.note(found.record.creation, in: found.files.queue) }
         recovery.count(repair)
         return repair
     }

@@ -82,7 +82,7 @@ extension Spool {
     /// - Returns: the file, empty.
     /// - Throws: `.full` or `.overQuota` where there is no room for them.
     package func scratch(expecting expected: Int64 = 0) throws(SpoolError) -> ScratchFile {
-        try checkRoom(for: expected)
+        try room.check(for: expected, makesFile: true)
         return try onDisk { () throws(SystemError) in
             if let nameless = try disk.createNameless(in: layout.data.root) {
                 return ScratchFile(OpenFile(nameless, "scratch", in: layout.data.root), in: self)

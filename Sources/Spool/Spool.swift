@@ -21,6 +21,7 @@ package final class Spool: Sendable {
     package let clock: SpoolClock
     let holders = Holders()
     let creations = CreationCache()
+    let population: Population
     /// What the last recovery could not look at.
     let unrecovered = Monitor(Unrecovered())
 
@@ -44,6 +45,7 @@ package final class Spool: Sendable {
         self.directory = directory
         self.disk = disk
         self.clock = try Self.clock(clock, in: layout)
+        population = Population(layout)
         room = try Self.room(in: layout, reserve: reserve, quota: quota)
         // From the start on: what is not noted down is not known after a step of the clock.
         if self.clock.isFirst { noteClock() }
@@ -58,6 +60,7 @@ package final class Spool: Sendable {
         layout = try SpoolLayout(path: directory, creating: false, disk: disk)
         self.directory = directory
         clock = try Self.clock(SystemClock(), in: layout)
+        population = Population(layout)
         room = try Self.room(in: layout, reserve: 0, quota: nil)
     }
 
@@ -94,26 +97,32 @@ package final class Spool: Sendable {
     ///   - release: called from another thread, at most once, when a newer request wants the upload;
     ///     must make the holder's next read end.
     /// - Returns: the upload, empty and held.
-    /// - Throws: `.full` or `.overQuota` where there is no room for what is expected; then nothing
-    ///   was made.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` where there is no room for what is expected,
+    ///   `.tooMany` where there are as many uploads as may be; then nothing was made.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
         expecting expected: Int64 = 0,
         release: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload {
-        try checkRoom(for: max(length ?? 0, expected))
+        try room.check(for: max(length ?? 0, expected), makesFile: true)
         let id = creation.id
         // An upload among others that nobody could look at would be judged with them.
         _ = try isUnrecovered(id)
-        let ticket = holders.takeNew(creation, release: release)
         let name = FileName(id)
         let state = RecordState(length: length)
+        let bytes = LoadedRecord.bytes(state: state, creation: creation)
+        try population.take(creation)
+        do throws(SpoolError) { try room.takeRecord(Int64(bytes.count)) } catch {
+            population.remove(id)
+            throw error
+        }
+        let ticket = holders.takeNew(creation, release: release)
         do throws(SystemError) {
             let data = try createData(name)
             do throws(SystemError) {
-                let bytes = LoadedRecord.bytes(state: state, creation: creation)
                 let record = try createRecord(bytes, name)
+                population.noteMade(id)
                 let loaded = LoadedRecord(
                     creation: creation,
                     state: state,
@@ -136,6 +145,8 @@ package final class Spool: Sendable {
             }
         } catch {
             holders.letGo(id, ticket)
+            population.remove(id)
+            room.giveBackRecord(Int64(bytes.count))
             throw failure(error)
         }
     }
@@ -147,32 +158,42 @@ package final class Spool: Sendable {
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - deadline: when to give up waiting for another holder.
+    ///   - limit: when to give up waiting for another holder.
     ///   - admits: whether the caller may use an upload with that creation; called before any holder
     ///     is asked to let go, so that a stranger cannot disturb it. Quick and without effect.
     ///   - release: as in `create`.
     /// - Returns: nil if there is no such upload, or `admits` says no.
-    /// - Throws: `.busy` when `deadline` comes first, or a newer request does.
+    /// - Throws: `.busy` when `limit` comes first, or a newer request does.
     package func attach(
         _ id: UploadID,
-        until deadline: Deadline,
+        until limit: WaitLimit,
         admits: (UploadCreation) -> Bool = { _ in true },
         release: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload? {
         let ticket: Holders.Ticket
-        switch holders.take(id, until: deadline, admits: admits, release: release) {
+        switch holders.take(id, until: limit, admits: admits, release: release) {
         case .taken(let taken): ticket = taken
         case .notAdmitted: return nil
         case .busy: throw .busy(id)
         }
         do throws(SpoolError) {
-            if let upload = try find(id, ticket, until: deadline, admits: admits) { return upload }
+            if let upload = try find(id, ticket, until: limit, admits: admits) { return upload }
         } catch {
             holders.letGo(id, ticket)
             throw error
         }
         holders.letGo(id, ticket)
         return nil
+    }
+
+    /// Finds an upload and holds it, as above, with a deadline that stands.
+    package func attach(
+        _ id: UploadID,
+        until deadline: Deadline,
+        admits: (UploadCreation) -> Bool = { _ in true },
+        release: @escaping @Sendable () -> Void
+    ) throws(SpoolError) -> Upload? {
+        try attach(id, until: WaitLimit(deadline), admits: admits, release: release)
     }
 
     // MARK: Making files
@@ -211,12 +232,12 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Finds an upload for who has its ticket; `deadline` nil: nobody is waited for, or asked to let
+    /// Finds an upload for who has its ticket; `limit` nil: nobody is waited for, or asked to let
     /// go.
     func find(
         _ id: UploadID,
         _ ticket: Holders.Ticket,
-        until deadline: Deadline?,
+        until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Upload? {
         let name = FileName(id)
@@ -224,14 +245,14 @@ package final class Spool: Sendable {
             try OpenFile.open(name.name, in: layout.data[name])
         }
         if let data {
-            guard try waitForLock(on: data, of: id, until: deadline, admits: admits) else {
+            guard try waitForLock(on: data, of: id, until: limit, admits: admits) else {
                 return nil
             }
             holders.setInUse(id)
         }
         guard let (queue, file) = try openRecord(id, name, hasData: data != nil) else { return nil }
         if data == nil || queue == .delivered {
-            guard try waitForLock(on: file, of: id, until: deadline, admits: admits) else {
+            guard try waitForLock(on: file, of: id, until: limit, admits: admits) else {
                 return nil
             }
             // Removed while this request waited.
@@ -252,6 +273,7 @@ package final class Spool: Sendable {
         try apply(repair, to: &found)
         if isUnrecovered { try noteRecovered(id) }
         if repair == .forget { return nil }
+        population.note(found.record.creation, in: found.files.queue)
         return Upload(spool: self, ticket: ticket, found)
     }
 
@@ -275,17 +297,17 @@ package final class Spool: Sendable {
     /// Takes the kernel's lock, waiting for a holder in another process; false if the caller may not
     /// use the upload.
     ///
-    /// Where `deadline` is nil, nobody is waited for, or asked to let go.
+    /// Where `limit` is nil, nobody is waited for, or asked to let go.
     private func waitForLock(
         on file: OpenFile,
         of id: UploadID,
-        until deadline: Deadline?,
+        until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Bool {
         if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return true }
-        guard let deadline else { throw .busy(id) }
+        guard let limit else { throw .busy(id) }
         guard let creation = try onDisk({ () throws(SystemError) in try peek(id) }) else {
-            try waitForLock(on: file, of: id, until: deadline)
+            try waitForLock(on: file, of: id, until: limit)
             return true
         }
         // A stranger must not make the holder let go.
@@ -293,7 +315,7 @@ package final class Spool: Sendable {
         // Lets a newer request in this process judge that it may take this one's place.
         holders.setCreation(creation)
         try whileWanting(file) { () throws(SpoolError) in
-            try waitForLock(on: file, of: id, until: deadline)
+            try waitForLock(on: file, of: id, until: limit)
         }
         return true
     }
@@ -301,11 +323,11 @@ package final class Spool: Sendable {
     private func waitForLock(
         on file: OpenFile,
         of id: UploadID,
-        until deadline: Deadline
+        until limit: WaitLimit
     ) throws(SpoolError) {
         while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
             // The kernel tells nobody when a lock comes free, so another process is asked again.
-            guard !deadline.hasPassed, !holders.isAsked(id, until: .after(.milliseconds(20))) else {
+            guard !limit.hasPassed, !holders.isAsked(id, until: .after(.milliseconds(20))) else {
                 throw .busy(id)
             }
         }
@@ -347,4 +369,7 @@ package final class Spool: Sendable {
     ///
     /// For content that is about to be read: bytes are taken only as they are written.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
+
+    /// Changes how many uploads there may be; those there are stay.
+    package func setBounds(_ bounds: UploadBounds) { population.setBounds(bounds) }
 }

@@ -12,6 +12,8 @@ package enum SpoolError: Error, Sendable, Equatable {
     case full(directory: String, needed: Int64, free: Int64, reserve: Int64)
     /// Too few files can still be made: the spool, how many can, how many must be left to others.
     case fewFiles(directory: String, free: Int64, reserve: Int64)
+    /// There are as many uploads as may be: the spool, which bound.
+    case tooMany(directory: String, UploadBound)
     /// A call failed because the file system, or this user's share of it, is full: the call, the spool,
     /// and what is free there; nil: not known.
     case noSpace(SystemError, directory: String, free: FileSystemSpace?)
@@ -31,4 +33,12 @@ package enum SpoolError: Error, Sendable, Equatable {
     case unusable(directory: String, reason: String)
     /// The kernel's identity of this boot cannot be read, without which a power cut goes unseen.
     case bootUnknown(SystemError)
+}
+
+/// A bound on the number of uploads.
+package enum UploadBound: Sendable, Equatable {
+    /// On all of them.
+    case total(Int)
+    /// On those of one client that are not delivered.
+    case ofClient(Int)
 }

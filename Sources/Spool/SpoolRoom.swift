@@ -1,4 +1,4 @@
-// What the spool may still take: the reserve of its file system, and the quota of its data files.
+// What the spool may still take: the reserve of its file system, and the quota of its files.
 //
 // While there is room nothing is scanned: bytes are counted as this process writes and removes them.
 // Another process that purges is not seen; so before anything is refused for the quota the files are
@@ -14,10 +14,13 @@ import UploadProtocol
 final class SpoolRoom: Sendable {
     /// Bytes to keep free on the file system.
     let reserve: Int64
-    /// Most bytes of the data files; nil: no limit.
+    /// Most bytes of data files and records; nil: no limit.
     let quota: Int64?
+    /// Bytes of records that do not count, so that the smallest quota is of use.
+    static let freeRecords: Int64 = 64 << 10
 
-    /// Files that stay free beside the reserve of bytes, so that other programs can go on.
+    /// Files that stay free when an upload is begun, so that other programs can go on, and so can the
+    /// uploads there are: what they still need is made without looking.
     private static let reservedFiles: Int64 = 1000
     /// Bytes that all uploads together may write between two looks at the free space.
     private static let lookInterval: Int64 = 64 << 20
@@ -25,14 +28,26 @@ final class SpoolRoom: Sendable {
     private struct State {
         /// Bytes of the data files and scratch files, as far as this process knows.
         var used: Int64 = 0
-        /// Of those, bytes without a name, which a count does not find.
+        /// Bytes of the records.
+        var records: Int64 = 0
+        /// Of the used ones, bytes without a name, which a count does not find.
         var scratch: Int64 = 0
         /// Bytes that may be written before the free space is looked at again.
         var allowance: Int64 = 0
-        /// Whether a thread counts the files, what was taken since, and when the next count may begin.
+        /// Whether a thread counts the files, what was taken since, of content and of records, and when
+        /// the next count may begin.
         var isCounting = false
         var takenSince: Int64 = 0
+        var recordsSince: Int64 = 0
         var nextCount = Deadline.after(.zero)
+
+        /// Bytes that count.
+        var total: Int64 { used + max(0, records - SpoolRoom.freeRecords) }
+
+        mutating func addRecord(_ count: Int64) {
+            records += count
+            if isCounting { recordsSince += count }
+        }
     }
 
     private let state = Monitor(State())
@@ -57,12 +72,12 @@ final class SpoolRoom: Sendable {
 
     /// Refuses content of `count` bytes, or of an unknown number, for which there is no room now.
     ///
-    /// Nothing is taken.
-    func check(for count: Int64) throws(SpoolError) {
-        try look(for: count)
+    /// Nothing is taken. `makesFile`: an upload is begun, which takes files too.
+    func check(for count: Int64, makesFile: Bool = false) throws(SpoolError) {
+        try look(for: count, makesFile: makesFile)
         guard let quota else { return }
         func excess(_ state: State) -> Int64? {
-            state.used >= quota || count > quota - state.used ? state.used : nil
+            state.total >= quota || count > quota - state.total ? state.total : nil
         }
         guard state.update({ excess($0) }) != nil else { return }
         countAgain()
@@ -76,8 +91,7 @@ final class SpoolRoom: Sendable {
     /// - Parameters:
     ///   - count: bytes.
     ///   - isNamed: whether they go to a file that a count of the spool finds.
-    /// - Throws: `.full` or `.fewFiles` below a reserve, `.overQuota` above the quota; then nothing was
-    ///   taken.
+    /// - Throws: `.full` below the reserve, `.overQuota` above the quota; then nothing was taken.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
         var hasCounted = false
         while true {
@@ -102,8 +116,8 @@ final class SpoolRoom: Sendable {
     }
 
     private func attempt(_ count: Int64, _ isNamed: Bool, _ state: inout State) -> Step {
-        if let quota, count > quota - state.used {
-            return .overQuota(used: state.used, quota: quota)
+        if let quota, count > quota - state.total {
+            return .overQuota(used: state.total, quota: quota)
         }
         guard count <= state.allowance else { return .noAllowance }
         state.allowance -= count
@@ -126,14 +140,51 @@ final class SpoolRoom: Sendable {
         }
     }
 
+    // MARK: Records
+
+    /// Takes `count` bytes of a record that is about to be made; `.overQuota` above the quota.
+    func takeRecord(_ count: Int64) throws(SpoolError) {
+        guard let quota else { return }
+        func attempt(_ state: inout State) -> Int64? {
+            var next = state
+            next.addRecord(count)
+            guard next.total == state.total || next.total <= quota else { return state.total }
+            state.addRecord(count)
+            return nil
+        }
+        guard state.update({ attempt(&$0) }) != nil else { return }
+        countAgain()
+        if let used = state.update({ attempt(&$0) }) {
+            throw overQuota(count, used: used, quota: quota)
+        }
+    }
+
+    /// Notes bytes that a record grew by: what became of an upload is never refused.
+    func noteRecord(_ count: Int64) {
+        guard quota != nil else { return }
+        state.update { $0.addRecord(count) }
+    }
+
+    /// Gives back bytes of a record.
+    func giveBackRecord(_ count: Int64) {
+        guard quota != nil, count > 0 else { return }
+        state.update { $0.records = max(0, $0.records - count) }
+    }
+
+    /// Bytes of a record that is about to be removed; 0 where they do not count.
+    func sizeOfRecord(_ name: String, in shard: Directory) throws(SystemError) -> Int64 {
+        guard quota != nil else { return 0 }
+        return try shard.status(of: name)?.size ?? 0
+    }
+
     // MARK: The file system
 
     /// Refuses where `count` more bytes would leave less than the reserve; gives what is free.
     @discardableResult
-    private func look(for count: Int64) throws(SpoolError) -> Int64 {
+    private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
         let space: FileSystemSpace
         do throws(SystemError) { space = try layout.root.space() } catch { throw .disk(error) }
-        if let files = space.freeFiles, files < Self.reservedFiles {
+        if makesFile, let files = space.freeFiles, files < Self.reservedFiles {
             throw .fewFiles(
                 directory: layout.root.path,
                 free: files,
@@ -161,6 +212,7 @@ final class SpoolRoom: Sendable {
             guard state.nextCount.hasPassed else { return false }
             state.isCounting = true
             state.takenSince = 0
+            state.recordsSince = 0
             return true
         }
         guard isMine == true else { return }
@@ -175,8 +227,10 @@ final class SpoolRoom: Sendable {
     func count() throws(SystemError) {
         guard quota != nil else { return }
         let begin = Deadline.after(.zero)
-        let counted: Result<Int64, SystemError>
-        do throws(SystemError) { counted = .success(try layout.dataSize()) } catch {
+        let counted: Result<(data: Int64, records: Int64), SystemError>
+        do throws(SystemError) {
+            counted = .success((try layout.size(of: layout.data), try layout.recordsSize()))
+        } catch {
             counted = .failure(error)
         }
         let spent = Duration.nanoseconds(
@@ -184,10 +238,12 @@ final class SpoolRoom: Sendable {
         )
         state.update { state in
             if case .success(let size) = counted {
-                state.used = size + state.scratch + state.takenSince
+                state.used = size.data + state.scratch + state.takenSince
+                state.records = size.records + state.recordsSince
             }
             state.isCounting = false
             state.takenSince = 0
+            state.recordsSince = 0
             state.nextCount = .after(max(leastCountInterval, spent * 20))
         }
         _ = try counted.get()
@@ -195,10 +251,17 @@ final class SpoolRoom: Sendable {
 }
 
 extension SpoolLayout {
-    /// Bytes of all data files.
-    fileprivate func dataSize() throws(SystemError) -> Int64 {
+    /// Bytes of all records, those in `corrupt` included.
+    fileprivate func recordsSize() throws(SystemError) -> Int64 {
         var size: Int64 = 0
-        for shard in data.all {
+        for queue in Queue.allCases { size += try self.size(of: self[queue]) }
+        return size
+    }
+
+    /// Bytes of all files in the subdirectories.
+    fileprivate func size(of shards: Shards) throws(SystemError) -> Int64 {
+        var size: Int64 = 0
+        for shard in shards.all {
             for id in try Self.identities(in: shard) {
                 size += try shard.status(of: id.description)?.size ?? 0
             }

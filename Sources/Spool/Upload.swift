@@ -197,8 +197,11 @@ package final class Upload {
         defer { detach() }
         let size = data == nil ? 0 : state.offset
         try spool.onDisk { () throws(SystemError) in
+            let record = try spool.room.sizeOfRecord(name.name, in: layout[queue][name])
             // The record first: content without a record is nothing, a record without content damage.
             try disk.unlink(name.name, in: layout[queue][name])
+            spool.population.remove(id)
+            spool.room.giveBackRecord(record)
             if durably, recordState.durable != nil { try spool.syncRemoval(of: name, from: queue) }
             if data != nil { try disk.unlink(name.name, in: layout.data[name]) }
         }

@@ -74,6 +74,7 @@ extension Upload {
         let kept = try store(response) { $0.decide(nil) }
         if recordState.durable != nil { try syncRecord() }
         try move(to: .delivered)
+        spool.population.finish(id)
         knownResponse = kept
         // The verdict is safe, even if a power cut undoes the move: a record that has a response and
         // is not to be held is delivered. Content that stays behind is removed by the next who
@@ -190,6 +191,7 @@ extension Upload {
         try spool.onDisk { () throws(SystemError) in
             try disk.write(bytes, to: try openRecord(), at: start)
         }
+        spool.room.noteRecord(Int64(bytes.count))
         try write { state in
             change(&state)
             state.response = start..<start + Int64(bytes.count)

@@ -129,6 +129,7 @@ extension Spool {
                 in: layout[.corrupt][name]
             )
         }
+        population.remove(files.id)
     }
 
     /// Opens files of an upload; sets it aside where one of them is something else than a file.
@@ -167,7 +168,10 @@ extension Spool {
         creations.forget(files.id)
         let name = FileName(files.id)
         try onDisk { () throws(SystemError) in
+            let record = try room.sizeOfRecord(name.name, in: layout[files.queue][name])
             try disk.unlink(name.name, in: layout[files.queue][name])
+            population.remove(files.id)
+            room.giveBackRecord(record)
             guard let data = files.data else { return }
             let size = try data.status().size
             if try disk.unlink(name.name, in: layout.data[name]) { room.giveBack(size) }
@@ -219,6 +223,7 @@ extension Spool {
             try disk.unlink(name.name, in: layout.data[name])
         }
         room.giveBack(found.dataSize ?? 0)
+        population.finish(found.files.id)
         found.files.data = nil
         found.dataSize = nil
     }

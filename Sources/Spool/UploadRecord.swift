@@ -31,6 +31,9 @@ package struct UploadCreation: Sendable, Equatable {
     /// Who it belongs to, whoever said so: what events, lists and forms show.
     package var principal: String? { owner ?? authorizedOwner }
 
+    /// The client whose bounds it counts against.
+    package var client: ClientName { ClientName(owner: owner, address: remoteAddress) }
+
     /// Makes a creation from its parts.
     package init(
         id: UploadID,

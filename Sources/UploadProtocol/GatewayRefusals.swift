@@ -9,7 +9,7 @@ import HTTPTypes
 // MARK: Delivery
 
 extension Refusal {
-    /// 423: an offset retrieval while the upstream works; no offset before its verdict.
+    /// 423: an offset retrieval while the upstream works, of a client that takes the offset for success.
     package static let verdictPending = Refusal(
         locked,
         title: "delivery under way",
@@ -17,15 +17,19 @@ extension Refusal {
         retryAfter: 5
     )
 
-    /// 503: an append while the upstream works and the wait for its verdict has ended.
+    /// 503: an upload is whole, and no attempt could begin in time.
+    ///
+    /// A client that can resume hears
+    /// nothing instead (`isOnlyLater`).
     package static let deliveryUnderWay = Refusal(
         .serviceUnavailable,
         title: "delivery under way",
         detail: """
-            The upload is complete and being delivered. Repeat this request in a moment to get \
+            The upload is complete and waits for its delivery. Repeat this request in a moment to get \
             the final response.
             """,
-        retryAfter: 5
+        retryAfter: 5,
+        isOnlyLater: true
     )
 
     /// 502: an append to an upload that was sent on and got no answer; nothing will repeat it.
@@ -256,74 +260,6 @@ extension Refusal {
     }
 }
 
-// MARK: The gateway's own state
-
-extension Refusal {
-    /// 503: another request uses this upload and did not let go in time.
-    package static let uploadInUse = Refusal(
-        .serviceUnavailable,
-        title: "upload in use",
-        detail: "Another request still uses this upload. Try again in a moment.",
-        retryAfter: 2
-    )
-
-    /// 503: all threads are taken.
-    package static let busy = Refusal(
-        .serviceUnavailable,
-        title: "too many requests at a time",
-        detail: "The server is at its limit of simultaneous requests. Try again in a moment.",
-        retryAfter: 5
-    )
-
-    /// 503: the daemon is about to end.
-    package static let draining = Refusal(
-        .serviceUnavailable,
-        title: "shutting down",
-        detail: "The server is restarting. Try again in a moment.",
-        retryAfter: 5
-    )
-
-    /// 503: the process, or the system, has no descriptor left.
-    package static let noDescriptor = Refusal(
-        .serviceUnavailable,
-        title: "too many files open",
-        detail: "The server is at its limit of open files. What arrived is kept; try again soon.",
-        retryAfter: 5
-    )
-
-    /// 507: the spool has no room above its reserve or within its quota.
-    package static let spoolFull = Refusal(
-        insufficientStorage,
-        title: "spool full",
-        detail: "The server has no room for this content now. What arrived before is kept.",
-        retryAfter: 60
-    )
-
-    /// 500: a call on the spool's disk failed; the log has the cause.
-    package static let spoolFailed = Refusal(
-        .internalServerError,
-        title: "spool failed",
-        detail: "The server could not store or read this upload. Its log says why.",
-        retryAfter: 30
-    )
-
-    /// 408: no byte of the content came for `seconds`.
-    package static func stalled(seconds: Int64) -> Refusal {
-        Refusal(
-            .requestTimeout,
-            title: "content stalled",
-            detail: "No content came for \(seconds) seconds. A resumable upload may go on later."
-        )
-    }
-
-    /// 400: the connection or the message's framing ended before its content.
-    package static let truncated = Refusal(
-        .badRequest,
-        title: "content cut short",
-        detail: "The content ended before its length. A resumable upload may go on later."
-    )
-}
-
 // MARK: The request as the front received it
 
 extension Refusal {
@@ -381,7 +317,7 @@ extension Refusal {
 }
 
 private let locked = HTTPResponse.Status(code: 423, reasonPhrase: "Locked")
-private let insufficientStorage = HTTPResponse.Status(
+let insufficientStorage = HTTPResponse.Status(
     code: 507,
     reasonPhrase: "Insufficient Storage"
 )

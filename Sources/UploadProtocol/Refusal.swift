@@ -29,6 +29,10 @@ package struct Refusal: Error, Sendable, Equatable {
     package var completeness: Completeness
     /// Whether it refuses an ordinary request, and so goes without the protocol's fields.
     package var isOrdinary: Bool
+    /// Whether it says nothing of the upload but to come back.
+    ///
+    /// Clients take a complete answer for the upload's, so a request on an upload that exists is broken off instead.
+    package var isOnlyLater: Bool
 
     /// One extension member of a problem document.
     package struct Member: Sendable, Equatable {
@@ -55,7 +59,8 @@ package struct Refusal: Error, Sendable, Equatable {
         retryAfter: Int? = nil,
         fields: HTTPFields = [:],
         completeness: Completeness = .incomplete,
-        isOrdinary: Bool = false
+        isOrdinary: Bool = false,
+        isOnlyLater: Bool = false
     ) {
         self.status = status
         self.type = type
@@ -67,6 +72,7 @@ package struct Refusal: Error, Sendable, Equatable {
         self.fields = fields
         self.completeness = completeness
         self.isOrdinary = isOrdinary
+        self.isOnlyLater = isOnlyLater
     }
 
     /// The problem document (RFC 9457 §3): `type` and the members where there are any.

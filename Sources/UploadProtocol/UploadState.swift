@@ -53,6 +53,9 @@ package struct UploadState: Sendable, Equatable {
         case replay
         /// Refuse; the upload stays as it is.
         case refuse(Refusal)
+        /// Break the connection: there is no answer yet, and one that only says "later" would be taken
+        /// for the answer. The client comes back.
+        case breakOff
     }
 
     /// Decides on a creation that classification has let pass: always `.receive`.
@@ -78,8 +81,7 @@ package struct UploadState: Sendable, Equatable {
             let refusal = Refusal.alreadyComplete(typed: dialect.namesCompletedUpload)
             return decideComplete(append, complete: .replay, incomplete: .refuse(refusal))
         case .delivering:
-            let decision = AppendDecision.refuse(.deliveryUnderWay)
-            return decideComplete(append, complete: decision, incomplete: decision)
+            return decideComplete(append, complete: .breakOff, incomplete: .breakOff)
         case .indeterminate:
             let decision = AppendDecision.refuse(.outcomeUnknown)
             return decideComplete(append, complete: decision, incomplete: decision)
@@ -111,6 +113,8 @@ package struct UploadState: Sendable, Equatable {
         case replay
         /// Refuse; bytes received stay.
         case refuse(Refusal)
+        /// Break the connection, as `AppendDecision.breakOff`; bytes received stay.
+        case breakOff
     }
 
     /// Decides at the proper end of a message's content; `self.offset` counts that content.
@@ -130,7 +134,7 @@ package struct UploadState: Sendable, Equatable {
         case (.delivered, .incomplete):
             return .refuse(.alreadyComplete(typed: dialect.namesCompletedUpload))
         case (.delivering, _):
-            return .refuse(.deliveryUnderWay)
+            return .breakOff
         case (.indeterminate, _):
             return .refuse(.outcomeUnknown)
         case (.failed, .complete):
@@ -215,7 +219,7 @@ package struct UploadState: Sendable, Equatable {
         case (.complete, .deliver), (.complete, .replay):
             // Content of unknown length must be seen to be empty first.
             return append.contentLength == .unknown ? receiveNothing : complete
-        case (.complete, .receive), (.complete, .refuse):
+        case (.complete, .receive), (.complete, .refuse), (.complete, .breakOff):
             return complete
         }
     }

@@ -50,9 +50,10 @@ struct Serve: ParsableCommand {
             if options.file == nil { try settings.makeDirectories() }
             let log = Log(Self.logger(settings.logLevel))
             let (spool, held) = try Self.openSpool(settings, log)
-            let gateway = Gateway(settings: settings, spool: spool, log: log)
+            let threads = Self.threadBudget(settings, log)
+            let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
             for id in held { gateway.noteHeld(id) }
-            let server = try Self.startServer(settings, gateway, log)
+            let server = try Self.startServer(settings, threads, gateway, log)
             try Self.startWatch(of: spool)
             try Self.startQueue(of: gateway)
             log.serving(
@@ -183,21 +184,41 @@ struct Serve: ParsableCommand {
         }
     }
 
+    /// How many requests can be served at a time with the descriptors there are.
+    private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
+        let descriptors = DescriptorLimit.raise()
+        let budget = ThreadBudget(
+            settings,
+            descriptors: descriptors,
+            open: DescriptorLimit.open
+        )
+        if budget.maximum < settings.maximumThreads {
+            log.threadsLowered(
+                to: budget.maximum,
+                from: settings.maximumThreads,
+                descriptors: descriptors
+            )
+        }
+        return budget
+    }
+
     private static func startServer(
         _ settings: Settings,
+        _ threads: ThreadBudget,
         _ gateway: Gateway,
         _ log: Log
     ) throws(CommandFailure) -> FastCGIServer {
         var front = FastCGIServer.Settings()
         front.minimumSpare = settings.minimumSpareThreads
-        front.maximum = settings.maximumThreads
+        front.maximum = threads.maximum
+        front.reserve = threads.reserve
         front.stallTimeout = settings.stallTimeout
         do throws(SystemError) {
             let server = try FastCGIServer(
                 settings: front,
                 listener: try Listener.open(settings.listen),
                 report: { event in log.front(event) },
-                answer: { exchange in gateway.serve(exchange) }
+                answer: { exchange, place in gateway.serve(exchange, at: place) }
             )
             try server.start()
             return server
@@ -265,7 +286,6 @@ extension Log {
         switch event {
         case .acceptFailed(let error): frontTrouble("cannot take a connection: \(error)")
         case .threadFailed(let error): frontTrouble("cannot start a thread: \(error)")
-        case .overloaded(let active): frontTrouble("answered 503: \(active) requests at work")
         case .noRequest: noRequest()
         case .incompleteAnswer: incompleteAnswer()
         }

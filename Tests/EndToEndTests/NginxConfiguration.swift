@@ -68,7 +68,8 @@ enum NginxConfiguration {
             )
         }
         for name in [
-            "nginx.conf", "location.conf", "params.conf", "server.conf", "snippets/spoolgate.conf",
+            "nginx.conf", "http.conf", "location.conf", "params.conf", "server.conf",
+            "snippets/spoolgate.conf",
             "snippets/spoolgate_auth.conf",
         ] {
             let source = Sandbox.root.appending(path: "nginx/\(name)")

@@ -20,7 +20,7 @@ extension FrontTests {
             let gate = Gate()
             let server = try TestServer({
                 $0.maximum = 5
-                $0.reserve = 2
+                $0.turningAway = 2
             }) { exchange in
                 gate.wait()
                 TestServer.reply(exchange, 200, "served")
@@ -46,12 +46,47 @@ extension FrontTests {
             #expect(eventually { server.server.load.active == 0 })
         }
 
+        @Test("beyond the maximum there are places in the reserve, and beyond those none")
+        func places() throws {
+            let gate = Gate()
+            let path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
+            var settings = FastCGIServer.Settings()
+            (settings.minimumSpare, settings.maximum, settings.reserve) = (1, 3, 2)
+            settings.turningAway = 1
+            let server = try FastCGIServer(
+                settings: settings,
+                listener: .open(.unix(path: path, mode: 0o600, group: nil)),
+                report: { _ in },
+                answer: { exchange, place in
+                    if place != .none { gate.wait() }
+                    TestServer.reply(exchange, 200, "\(place)")
+                }
+            )
+            try server.start()
+            defer { _ = server.drain(until: .after(.seconds(10))) {} }
+            let request = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
+            let clients = try (1...5).map { count in
+                let client = try FastCGIClient(path)
+                client.send(request)
+                #expect(eventually { server.load.active == count })
+                return client
+            }
+            for _ in 0..<3 {
+                let client = try FastCGIClient(path)
+                client.send(request)
+                #expect(client.answer().content == "none")
+            }
+            gate.open()
+            let told = clients.map { $0.answer().content }
+            #expect(told == ["regular", "regular", "regular", "reserve", "reserve"])
+        }
+
         @Test("a peer that sends no request, or one byte at a time, is cut off")
         func silentPeers() throws {
             let server = try TestServer(changing: {
                 $0.parametersTimeout = .milliseconds(300)
                 $0.maximum = 2
-                $0.reserve = 1
+                $0.turningAway = 1
             })
             defer { server.stop() }
             let silent = try (0..<2).map { _ in try server.client() }

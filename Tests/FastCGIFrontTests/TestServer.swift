@@ -22,7 +22,8 @@ final class TestServer: Sendable {
         var settings = FastCGIServer.Settings()
         settings.minimumSpare = 1
         settings.maximum = 32
-        settings.reserve = 2
+        settings.reserve = 0
+        settings.turningAway = 2
         settings.lingerIdle = .milliseconds(50)
         change(&settings)
         let log = EventLog()
@@ -30,7 +31,8 @@ final class TestServer: Sendable {
             settings: settings,
             listener: .open(.unix(path: path, mode: 0o600, group: nil)),
             report: { log.add($0) },
-            answer: { exchange in
+            answer: { exchange, place in
+                if place == .none { return TestServer.reply(exchange, Refusal.busy.response) }
                 do { try answer(exchange) } catch { Issue.record(error) }
             }
         )

@@ -52,8 +52,9 @@ import Upstream
             socket-mode: "0600"
             socket-group: web
             log-level: debug
-            spool: {directory: /srv/spool, reserve: 1GiB, quota: 2TiB}
-            threads: {minimum-spare: 1, maximum: 2}
+            spool: {directory: /srv/spool, reserve: 1GiB, quota: 2TiB, maximum-uploads: 3}
+            threads: {minimum-spare: 1, maximum: 2, reserve: 3, maximum-waiting: 4}
+            clients: {maximum-concurrent: 5, maximum-waiting: 0, maximum-uploads: 6}
             timeouts: {stall: 1500ms, drain: 0s, in-use: 2m}
             delivery: {maximum-concurrent: 3}
             interim: {progress-interval: 2s, progress-size: 0, heartbeat: 0s}
@@ -87,6 +88,12 @@ import Upstream
         expected.spoolQuota = 2 << 40
         expected.minimumSpareThreads = 1
         expected.maximumThreads = 2
+        expected.maximumUploads = 3
+        expected.reserveThreads = 3
+        expected.maximumWaitingThreads = 4
+        expected.clients.maximumConcurrent = 5
+        expected.clients.maximumWaiting = 0
+        expected.clients.maximumUploads = 6
         expected.stallTimeout = .milliseconds(1500)
         expected.drainTimeout = .zero
         expected.inUseTimeout = .seconds(120)

@@ -37,7 +37,9 @@ import Upstream
         }
     }
 
-    @Test("an offset retrieval during a delivery is held, then 423, and disturbs nothing")
+    @Test(
+        "an offset retrieval during a delivery waits, then its connection breaks or it is 423, and disturbs nothing"
+    )
     func retrieval() throws {
         let slow = try Slow()
         let test = try test(slow)
@@ -45,12 +47,14 @@ import Upstream
         let delivering = try test.start(creation)
         try slow.waitForRequest()
         let location = try #require(creation.record.location)
-        for version in [nil, 5, 10] {
-            let locked = test.serve(.retrieval(location, version: version))
-            #expect(locked.status == 423)
-            #expect(locked.offset == nil)
-            #expect(locked[.retryAfter] != nil)
+        for version in [nil, 3, 10] {
+            #expect(test.serve(.retrieval(location, version: version)).events == [.abort])
         }
+        // Its client knows the status for what it is.
+        let locked = test.serve(.retrieval(location, version: 5))
+        #expect(locked.status == 423)
+        #expect(locked.offset == nil)
+        #expect(locked[.retryAfter] != nil)
         slow.gate.open()
         #expect(try delivering.finish().status == 201)
         let told = test.serve(.retrieval(location, version: 5))
@@ -70,7 +74,7 @@ import Upstream
         let waiting = try test.start(append)
         #expect(append.waitUntilLooked())
         // Each of these takes the whole hold time, which the append outlasts.
-        for _ in 1...3 { #expect(test.serve(.retrieval(location)).status == 423) }
+        for _ in 1...3 { #expect(test.serve(.retrieval(location)).isAborted) }
         #expect(!waiting.isOver)
         slow.gate.open()
         for record in [try delivering.finish(), try waiting.finish()] {
@@ -130,11 +134,9 @@ import Upstream
         let test = try test(slow, deliveries: 1)
         let first = try test.start(.creation([.text("first")], complete: true))
         try slow.waitForRequest()
+        // Who knows where the upload is comes back.
         let second = test.serve(.creation([.text("second")], complete: true))
-        #expect(second.status == 503)
-        #expect(second[.uploadComplete] == "?0")
-        #expect(second.offset == 6)
-        #expect(second[.retryAfter] != nil)
+        #expect(second.isAborted && second.head == nil)
         // Nothing was sent, and no crash may make it look as if it was.
         #expect(test.disk.count(.rename, on: "/active/") == 1)
         let location = try #require(second.location)
@@ -149,6 +151,24 @@ import Upstream
         #expect(test.serve(.append(location, at: 6, complete: true)).status == 201)
         let contents = slow.origin.requests.map { String(decoding: $0.content, as: UTF8.self) }
         #expect(contents == ["first", "second"])
+    }
+
+    @Test("without a free place an upload whose client was told of no resource is answered 503")
+    func slotsUntold() throws {
+        let slow = try Slow()
+        let test = try test(slow, deliveries: 1)
+        let first = try test.start(.creation([.text("first")], complete: true))
+        try slow.waitForRequest()
+        let second = test.serve(
+            .creation([.text("second")], complete: true, context: ExchangeContext())
+        )
+        #expect(second.status == 503)
+        #expect(second[.uploadComplete] == "?0")
+        #expect(second.offset == 6)
+        #expect(second[.retryAfter] != nil)
+        #expect(try test.summaries().map(\.queue).contains(.deferred))
+        slow.gate.open()
+        #expect(try first.finish().status == 201)
     }
 
     @Test("who waits for a place among the deliveries lets go at once for a newer request")
@@ -166,9 +186,7 @@ import Upstream
         let location = try #require(creation.record.location)
         // Both end long before the ten minutes.
         #expect(test.serve(.retrieval(location)).offset == 6)
-        let record = try second.finish()
-        #expect(record.status == 503)
-        #expect(record.offset == 6)
+        #expect(try second.finish().isAborted)
         #expect(try test.queue(of: location) == .deferred)
         slow.gate.open()
         #expect(try first.finish().status == 201)
@@ -182,7 +200,12 @@ import Upstream
         let test = try test(slow, deliveries: 1)
         let first = try test.start(.creation([.text("first")], complete: true))
         try slow.waitForRequest()
-        #expect(test.serve(.creation([.text("x")], complete: true)).status == 503)
+        let untold = ScriptedExchange.creation(
+            [.text("x")],
+            complete: true,
+            context: ExchangeContext()
+        )
+        #expect(test.serve(untold).status == 503)
         let other = try LoopbackOrigin(status: "202 Accepted")
         var settings = Settings()
         settings.maximumDeliveries = 2

@@ -9,11 +9,12 @@ extension SettingsTests {
         Wrong(
             "spol: {}\n",
             "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, log-level, "
-                + "spool, threads, timeouts, delivery, interim, correlation-field, events, routes"
+                + "spool, threads, clients, timeouts, delivery, interim, correlation-field, events, routes"
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
-            "3:3: spool.size: no such setting; known here: directory, reserve, quota"
+            "3:3: spool.size: no such setting; known here: directory, reserve, quota, "
+                + "maximum-uploads"
         ),
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",

@@ -1,6 +1,7 @@
 // The quota: what counts, when it refuses, and that what was freed is seen.
 
 import Foundation
+import HTTPTypes
 import Posix
 import Testing
 import UploadProtocol
@@ -89,6 +90,32 @@ struct QuotaTests {
             #expect(try spool.attach(creation.id) != nil)
         }
         try spool.create(.sample(), release: {}).append("ten bytes.")
+    }
+
+    @Test("records count beyond the first 64 KiB, and make room when they are gone")
+    func records() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 16 << 10)
+        var fields: HTTPFields = [:]
+        fields.append(HTTPField(name: .contentType, value: String(repeating: "x", count: 8 << 10)))
+        var made: [Upload] = []
+        var refusal: (any Error)?
+        while refusal == nil, made.count < 100 {
+            do { made.append(try spool.create(.sample(fields: fields), release: {})) } catch {
+                refusal = error
+            }
+        }
+        // 80 KiB of records of more than 8 KiB.
+        #expect((8...9).contains(made.count))
+        #expect(try isOverQuota(#require(refusal)))
+        // What was there before counts for another process too.
+        let other = try self.spool(directory, quota: 16 << 10)
+        #expect(
+            performing: { try other.create(.sample(fields: fields), release: {}) },
+            throws: isOverQuota
+        )
+        try made[0].remove()
+        _ = try spool.create(.sample(fields: fields), release: {})
     }
 
     @Test("a write that fails takes nothing")

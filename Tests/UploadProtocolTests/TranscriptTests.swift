@@ -84,7 +84,8 @@ private struct Model {
         case .creation(let creation):
             return create(creation, head, exchange, response)
         case .offsetRetrieval(let id):
-            return Outcome(responses: [seen(retrieve(id, response))])
+            return retrieve(id, response).map { Outcome(responses: [seen($0)]) }
+                ?? Outcome(decision: "break off")
         case .append(let id, let append):
             return self.append(append, to: id, exchange, response)
         case .cancellation(let id):
@@ -111,12 +112,15 @@ private struct Model {
         }
     }
 
-    private func retrieve(_ id: UploadID, _ response: UploadResponse) -> Response {
+    private func retrieve(_ id: UploadID, _ response: UploadResponse) -> Response? {
         guard let state = uploads[id.description] else {
             return response.refused(.unknownUpload, offset: nil)
         }
         switch state.phase {
-        case .delivering: return response.refused(.verdictPending, offset: nil)
+        case .delivering:
+            // The others' connection is broken off.
+            guard response.dialect.takesOffsetForSuccess else { return nil }
+            return response.refused(.verdictPending, offset: nil)
         case .indeterminate: return response.refused(.outcomeUnknownGone, offset: nil)
         case .failed: return response.refused(.deliveryFailedGone, offset: nil)
         case .receiving, .deferred, .delivered, .held:
@@ -183,6 +187,8 @@ private struct Model {
         switch decision {
         case .refuse(let refusal):
             return Outcome(responses: [seen(response.refused(refusal, offset: before.offset))])
+        case .breakOff:
+            return Outcome(decision: "break off")
         case .deliver:
             return deliver(before.offset, id, exchange, response, location: location)
         case .replay:
@@ -217,6 +223,8 @@ private struct Model {
                 return Outcome(decision: "replay")
             case .refuse(let refusal):
                 return Outcome(responses: [seen(response.refused(refusal, offset: state.offset))])
+            case .breakOff:
+                return Outcome(decision: "break off")
             }
         }
     }

@@ -1,0 +1,93 @@
+// What a request gets that cannot be served now: an answer that says so, or a connection that breaks.
+//
+// Clients that resume do so when their connection breaks; a complete answer they take for the upload's
+// (URLSession), whatever its status. So a request on an upload that exists is never answered with what
+// only means "later". Invariant: an upload is as it was after its request was turned away.
+
+import Posix
+import UploadProtocol
+
+extension Transaction {
+    /// Turns a request away before anything was done for it.
+    func turnAway(_ request: UploadRequest, _ refusal: Refusal) {
+        noteTurnedAway(refusal)
+        switch request {
+        case .append, .offsetRetrieval, .cancellation: breakOff(refusal)
+        case .creation: refuse(refusal)
+        case .resourceOptions, .options, .status, .plainUpload, .passThrough, .refused:
+            refusePlain(refusal)
+        }
+    }
+
+    /// Puts a client off whose upload exists: breaks its connection off where a refusal says no more than
+    /// "later".
+    func putOff(_ refusal: Refusal) {
+        if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
+    }
+
+    /// Breaks the client's connection, so that it comes back.
+    func breakOff(_ refusal: Refusal) {
+        log.brokenOff(refusal, target: head.target)
+        exchange.abort()
+    }
+
+    /// Tells, once in a while, of a request that a bound turned away.
+    func noteTurnedAway(_ refusal: Refusal) {
+        guard let bound = refusal.bound, let count = gateway.turnedAway.note(bound) else { return }
+        gateway.log.turnedAway(bound: bound, client: "\(client)", count: count)
+    }
+
+    /// Why the request may wait no longer.
+    var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: visit) }
+}
+
+extension UploadRequest {
+    /// Whether it asks for no more than a look at an upload, or its removal, and so ends within moments.
+    var isShort: Bool {
+        switch self {
+        case .offsetRetrieval, .cancellation, .resourceOptions, .status, .refused: true
+        case .creation, .append, .options, .plainUpload, .passThrough: false
+        }
+    }
+}
+
+extension Refusal {
+    /// The setting that turned a request away; nil where none did.
+    fileprivate var bound: String? {
+        switch self {
+        case .busy: "threads.maximum"
+        case .tooManyWait: "threads.maximum-waiting"
+        case .clientBusy: "clients.maximum-concurrent"
+        case .clientWaits: "clients.maximum-waiting"
+        case .clientHasUploads: "clients.maximum-uploads"
+        default: nil
+        }
+    }
+}
+
+/// How often requests were turned away, by the setting that did: a line for each would bury the log.
+///
+/// Any thread.
+final class TurnedAway: Sendable {
+    private struct Untold {
+        var count = 0
+        var next = Deadline.after(.zero)
+    }
+
+    private let untold = Monitor<[String: Untold]>([:])
+    private let interval: Duration
+
+    init(interval: Duration = .seconds(60)) { self.interval = interval }
+
+    /// Counts one; how many are to be told now, this one included, or nil.
+    func note(_ bound: String) -> Int? {
+        untold.update { all in
+            var untold = all[bound] ?? Untold()
+            untold.count += 1
+            defer { all[bound] = untold }
+            guard untold.next.hasPassed else { return nil }
+            defer { untold = Untold(next: .after(interval)) }
+            return untold.count
+        }
+    }
+}

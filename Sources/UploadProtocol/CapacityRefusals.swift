@@ -1,0 +1,118 @@
+// The errors of a gateway that has no room now: for another request, another upload, or its content.
+//
+// Those that say nothing of the upload but "later" are marked so: on an upload that exists they are never
+// sent (Gateway/TurningAway.swift).
+
+import HTTPTypes
+
+extension Refusal {
+    /// 503: another request uses this upload and did not let go in time.
+    package static let uploadInUse = Refusal(
+        .serviceUnavailable,
+        title: "upload in use",
+        detail: "Another request still uses this upload. Try again in a moment.",
+        retryAfter: 2,
+        isOnlyLater: true
+    )
+
+    /// 503: all threads are taken.
+    package static let busy = Refusal(
+        .serviceUnavailable,
+        title: "too many requests at a time",
+        detail: "The server is at its limit of simultaneous requests. Try again in a moment.",
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
+    /// 503: too many requests wait for a verdict, an authorizer or another request.
+    package static let tooManyWait = Refusal(
+        .serviceUnavailable,
+        title: "too many requests wait",
+        detail: "Too many requests wait for others at this server. Try again in a moment.",
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
+    /// 429: one client has as many requests at work as one may have.
+    package static let clientBusy = Refusal(
+        .tooManyRequests,
+        title: "too many requests of one client",
+        detail: "This client has too many requests at work at a time. Let some of them end first.",
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
+    /// 429: as many requests of one client wait as may.
+    package static let clientWaits = Refusal(
+        .tooManyRequests,
+        title: "too many waiting requests of one client",
+        detail: "Too many requests of this client wait for others. Let some of them end first.",
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
+    /// 429: one client has as many unfinished uploads as one may have.
+    package static let clientHasUploads = Refusal(
+        .tooManyRequests,
+        title: "too many uploads of one client",
+        detail: "This client has too many unfinished uploads. Finish or cancel some of them first.",
+        retryAfter: 60
+    )
+
+    /// 507: the spool has as many uploads as it may have.
+    package static let tooManyUploads = Refusal(
+        insufficientStorage,
+        title: "too many uploads",
+        detail: "The server keeps too many uploads to begin another one now. Try again later.",
+        retryAfter: 60
+    )
+
+    /// 503: the daemon is about to end.
+    package static let draining = Refusal(
+        .serviceUnavailable,
+        title: "shutting down",
+        detail: "The server is restarting. Try again in a moment.",
+        retryAfter: 5
+    )
+
+    /// 503: the process, or the system, has no descriptor left.
+    package static let noDescriptor = Refusal(
+        .serviceUnavailable,
+        title: "too many files open",
+        detail: "The server is at its limit of open files. What arrived is kept; try again soon.",
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
+    /// 507: the spool has no room above its reserve or within its quota.
+    package static let spoolFull = Refusal(
+        insufficientStorage,
+        title: "spool full",
+        detail: "The server has no room for this content now. What arrived before is kept.",
+        retryAfter: 60
+    )
+
+    /// 500: a call on the spool's disk failed; the log has the cause.
+    package static let spoolFailed = Refusal(
+        .internalServerError,
+        title: "spool failed",
+        detail: "The server could not store or read this upload. Its log says why.",
+        retryAfter: 30
+    )
+
+    /// 408: no byte of the content came for `seconds`.
+    package static func stalled(seconds: Int64) -> Refusal {
+        Refusal(
+            .requestTimeout,
+            title: "content stalled",
+            detail: "No content came for \(seconds) seconds. A resumable upload may go on later."
+        )
+    }
+
+    /// 400: the connection or the message's framing ended before its content.
+    package static let truncated = Refusal(
+        .badRequest,
+        title: "content cut short",
+        detail: "The content ended before its length. A resumable upload may go on later."
+    )
+}

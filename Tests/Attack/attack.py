@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+"""One client against all others: requests that hold as many of the gateway's threads as they can get,
+through the shipped nginx files, while another client asks for the offset of its upload.
+
+usage: attack.py [--seconds 8] [--times 4] [--no-nginx-limits] [--descriptors N] [program]
+
+Three attacks, each over HTTP/2 from one address, with all streams a connection may have, renewed each
+second: creations that send no content; empty appends to an upload of one's own that is being delivered;
+creations that wait for an authorizer which never answers. A fourth part, with --descriptors, opens slow
+uploads from one address each until the process has no descriptor left, and asks for an offset.
+
+It fails where the other client waits longer than a second, or where memory, descriptors or threads do
+not come back. It needs nginx and openssl, and nothing but Python's own modules.
+"""
+
+import argparse
+import http.client
+import os
+import pathlib
+import re
+import resource
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STREAMS = 127
+LONGEST = 1.0
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Silent:
+    """A server that takes requests and answers none."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.port = self.listener.getsockname()[1]
+        self.connections = []
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                self.connections.append(self.listener.accept()[0])
+            except OSError:
+                return
+
+
+class Stage:
+    """The gateway and an nginx with the shipped files, in a directory of their own."""
+
+    def __init__(self, program, nginx_limits, descriptors):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spoolgate-attack-"))
+        self.directory.chmod(0o755)
+        self.port, self.tls_port = free_ports(2)
+        self.upstream, self.authorizer = Silent(), Silent()
+        (self.directory / "delivered").mkdir()
+        socket_path = self.directory / "spoolgate.sock"
+        (self.directory / "spoolgate.yaml").write_text(f"""
+listen: unix:{socket_path}
+socket-mode: "0666"
+spool: {{directory: {self.directory}/spool, reserve: 16MiB}}
+timeouts: {{stall: 120s}}
+routes:
+  default: {{upstream: "directory:{self.directory}/delivered"}}
+  slow: {{upstream: "http://127.0.0.1:{self.upstream.port}"}}
+  asked:
+    upstream: "directory:{self.directory}/delivered"
+    authorize: {{url: "http://127.0.0.1:{self.authorizer.port}/ask", timeout: 60s}}
+""")
+        self.write_nginx(socket_path, nginx_limits)
+
+        def limit():
+            if descriptors:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+        self.log = open(self.directory / "spoolgate.log", "wb")
+        self.gateway = subprocess.Popen(
+            [program, "serve", "--config", self.directory / "spoolgate.yaml"],
+            stdout=self.log, stderr=self.log, preexec_fn=limit)
+        self.wait_for(lambda: socket_path.exists())
+        self.nginx = subprocess.Popen(
+            [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-p", self.directory / "nginx", "-e",
+             "stderr", "-c", self.directory / "nginx/nginx.conf", "-g", "daemon off;"],
+            stderr=open(self.directory / "nginx.log", "wb"))
+        self.wait_for(lambda: self.ask("OPTIONS", "/files/x")[0])
+
+    def write_nginx(self, socket_path, nginx_limits):
+        nginx = self.directory / "nginx"
+        for name in ["log", "snippets", "modules"]:
+            (nginx / name).mkdir(parents=True)
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+             "-keyout", nginx / "key.pem", "-out", nginx / "certificate.pem"],
+            check=True, stderr=subprocess.DEVNULL)
+        marks = {"port": ("8080", f"127.0.0.1:{self.port}"), "tls-port": ("8443", f"127.0.0.1:{self.tls_port}"),
+                 "certificate": (r"/\S+;", "certificate.pem;"), "key": (r"/\S+;", "key.pem;"),
+                 "socket": (r"unix:[^;]+;", f"unix:{socket_path};")}
+        for name in ["nginx.conf", "http.conf", "location.conf", "params.conf", "server.conf",
+                     "snippets/spoolgate.conf"]:
+            text = (ROOT / "nginx" / name).read_text().replace("/usr/share/spoolgate/nginx/", "")
+            lines = []
+            for line in text.splitlines():
+                mark = re.search(r"# run: ([a-z-]+)", line)
+                if "[::]:" in line or not nginx_limits and re.match(r"limit_(conn|req) ", line):
+                    continue
+                if mark and mark[1] in marks:
+                    line = re.sub(marks[mark[1]][0], lambda _: marks[mark[1]][1], line, count=1)
+                lines.append(line)
+            text = "\n".join(lines) + "\n"
+            if name == "snippets/spoolgate.conf":
+                location = text[text.index("location /files/"):text.rindex("}") + 1]
+                for route in ["slow", "asked"]:
+                    text += location.replace("/files/", f"/{route}/").replace(
+                        "SPOOLGATE_ROUTE   default", f"SPOOLGATE_ROUTE {route}")
+            (nginx / name).write_text(text)
+
+    def wait_for(self, condition, seconds=20):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if condition():
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+        sys.exit(f"it did not happen; the log: {(self.directory / 'spoolgate.log').read_text()[-2000:]}"
+                 f"{(self.directory / 'nginx.log').read_text()[-2000:]}")
+
+    def ask(self, method, target, fields=None, source="127.0.0.2", timeout=30):
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=timeout, source_address=(source, 0))
+        try:
+            connection.request(method, target, headers={"Host": "localhost", **(fields or {})})
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status, answer.headers
+        finally:
+            connection.close()
+
+    def create(self, route, source):
+        status, fields = self.ask("POST", f"/{route}/x", {"Upload-Complete": "?0", "Content-Length": "0"}, source)
+        assert status == 201, status
+        return re.sub(r"^https?://[^/]+", "", fields["Location"])
+
+    def footprint(self):
+        status = pathlib.Path(f"/proc/{self.gateway.pid}/status").read_text()
+        return {"MiB": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024,
+                "threads": int(re.search(r"Threads:\s+(\d+)", status)[1]),
+                "descriptors": len(os.listdir(f"/proc/{self.gateway.pid}/fd"))}
+
+    def stop(self):
+        for process in [self.nginx, self.gateway]:
+            process.terminate()
+        for process in [self.nginx, self.gateway]:
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        shutil.rmtree(self.directory)
+
+
+class Flood:
+    """One connection of HTTP/2 that has as many streams open as it may, and opens them anew."""
+
+    def __init__(self, port, method, path, fields, ends):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        self.socket = context.wrap_socket(socket.create_connection(("127.0.0.1", port), 10))
+        self.next, self.open, self.buffer, self.ended = 1, set(), b"", 0
+        head = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)]
+        # Literal fields without indexing, not compressed (RFC 7541, 6.2.2).
+        self.head = b"".join(b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+                             for name, value in head + fields)
+        self.flags = 0x5 if ends else 0x4
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(4, 0, 0))
+
+    @staticmethod
+    def frame(kind, flags, stream, content=b""):
+        return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
+
+    def fill(self):
+        """Opens streams up to the most there may be."""
+        frames = b""
+        # nginx closes a connection after keepalive_requests.
+        while len(self.open) < STREAMS and self.next < 1900:
+            frames += self.frame(1, self.flags, self.next, self.head)
+            self.open.add(self.next)
+            self.next += 2
+        if frames:
+            self.socket.settimeout(5)
+            self.socket.sendall(frames)
+
+    def listen(self):
+        """Takes what has come, without waiting."""
+        self.socket.settimeout(0)
+        try:
+            while True:
+                part = self.socket.recv(1 << 16)
+                if not part:
+                    raise ConnectionError
+                self.buffer += part
+        except (ssl.SSLWantReadError, BlockingIOError):
+            pass
+        while len(self.buffer) >= 9:
+            length = int.from_bytes(self.buffer[:3], "big")
+            if len(self.buffer) < 9 + length:
+                break
+            kind, flags, stream = struct.unpack(">BBI", self.buffer[3:9])
+            self.buffer = self.buffer[9 + length:]
+            if kind == 3 or kind in (0, 1) and flags & 1:
+                self.open.discard(stream)
+                self.ended += 1
+            if kind == 4 and not flags & 1:
+                self.socket.settimeout(5)
+                self.socket.sendall(self.frame(4, 1, 0))
+                self.socket.settimeout(0)
+
+
+def attack(stage, name, connections, seconds, method, path, fields, ends):
+    """Attacks, and has another client ask meanwhile; gives its waits, in seconds."""
+    victim = stage.create("files", "127.0.0.2")
+    floods, ended = [], 0
+
+    def again(flood=None):
+        try:
+            fresh = Flood(stage.tls_port, method, path, fields, ends)
+            fresh.fill()
+            floods.append(fresh)
+        except OSError:
+            pass
+        if flood in floods:
+            floods.remove(flood)
+    for _ in range(connections):
+        again()
+    waits, most, failures = [], {"threads": 0, "descriptors": 0, "MiB": 0}, 0
+    stopped = threading.Event()
+
+    def ask():
+        nonlocal failures
+        while not stopped.is_set():
+            begin = time.monotonic()
+            try:
+                status, answer = stage.ask("HEAD", victim)
+                if status != 204 or answer["Upload-Offset"] != "0":
+                    raise OSError(status)
+            except (OSError, http.client.HTTPException) as error:
+                failures += 1
+                print(f"  {name}: HEAD failed after {time.monotonic() - begin:.2f} s: {error!r}", flush=True)
+            waits.append(time.monotonic() - begin)
+            time.sleep(0.02)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        most = {key: max(value, most[key]) for key, value in stage.footprint().items()}
+        for flood in list(floods):
+            try:
+                flood.listen()
+                flood.fill()
+                if flood.next >= 1900:
+                    raise ConnectionError
+            except OSError:
+                ended += flood.ended
+                again(flood)
+    stopped.set()
+    asking.join()
+    held = sum(len(flood.open) for flood in floods)
+    ended += sum(flood.ended for flood in floods)
+    for flood in floods:
+        flood.socket.close()
+    stage.wait_for(lambda: stage.footprint()["threads"] < 120, 60)
+    waits.sort()
+    print(f"{name}: {connections} connections x {STREAMS} streams, {held} held at the end, {ended} ended; "
+          f"HEAD of another client: {len(waits)} asked, {failures} failed, median {waits[len(waits) // 2]:.3f} s, "
+          f"longest {waits[-1]:.3f} s; the gateway at most {most}, afterwards {stage.footprint()}", flush=True)
+    return failures == 0 and waits[-1] < LONGEST
+
+
+def run_attacks(stage, arguments):
+    times, seconds = arguments.times, arguments.seconds
+    mine = stage.create("slow", "127.0.0.1")
+    completing = {"Upload-Complete": "?1", "Upload-Offset": "0", "Content-Length": "0",
+                  "Content-Type": "application/partial-upload"}
+
+    def deliver():
+        try:
+            stage.ask("PATCH", mine, completing, "127.0.0.1", 600)
+        except (OSError, http.client.HTTPException):
+            pass
+    threading.Thread(target=deliver, daemon=True).start()
+    stage.wait_for(lambda: stage.upstream.connections)
+    kinds = [
+        ("creations without content", 33, "POST", "/files/x", [("upload-complete", "?1")], False),
+        ("empty appends to a delivery", 8, "PATCH", mine,
+         [(key.lower(), value) for key, value in completing.items()], True),
+        ("creations for a silent authorizer", 33, "POST", "/asked/x",
+         [("upload-complete", "?0"), ("content-length", "0")], True),
+    ]
+    good, after = True, []
+    for turn in range(2):
+        for name, connections, method, path, fields, ends in kinds:
+            good &= attack(stage, name, connections * times, seconds, method, path, fields, ends)
+        after.append(stage.footprint())
+    print(f"after the first turn {after[0]}, after the second {after[1]}")
+    flat = (after[1]["MiB"] <= after[0]["MiB"] + 16
+            and after[1]["descriptors"] <= after[0]["descriptors"] + 16)
+    if not flat:
+        print("memory or descriptors did not come back")
+    return good and flat
+
+
+def run_slow_uploads(stage, count):
+    """Slow uploads of many clients, more than there are descriptors for; then an offset is asked for."""
+    victim = stage.create("files", "127.0.0.2")
+    clients = []
+    for number in range(count):
+        client = socket.create_connection(("127.0.0.1", stage.port), 10, (f"127.0.1.{number % 250 + 1}", 0))
+        client.sendall(b"PUT /files/slow HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\n"
+                       b"Content-Length: 1000000\r\n\r\nx")
+        clients.append(client)
+    time.sleep(1)
+    good = True
+    for _ in range(20):
+        begin = time.monotonic()
+        try:
+            status = stage.ask("HEAD", victim)[0]
+        except (OSError, http.client.HTTPException) as error:
+            status = repr(error)
+        wait = time.monotonic() - begin
+        good &= wait < LONGEST and status == 204
+        print(f"  HEAD: {status} after {wait:.3f} s")
+    print(f"{count} slow uploads: {stage.footprint()}")
+    for client in clients:
+        client.close()
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("program", nargs="?", default=ROOT / ".build/release/spoolgate")
+    parser.add_argument("--seconds", type=int, default=8)
+    parser.add_argument("--times", type=int, default=4)
+    parser.add_argument("--no-nginx-limits", action="store_true")
+    parser.add_argument("--descriptors", type=int, default=0)
+    arguments = parser.parse_args()
+    stage = Stage(arguments.program, not arguments.no_nginx_limits, arguments.descriptors)
+    try:
+        if arguments.descriptors:
+            good = run_slow_uploads(stage, 450)
+        else:
+            good = run_attacks(stage, arguments)
+        log = (stage.directory / "spoolgate.log").read_text()
+        for line in log.splitlines():
+            if re.search(r"turned away|lowered|level=error", line):
+                print(" ", line[:220])
+    finally:
+        stage.stop()
+    sys.exit(0 if good else 1)
+
+
+main()

@@ -1,0 +1,114 @@
+// Who may be at work and who may wait, counted.
+
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+
+@Suite struct AdmissionTests {
+    private let alice = ClientName(owner: "alice", address: nil)
+    private let bob = ClientName(owner: "bob", address: nil)
+
+    private func admission(
+        threads: Int = 16,
+        reserve: Int = 8,
+        _ change: (inout Settings) -> Void = { _ in }
+    ) -> Admission {
+        var settings = Settings()
+        change(&settings)
+        return Admission(
+            RequestBounds(settings, ThreadBudget(maximum: threads, reserve: reserve))
+        )
+    }
+
+    private func visit(_ answer: Admission.Answer) -> Visit? {
+        if case .admitted(let visit) = answer { visit } else { nil }
+    }
+
+    @Test("one client has half of the threads where nothing is set, and the others the rest")
+    func ofClient() {
+        let admission = admission()
+        let visits = (0..<8).compactMap { _ in
+            visit(admission.admit(alice, isShort: false, at: .regular))
+        }
+        #expect(visits.count == 8)
+        #expect(visit(admission.admit(alice, isShort: false, at: .regular)) == nil)
+        #expect(visit(admission.admit(bob, isShort: false, at: .regular)) != nil)
+        admission.leave(visits[0])
+        #expect(visit(admission.admit(alice, isShort: false, at: .regular)) != nil)
+    }
+
+    @Test("0 is no bound")
+    func unbounded() {
+        let admission = admission {
+            $0.clients.maximumConcurrent = 0
+            $0.clients.maximumWaiting = 0
+            $0.maximumWaitingThreads = 0
+        }
+        for _ in 0..<100 {
+            guard let visit = visit(admission.admit(alice, isShort: false, at: .regular)) else {
+                return #expect(Bool(false))
+            }
+            #expect(admission.startWaiting(visit) == nil)
+        }
+    }
+
+    @Test(
+        "where a client or the front is full, short requests of each client have a quarter of the reserve"
+    )
+    func reserve() throws {
+        let admission = admission()
+        for _ in 0..<8 { _ = admission.admit(alice, isShort: false, at: .regular) }
+        #expect(visit(admission.admit(bob, isShort: false, at: .reserve)) == nil)
+        for client in [alice, bob] {
+            let first = try #require(visit(admission.admit(client, isShort: true, at: .reserve)))
+            #expect(first.isHurried)
+            #expect(admission.startWaiting(first) != nil)
+            #expect(visit(admission.admit(client, isShort: true, at: .reserve)) != nil)
+            #expect(visit(admission.admit(client, isShort: true, at: .reserve)) == nil)
+            admission.leave(first)
+            #expect(visit(admission.admit(client, isShort: true, at: .reserve)) != nil)
+            #expect(visit(admission.admit(client, isShort: true, at: .none)) == nil)
+        }
+        // Its own bound does not keep a client from asking.
+        let other = self.admission()
+        for _ in 0..<8 { _ = other.admit(alice, isShort: false, at: .regular) }
+        #expect(visit(other.admit(alice, isShort: true, at: .regular))?.isHurried == true)
+    }
+
+    @Test("those that wait are fewer, of one client and of all; nothing stays counted")
+    func waiting() throws {
+        let admission = admission { $0.maximumWaitingThreads = 6 }
+        func visits(_ client: ClientName) -> [Visit] {
+            (0..<8).compactMap { _ in visit(admission.admit(client, isShort: false, at: .regular)) }
+        }
+        let (mine, others) = (visits(alice), visits(bob))
+        #expect(mine.prefix(4).allSatisfy { admission.startWaiting($0) == nil })
+        #expect(admission.startWaiting(mine[4]) == .clientWaits)
+        #expect(others.prefix(2).allSatisfy { admission.startWaiting($0) == nil })
+        #expect(admission.startWaiting(others[2]) == .tooManyWait)
+        let place = WaitingPlace(admission, for: others[2])
+        #expect(!place.take())
+        #expect(place.refusal == .tooManyWait)
+        place.giveBack()
+        for visit in mine.prefix(4) + others.prefix(2) { admission.stopWaiting(visit) }
+        for visit in mine + others { admission.leave(visit) }
+        #expect(admission.load == (0, 0))
+    }
+
+    @Test("the threads fit the descriptors, and some are left for short requests")
+    func budget() {
+        let settings = Settings()
+        let plenty = ThreadBudget(settings, descriptors: 32_768, open: 250)
+        #expect(plenty == ThreadBudget(maximum: 4096, reserve: 64))
+        for descriptors in [256, 1024, 4096, 20_000] {
+            let few = ThreadBudget(settings, descriptors: descriptors, open: 250)
+            #expect(few.maximum >= 1 && few.reserve >= 1)
+            guard descriptors > 256 else { continue }
+            let requests = few.maximum + few.reserve + ThreadBudget.turningAway
+            #expect(requests * ThreadBudget.ofRequest + 250 < descriptors)
+            #expect(few.maximum > 3 * few.reserve - 4)
+        }
+    }
+}

@@ -1,0 +1,161 @@
+// What requests get that cannot be served now: an answer where nothing is lost by it, a connection that
+// breaks where the client would take the answer for its upload's.
+
+import Gateway
+import HTTPTypes
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@Suite struct TurningAwayTests {
+    private func context(_ owner: String?) -> ExchangeContext {
+        ExchangeContext(owner: owner, interimStatuses: [104])
+    }
+
+    @Test(
+        "without a thread, creations and ordinary requests are told, and uploads that exist are not"
+    )
+    func noThread() throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hello")
+        for place in [ThreadPlace.none, .reserve] {
+            let creation = ScriptedExchange.creation([.text("x")], complete: true)
+            let plain = ScriptedExchange(.post, "/p", [:], [.text("x")])
+            let append = ScriptedExchange.append(location, at: 5, [.text("x")], complete: true)
+            for exchange in [creation, plain, append] { test.gateway.serve(exchange, at: place) }
+            #expect(creation.record.events == [.head(503)])
+            #expect(creation.record[.retryAfter] != nil)
+            #expect(creation.record[.uploadComplete] == "?0")
+            #expect(plain.record.events == [.head(503)])
+            #expect(plain.record[.uploadComplete] == nil)
+            #expect(append.record.events == [.abort])
+        }
+        let retrieval = ScriptedExchange.retrieval(location)
+        test.gateway.serve(retrieval, at: .none)
+        #expect(retrieval.record.events == [.abort])
+        // In the reserve it is served.
+        let reserved = ScriptedExchange.retrieval(location)
+        test.gateway.serve(reserved, at: .reserve)
+        #expect(reserved.record.offset == 5)
+        #expect(test.log.values(of: "bound", in: "requests turned away") == ["threads.maximum"])
+        let cancellation = ScriptedExchange.cancellation(location)
+        test.gateway.serve(cancellation, at: .reserve)
+        #expect(cancellation.record.status == 204)
+    }
+
+    @Test("a client at its bound gets 429 for what is new, and its offsets; others are served")
+    func clientBound() throws {
+        let test = try GatewayUnderTest { settings, _ in settings.clients.maximumConcurrent = 2 }
+        let mine = test.createPartial("hello", context: context("alice"))
+        let stuck = try (0..<2).map { _ in
+            let exchange = ScriptedExchange.creation(
+                [.stuck],
+                complete: true,
+                length: .unknown,
+                context: context("alice")
+            )
+            let running = try test.start(exchange)
+            #expect(exchange.waitUntilStuck())
+            return (exchange, running)
+        }
+        func serve(_ owner: String) -> ScriptedExchange.Record {
+            test.serve(.creation([.text("x")], complete: true, context: context(owner)))
+        }
+        let refused = serve("alice")
+        #expect(refused.events == [.head(429)])
+        #expect(refused[.retryAfter] != nil)
+        #expect(refused.text.contains("Too Many Requests"))
+        let plain = test.serve(
+            ScriptedExchange(.put, "/p", [:], [.text("x")], context: context("alice"))
+        )
+        #expect(plain.status == 429)
+        let append = test.serve(
+            .append(mine, at: 5, [.text("x")], complete: true, context: context("alice"))
+        )
+        #expect(append.isAborted && append.head == nil)
+        #expect(test.serve(.retrieval(mine, context: context("alice"))).offset == 5)
+        #expect(serve("bob").status == 201)
+        for (exchange, running) in stuck {
+            exchange.release()
+            _ = try running.finish()
+        }
+        #expect(serve("alice").status == 201)
+        #expect(
+            test.log.values(of: "client", in: "requests turned away") == ["alice"],
+            "one line, though three were turned away"
+        )
+    }
+
+    @Test("a client with too many unfinished uploads gets 429, and its others go on")
+    func uploadBound() throws {
+        let test = try GatewayUnderTest { settings, _ in settings.clients.maximumUploads = 2 }
+        let locations = (0..<2).map { _ in test.createPartial("hello") }
+        let refused = test.serve(.creation([.text("x")], complete: false))
+        #expect(refused.events == [.head(429)])
+        #expect(test.log.level(of: "spool failed") == nil)
+        #expect(
+            test.serve(.append(locations[0], at: 5, [.text("!")], complete: true)).status == 201
+        )
+        #expect(test.serve(.creation([.text("x")], complete: false)).status == 201)
+    }
+
+    @Test("those that wait for a silent authorizer are bounded, of one client and of all")
+    func authorizer() throws {
+        let gate = Gate()
+        let silent = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("204 No Content")
+            }
+        }
+        let test = try GatewayUnderTest { settings, route in
+            settings.clients.maximumWaiting = 2
+            settings.maximumWaitingThreads = 3
+            route.authorization.url = try? ServiceURL(silent.base + "/ask")
+            route.authorization.timeout = .seconds(60)
+        }
+        func creation(_ owner: String) -> ScriptedExchange {
+            .creation([.text("x")], complete: true, context: context(owner))
+        }
+        var waiting = try (0..<2).map { _ in try test.start(creation("alice")) }
+        try eventually("both ask") { silent.requests.count == 2 }
+        #expect(test.serve(creation("alice")).events == [.head(429)])
+        waiting.append(try test.start(creation("bob")))
+        try eventually("all ask") { silent.requests.count == 3 }
+        #expect(test.serve(creation("carol")).events == [.head(503)])
+        gate.open()
+        for running in waiting { #expect(try running.finish().status == 201) }
+        #expect(test.serve(creation("alice")).status == 201)
+    }
+
+    @Test("empty appends to an upload that is being delivered are broken off beyond their bound")
+    func waitingAppends() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("201 Created")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+            settings.clients.maximumWaiting = 1
+        }
+        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
+        let delivering = try test.start(creation)
+        try eventually("the upstream has it") { origin.requests.count == 1 }
+        let location = try #require(creation.record.location)
+        let appends = try (0..<4).map { _ in
+            try test.start(.append(location, at: 5, complete: true))
+        }
+        try eventually("all but one are broken off") { appends.count { $0.isOver } == 3 }
+        gate.open()
+        #expect(try delivering.finish().status == 201)
+        let records = try appends.map { try $0.finish() }
+        #expect(records.count { $0.isAborted && $0.head == nil } == 3)
+        #expect(records.count { $0.status == 201 } == 1)
+        #expect(origin.requests.count == 1)
+    }
+}

@@ -1,0 +1,111 @@
+// How many uploads there may be: of all, of one client, and that what is gone is seen to be.
+
+import Foundation
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("The number of uploads")
+struct PopulationTests {
+    private func spool(_ directory: TemporarySpool, total: Int? = nil, ofClient: Int? = nil) throws
+        -> Spool
+    {
+        let spool = try directory.open()
+        spool.setBounds(UploadBounds(total: total, ofClient: ofClient))
+        return spool
+    }
+
+    private func bound(_ body: () throws -> Void) -> UploadBound? {
+        do { try body() } catch SpoolError.tooMany(_, let bound) { return bound } catch {
+            Issue.record(error)
+        }
+        return nil
+    }
+
+    @Test("one client's uploads are bounded, and only those that are not delivered")
+    func ofClient() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, ofClient: 2)
+        let mine = try (0..<2).map { _ in try spool.create(.sample(owner: "a"), release: {}) }
+        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == .ofClient(2))
+        #expect(try spool.summaries().count == 2)
+        // Another client's business is its own.
+        #expect(bound { _ = try spool.create(.sample(owner: "b"), release: {}) } == nil)
+        try mine[0].append("x")
+        try mine[0].beginAttempt()
+        try mine[0].delivered(.sample)
+        let third = try spool.create(.sample(owner: "a"), release: {})
+        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == .ofClient(2))
+        try third.remove()
+        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == nil)
+    }
+
+    @Test("all uploads are bounded, those included whose response is kept")
+    func total() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, total: 2)
+        let first = try spool.create(.sample(), release: {})
+        try first.append("x")
+        try first.beginAttempt()
+        try first.delivered(.sample)
+        _ = try spool.create(.sample(), release: {})
+        #expect(bound { _ = try spool.create(.sample(), release: {}) } == .total(2))
+        try first.remove()
+        #expect(bound { _ = try spool.create(.sample(), release: {}) } == nil)
+    }
+
+    @Test("a creation that fails takes no place")
+    func failed() throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        spool.setBounds(UploadBounds(total: 1))
+        scripted.refuse(.create, errno: SystemError.lost)
+        for _ in 0..<3 {
+            #expect(throws: SpoolError.self) { try spool.create(.sample(), release: {}) }
+        }
+        scripted.allow()
+        #expect(bound { _ = try spool.create(.sample(), release: {}) } == nil)
+    }
+
+    @Test("recovery counts what it finds, each with its client")
+    func recovery() throws {
+        let directory = TemporarySpool()
+        let before = try directory.open()
+        for _ in 0..<3 { try before.create(.sample(owner: "a"), release: {}).detach() }
+        let spool = try spool(directory, ofClient: 3)
+        _ = try spool.recover()
+        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == .ofClient(3))
+        #expect(bound { _ = try spool.create(.sample(owner: "b"), release: {}) } == nil)
+    }
+
+    @Test("what another process purged makes room")
+    func purged() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, total: 2)
+        for _ in 0..<2 { try spool.create(.sample(), release: {}).detach() }
+        let purger = try Spool(existing: directory.path)
+        for summary in try purger.summaries() {
+            #expect(try purger.remove(summary.id, ifUnchangedSince: summary))
+        }
+        #expect(bound { _ = try spool.create(.sample(), release: {}) } == nil)
+        #expect(spool.population.total == 1)
+    }
+
+    @Test("many creations together do not pass a bound", .timeLimit(.minutes(2)))
+    func together() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, total: 50)
+        let left = Monitor(8)
+        for _ in 0..<8 {
+            try Posix.Thread.start(name: "creator", stackSize: 1 << 20) {
+                while let upload = try? spool.create(.sample(), release: {}) { upload.detach() }
+                left.update { $0 -= 1 }
+            }
+        }
+        #expect(left.wait(until: .after(.seconds(60))) { $0 == 0 ? true : nil } == true)
+        #expect(try spool.summaries().count == 50)
+    }
+}
