@@ -27,7 +27,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
-.PHONY: build run test lint format check sweep crash-test sanitize bench module module-test \
+.PHONY: build run test lint format check sweep crash-test sanitize bench attack module module-test \
     deb drill clean FORCE
 
 build:
@@ -101,6 +101,14 @@ bench:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
 	.build/release/spoolgate-bench
+
+# One client against all others: it must not keep another one waiting for a second.
+attack:
+	@deploy/install-dependencies.sh run
+	swift build $(RELEASE)
+	Tests/Attack/attack.py
+	Tests/Attack/attack.py --no-nginx-limits
+	Tests/Attack/attack.py --descriptors 1024
 
 # The nginx module, for the nginx that is installed.
 module: $(MODULE)

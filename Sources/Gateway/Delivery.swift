@@ -75,7 +75,7 @@ struct Delivery {
         let place = WaitingPlace(gateway.admission, for: visit)
         let end = Deadline.after(patience)
         let limit = WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
-            place.take() ? end : nil
+            !end.hasPassed && place.take() ? end : nil
         }
         while true {
             let deadline = limit.deadline

@@ -135,12 +135,13 @@ struct Transaction {
     }
 
     /// How long to wait for another request on the same upload: briefly, and as long as `patience` says
-    /// with a place among those that wait.
+    /// with a place among those that wait, if the client is there.
     private func limit(_ patience: Patience, _ place: WaitingPlace) -> WaitLimit {
         let timeout = timeout(patience)
         let end = Deadline.after(timeout)
         return WaitLimit(.after(min(timeout, WaitingPlace.briefWait))) {
-            place.take() ? end : nil
+            guard !end.hasPassed, !exchange.isAbandoned, place.take() else { return nil }
+            return min(end, .after(WaitingPlace.briefWait))
         }
     }
 

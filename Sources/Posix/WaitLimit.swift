@@ -1,33 +1,31 @@
-// Until when somebody waits, where a long wait needs leave.
+// Until when somebody waits, where the wait has to be looked at on its way.
 
-/// A deadline that can be put off once.
+/// A deadline that is put off as long as somebody says so.
 ///
 /// Used by one thread.
 package final class WaitLimit {
-    /// When the wait ends as things stand.
+    /// When the wait ends, or is looked at, as things stand.
     package private(set) var deadline: Deadline
-    private var extend: (() -> Deadline?)?
+    private let extend: () -> Deadline?
 
-    /// Makes a limit that cannot be put off.
-    package init(_ deadline: Deadline) { self.deadline = deadline }
+    /// Makes a limit that is not put off.
+    package convenience init(_ deadline: Deadline) { self.init(deadline) { nil } }
 
     /// Makes a limit.
     ///
     /// - Parameters:
-    ///   - deadline: when the first, short wait ends.
-    ///   - extend: asked once, when `deadline` has come; nil: the wait is over.
+    ///   - deadline: until when it goes on in any case.
+    ///   - extend: asked each time that the deadline has come, for the next one; nil: the wait is over.
     package init(_ deadline: Deadline, extend: @escaping () -> Deadline?) {
         self.deadline = deadline
         self.extend = extend
     }
 
-    /// Whether the wait is over; asks whether it may go on where that was not asked before.
+    /// Whether the wait is over; asks where the deadline has come.
     package var hasPassed: Bool {
         guard deadline.hasPassed else { return false }
-        guard let extend else { return true }
-        self.extend = nil
         guard let later = extend() else { return true }
         deadline = later
-        return deadline.hasPassed
+        return false
     }
 }

@@ -131,6 +131,32 @@ import Upstream
         #expect(test.serve(creation("alice")).status == 201)
     }
 
+    @Test("whoever waits for a verdict waits no longer when its client is gone")
+    func abandoned() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("201 Created")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
+        let delivering = try test.start(creation)
+        try eventually("the upstream has it") { origin.requests.count == 1 }
+        let append = ScriptedExchange.append(
+            try #require(creation.record.location),
+            at: 5,
+            complete: true
+        )
+        let waiting = try test.start(append)
+        #expect(append.waitUntilLooked())
+        append.abandon()
+        #expect(try waiting.finish().isAborted)
+        gate.open()
+        #expect(try delivering.finish().status == 201)
+    }
+
     @Test("empty appends to an upload that is being delivered are broken off beyond their bound")
     func waitingAppends() throws {
         let gate = Gate()
