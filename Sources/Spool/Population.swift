@@ -30,7 +30,8 @@ final class Population: Sendable {
         /// The client's hash: a name each would take memory for every upload of an owner.
         var client: Int
         var isFinished = false
-        /// How many counts had begun when it was there: a later one finds its name. nil: it is being made.
+        /// How many counts had begun when it was there, of which a later one finds its name; nil while it
+        /// is being made.
         var since: UInt64?
     }
 
