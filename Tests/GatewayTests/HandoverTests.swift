@@ -304,7 +304,7 @@ import Upstream
             of: "\\e",
             with: "\\"
         )
-        example = example.replacingOccurrences(of: "/etc/backend/path.key", with: key)
+        example = example.replacingOccurrences(of: "/etc/application/path.key", with: key)
         example = example.replacingOccurrences(of: "/srv/files", with: taken)
         if encoding == .json {
             example = example.replacingOccurrences(
