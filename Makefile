@@ -15,7 +15,7 @@ export PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
 SOURCES = Package.swift Sources Tests
 
 # Said before anything else, where there is no program yet.
-MINUTES = [ -x .build/release/spoolgate ] || \
+FIRST_BUILD = [ -x .build/release/spoolgate ] || \
     echo 'The first build takes some 3 minutes on 2 cores; later ones take seconds.'
 
 MODULE = .build/nginx-module/ngx_http_interim_module.so
@@ -27,17 +27,17 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
-.PHONY: build run test lint format check sweep crash-test sanitize bench attack module module-test \
-    deb drill clean FORCE
+.PHONY: build run test lint format check sweep crash-test fuzz sanitize bench attack module \
+    module-test deb drill clean FORCE
 
 build:
-	@$(MINUTES)
+	@$(FIRST_BUILD)
 	@deploy/install-dependencies.sh build
 	swift build $(RELEASE) --product spoolgate
 
 # What serves ends with this make, even with one that is killed: it gets SIGTERM then.
 run:
-	@$(MINUTES)
+	@$(FIRST_BUILD)
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE) --product spoolgate
 	@mkdir -p .build
@@ -64,6 +64,16 @@ crash-test:
 	swift build --build-tests
 	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) \
 	    swift test --skip-build --filter KillTests
+
+# Random requests on random records through the gateway, and random FastCGI through the front, each for so
+# long; prints how many. After a trap SPOOLGATE_FUZZ_SEED=n plays the seed again that the files
+# /tmp/spoolgate-fuzz-seed and -front name.
+MINUTES ?= 60
+fuzz:
+	@deploy/install-dependencies.sh test
+	swift build --build-tests
+	SPOOLGATE_FUZZ_MINUTES=$(MINUTES) \
+	    swift test --skip-build --filter RequestFuzzTests --filter ParameterFuzzTests
 
 # The whole test suite, and the daemon in it, with the race detector and with the memory checker, each
 # in a build of its own. The suppressions say why each of them is one. Leaks are looked for in daemons

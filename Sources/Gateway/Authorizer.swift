@@ -157,7 +157,7 @@ extension Grant {
         if let owner = fields[.spoolgateOwner], !owner.isEmpty { self.owner = owner }
         if let text = fields[.spoolgateMaxSize] {
             guard let size = Int64(text), size > 0 else { return nil }
-            maxSize = size
+            maxSize = min(size, UploadLimits.mostSize)
         }
         for field in fields where field.name.canonicalName.hasPrefix(Self.setPrefix) {
             let name = String(field.name.rawName.dropFirst(Self.setPrefix.count))

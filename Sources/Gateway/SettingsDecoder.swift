@@ -231,8 +231,7 @@ extension Route {
     }
 
     private mutating func decodeLimits(_ section: inout SettingsSection) throws(SettingsError) {
-        // Structured-field Integers end at fifteen digits (RFC 9651 §3.3.1).
-        let sizes: ClosedRange<Int64> = 1...999_999_999_999_999
+        let sizes = 1...UploadLimits.mostSize
         var section = try section.section("limits")
         limits.maxSize = try section.size("max-size", in: sizes) ?? limits.maxSize
         limits.minSize =

@@ -3,6 +3,26 @@
 // It knows no line's meaning. Invariant: a line ends at the first LF, because no value has one.
 
 import HTTPTypes
+import UploadProtocol
+
+/// The numbers of records: sizes, offsets, counts and seconds.
+enum RecordNumber {
+    /// Reads a number; nil for what is none that a record can have.
+    ///
+    /// The largest is the protocol's: sums of a few such numbers are far from the end of their type.
+    static func read(_ text: String) -> Int64? {
+        guard let number = Int64(text), (0...UploadLimits.mostSize).contains(number) else {
+            return nil
+        }
+        return number
+    }
+
+    /// Reads seconds before or since 1970, of as many digits.
+    static func moment(_ text: String) -> Int64? {
+        let isBefore = text.hasPrefix("-")
+        return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
+    }
+}
 
 /// Builds a block of lines.
 struct LineWriter {

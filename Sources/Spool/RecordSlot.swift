@@ -97,19 +97,19 @@ extension RecordState {
 
     /// Takes one word of a line; false for one that no state can have.
     private mutating func take(_ name: String, _ value: String) -> Bool {
-        func count() -> Int64? { Int64(value).flatMap { $0 >= 0 ? $0 : nil } }
+        func count() -> Int64? { RecordNumber.read(value) }
         switch (name, value) {
         case ("durable", "-"), ("length", "-"), ("response", "-"): return true
         case ("sequence", _):
-            sequence = UInt64(value) ?? 0
-            return UInt64(value) != nil
+            sequence = UInt64(count() ?? 0)
+            return count() != nil
         case ("durable", _): durable = count()
         case ("length", _): length = count()
-        case ("attempts", _): attempts = Int(value) ?? -1
+        case ("attempts", _): attempts = Int(count() ?? 0)
         case ("response", _):
             response = Self.extent(value)
             status = response == nil ? Int(value) : nil
-            return response != nil || status.map { (0...999).contains($0) } ?? false
+            return response != nil || status.map { (200...999).contains($0) } ?? false
         case ("completion", _): completion = Self.extent(value)
         case ("whole", _): whole = count().map { WallTime(seconds: $0) }
         case ("next", _): next = count().map { WallTime(seconds: $0) }
@@ -129,10 +129,8 @@ extension RecordState {
 
     private static func extent(_ text: String) -> Range<Int64>? {
         let words = text.split(separator: "+", omittingEmptySubsequences: false)
-        let numbers = words.compactMap { Int64($0) }
-        guard words.count == 2, numbers.count == 2, numbers.allSatisfy({ $0 >= 0 }),
-            !numbers[0].addingReportingOverflow(numbers[1]).overflow
-        else { return nil }
+        let numbers = words.compactMap { RecordNumber.read(String($0)) }
+        guard words.count == 2, numbers.count == 2 else { return nil }
         return numbers[0]..<numbers[0] + numbers[1]
     }
 

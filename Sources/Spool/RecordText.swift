@@ -89,17 +89,17 @@ extension UploadCreation {
         guard let id = values["id"].flatMap({ UploadID($0) }), let route = values["route"],
             let method = values["method"].flatMap({ HTTPRequest.Method($0) }),
             let target = values["target"], let resource = values["resource"],
-            let created = values["created"].flatMap({ Int64($0) }),
+            let created = values["created"].flatMap({ RecordNumber.moment($0) }),
             let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable)
         else { throw UnreadableRecord(reason: "a line of the creation is missing or wrong") }
         var contentLength = ContentLength.unknown
         if let text = values["content-length"] {
-            guard let length = Int64(text), length >= 0 else {
+            guard let length = RecordNumber.read(text) else {
                 throw UnreadableRecord(reason: "content-length is '\(text)'")
             }
             contentLength = .known(length)
         }
-        let maxSize = values["max-size"].map { Int64($0) ?? 0 }
+        let maxSize = values["max-size"].map { RecordNumber.read($0) ?? 0 }
         guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is no size") }
         self.init(
             id: id,
@@ -184,7 +184,7 @@ extension StoredResponse {
 
     private static func status(_ text: String) -> HTTPResponse.Status? {
         let parts = text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let code = parts.first.flatMap({ Int($0) }), (0...999).contains(code) else {
+        guard let code = parts.first.flatMap({ Int($0) }), (200...999).contains(code) else {
             return nil
         }
         return HTTPResponse.Status(

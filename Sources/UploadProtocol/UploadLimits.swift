@@ -17,6 +17,9 @@ package struct UploadLimits: Sendable, Equatable {
     /// Seconds an upload is kept after its last activity; > 0.
     package var maxAge: Int64
 
+    /// The largest size that can be told: fifteen digits (RFC 9651 §3.3.1).
+    package static let mostSize: Int64 = 999_999_999_999_999
+
     /// Makes limits from their parts.
     package init(
         maxSize: Int64,

@@ -19,7 +19,7 @@ struct RecordTests {
             fields: fields([("A", [0x20, 0x21])])
         )
         strange.head.target = "/a\\b?c=%0A"
-        strange.head.contentLength = .known(.max)
+        strange.head.contentLength = .known(UploadLimits.mostSize)
         strange.head.method = .init("M-SEARCH") ?? .get
         strange.created = WallTime(seconds: -1)
         strange.isRepeatable = false
@@ -51,6 +51,30 @@ struct RecordTests {
     private static func lines(_ fields: HTTPFields) -> [[UInt8]] {
         fields.map { field in
             Array(field.name.rawName.utf8) + [0] + field.withUnsafeBytesOfValue { Array($0) }
+        }
+    }
+
+    @Test(
+        "a state with a number beyond fifteen digits is not believed, so that none is too large to count on",
+        arguments: [UInt64(UploadLimits.mostSize), UInt64(UploadLimits.mostSize) + 1, .max]
+    )
+    func largest(sequence: UInt64) {
+        let isTaken = sequence <= UInt64(UploadLimits.mostSize)
+        let number = Int64(clamping: sequence)
+        var states = [RecordState](repeating: RecordState(length: 3), count: 8)
+        states[0].sequence = sequence
+        states[1].durable = number
+        states[2].length = number
+        states[3].attempts = Int(number)
+        states[4].whole = WallTime(seconds: number)
+        states[5].next = WallTime(seconds: number)
+        states[6].verified = number
+        states[7].response = number..<number + 1
+        for state in states {
+            var slots = [UInt8](repeating: UInt8(ascii: " "), count: 2 * RecordState.slotSize)
+            let start = Int(state.slotPosition)
+            slots.replaceSubrange(start..<start + RecordState.slotSize, with: state.slot)
+            #expect(RecordState.newest(in: slots) == (isTaken ? state : nil), "\(state)")
         }
     }
 
@@ -146,10 +170,10 @@ struct RecordTests {
     }
 
     static let states: [RecordState] = {
-        var full = RecordState(length: .max)
-        full.sequence = .max - 1
-        full.durable = .max
-        full.attempts = .max
+        var full = RecordState(length: UploadLimits.mostSize)
+        full.sequence = UInt64(UploadLimits.mostSize) - 1
+        full.durable = UploadLimits.mostSize
+        full.attempts = Int(UploadLimits.mostSize)
         full.reason = String(repeating: "x", count: 200)
         full.response = 1024..<(1 << 40)
         var text = RecordState()

@@ -1,0 +1,169 @@
+// Records as no daemon writes them: numbers at the ends of their types behind a checksum that is right,
+// bytes that are not, files of another size, records in another queue.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import UploadProtocol
+
+@testable import Spool
+
+/// Damages the files of uploads.
+struct FuzzRecords {
+    var random: SplitMix
+    let spool: String
+
+    /// Where an upload's record is; nil: it has none.
+    func queue(of id: UploadID) -> Queue? {
+        Queue.allCases.first { FileManager.default.fileExists(atPath: path(of: id, in: $0)) }
+    }
+
+    /// The size of an upload's data file; 0 where there is none.
+    func size(of id: UploadID) -> Int64 {
+        let attributes = try? FileManager.default.attributesOfItem(atPath: data(of: id))
+        return (attributes?[.size] as? NSNumber)?.int64Value ?? 0
+    }
+
+    /// Damages one upload in some ways, or in none.
+    mutating func damage(_ id: UploadID) {
+        guard let queue = queue(of: id) else { return }
+        let record = path(of: id, in: queue)
+        for _ in 0..<random.next() % 3 {
+            switch random.next() % 6 {
+            case 0, 1: writeSlots(record, size: size(of: id))
+            case 2: flip(record)
+            case 3: truncate(data(of: id), Int(random.one(of: 0, 1, 4, 5, 11, 30)))
+            case 4: rewriteCreation(record, id)
+            default: break
+            }
+        }
+        if random.once(in: 40) { unlink(data(of: id)) }
+        if random.once(in: 40) { truncate(record, Int(random.next() % 1_400)) }
+        if random.once(in: 2) {
+            let other = random.one(from: Queue.allCases)
+            rename(record, path(of: id, in: other))
+        }
+        if random.once(in: 20) { age(path(of: id, in: self.queue(of: id) ?? queue)) }
+    }
+
+    private func path(of id: UploadID, in queue: Queue) -> String {
+        "\(spool)/\(queue.rawValue)/\(FileName(id).path)"
+    }
+
+    private func data(of id: UploadID) -> String { "\(spool)/data/\(FileName(id).path)" }
+
+    // MARK: Slots
+
+    private mutating func number(near size: Int64) -> Int64 {
+        random.one(
+            of: size,
+            size,
+            size + 1,
+            max(0, size - 1),
+            0,
+            1,
+            999_999_999_999_999,
+            .max,
+            .max - 1,
+            WallTime.now.seconds
+        )
+    }
+
+    private mutating func maybe(near size: Int64) -> Int64? {
+        random.once(in: 2) ? nil : number(near: size)
+    }
+
+    private mutating func extent(_ size: Int64) -> Range<Int64>? {
+        guard random.once(in: 3) else { return nil }
+        let start = number(near: size)
+        let count = number(near: random.one(of: 21, 64, 512))
+        let (end, overflow) = start.addingReportingOverflow(count)
+        return overflow ? nil : start..<end
+    }
+
+    private mutating func state(near size: Int64) -> RecordState {
+        var state = RecordState(length: maybe(near: size))
+        state.sequence = random.one(of: 0, 1, 2, 7, .max, .max - 1, UInt64(Int64.max))
+        state.durable = maybe(near: size)
+        state.attempts = random.one(of: 0, 1, 3, 63, 64, 65, .max)
+        state.reason = random.one(of: nil, "because", "\u{202E}\u{1B}[2J")
+        state.response = extent(size)
+        if state.response == nil, random.once(in: 4) {
+            state.status = random.one(of: 0, 99, 100, 104, 200, 204, 304, 500, 999)
+        }
+        state.completion = extent(size)
+        state.whole = maybe(near: size).map { WallTime(seconds: $0) }
+        state.next = maybe(near: size).map { WallTime(seconds: $0) }
+        state.cause = random.one(of: nil, nil, .indeterminate, .failed, .held)
+        state.verified = random.once(in: 4) ? number(near: size) : nil
+        return state
+    }
+
+    /// Writes one slot or both, each at its place or at the other's.
+    private mutating func writeSlots(_ path: String, size: Int64) {
+        for _ in 0..<1 + random.next() % 2 {
+            let state = state(near: size)
+            let position = random.once(in: 8) ? 512 - state.slotPosition : state.slotPosition
+            write(state.slot, to: path, at: Int(position))
+        }
+    }
+
+    // MARK: Bytes
+
+    private mutating func flip(_ path: String) {
+        guard var bytes = FileManager.default.contents(atPath: path), !bytes.isEmpty else { return }
+        for _ in 0..<1 + random.next() % 4 {
+            bytes[Int(random.next() % UInt64(bytes.count))] = UInt8(truncatingIfNeeded: random.next())
+        }
+        write(Array(bytes), to: path, at: 0)
+    }
+
+    /// Another creation of the same upload, with its checksum, in place of what is behind the slots.
+    private mutating func rewriteCreation(_ path: String, _ id: UploadID) {
+        guard let bytes = FileManager.default.contents(atPath: path), bytes.count > 1_024 else {
+            return
+        }
+        var fields = HTTPFields()
+        for name in ["host", "content-type", "want-repr-digest", "upload-metadata", "x"] {
+            guard random.once(in: 3), let name = HTTPField.Name(name) else { continue }
+            fields.append(HTTPField(name: name, value: random.one(of: "", "a", "sha-256=1", "\"")))
+        }
+        let creation = UploadCreation(
+            id: id,
+            route: random.one(of: "default", "default", "gone"),
+            owner: random.one(of: nil, nil, "alice"),
+            authorizedOwner: random.one(of: nil, ""),
+            maxSize: random.one(of: nil, 1, .max),
+            head: RequestHead(
+                method: random.one(of: .post, .put, .head, .connect, .options),
+                target: random.one(of: "/files", "", "*", "?", "//", "/a?b=\u{7F}"),
+                fields: fields,
+                contentLength: random.one(of: .unknown, .known(0), .known(.max))
+            ),
+            resourcePath: random.one(of: "/files/upload-resource/\(id)", "", "\u{0}"),
+            remoteAddress: random.one(of: nil, "", "::1"),
+            scheme: random.one(of: nil, "https"),
+            created: WallTime(seconds: random.one(of: 0, .max, .min, WallTime.now.seconds)),
+            isRepeatable: random.once(in: 2)
+        )
+        truncate(path, 1_024)
+        write(creation.recordText, to: path, at: 1_024)
+    }
+
+    private func write(_ bytes: [UInt8], to path: String, at position: Int) {
+        guard let file = FileHandle(forUpdatingAtPath: path) else { return }
+        defer { try? file.close() }
+        try? file.seek(toOffset: UInt64(position))
+        try? file.write(contentsOf: Data(bytes))
+    }
+
+    /// Makes a file look as if it had been left alone for long, or changed far from now.
+    private mutating func age(_ path: String) {
+        let seconds: TimeInterval = random.one(of: 0, -2_000_000_000, 15_000_000_000)
+        try? FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSince1970: seconds)],
+            ofItemAtPath: path
+        )
+    }
+}

@@ -1,0 +1,31 @@
+// Random numbers that come again from the same seed.
+
+/// SplitMix64.
+package struct SplitMix: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    /// Begins a sequence.
+    package init(seed: UInt64) { state = seed }
+
+    /// The next 64 bits.
+    package mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+
+    /// One of several values, each as likely.
+    package mutating func one<Value>(of values: Value...) -> Value {
+        values[Int(next() % UInt64(values.count))]
+    }
+
+    /// One of several values, each as likely; there must be one.
+    package mutating func one<Value>(from values: [Value]) -> Value {
+        values[Int(next() % UInt64(values.count))]
+    }
+
+    /// True once in `count` times.
+    package mutating func once(in count: UInt64) -> Bool { next() % count == 0 }
+}
