@@ -45,6 +45,22 @@ int spoolgate_spawn(const char *path, char *const arguments[], char *const envir
     return status;
 }
 
+int spoolgate_filled_pipe(const void *bytes, size_t count) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) == -1) {
+        return -1;
+    }
+    ssize_t written = write(ends[1], bytes, count);
+    int error = errno;
+    close(ends[1]);
+    if (written != (ssize_t)count) {
+        close(ends[0]);
+        errno = error;
+        return -1;
+    }
+    return ends[0];
+}
+
 int spoolgate_output_pipe(int ends[2]) {
     if (pipe2(ends, O_CLOEXEC) == -1) {
         return -1;

@@ -147,10 +147,6 @@ int spoolgate_wait_readable(int socket, int milliseconds) {
     return poll(&entry, 1, milliseconds);
 }
 
-int spoolgate_duplicate(int descriptor) {
-    return fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-}
-
 int spoolgate_set_cloexec(int descriptor) {
     return fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }

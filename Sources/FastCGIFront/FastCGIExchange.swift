@@ -47,8 +47,8 @@ package final class FastCGIExchange: Exchange {
 
     init(
         _ request: UnsafeMutablePointer<FCGX_Request>,
+        _ parameters: RequestParameters,
         connection: Connection,
-        limits: RequestParameters.Limits,
         stallTimeout: Duration,
         release: @escaping @Sendable () -> Void
     ) {
@@ -56,15 +56,6 @@ package final class FastCGIExchange: Exchange {
         self.connection = connection
         self.stallTimeout = stallTimeout
         self.release = release
-        var parameters = RequestParameters(limits: limits)
-        var next = request.pointee.envp
-        while let place = next, let entry = place.pointee {
-            let count = entry.count
-            entry.withMemoryRebound(to: UInt8.self, capacity: count) {
-                parameters.add(UnsafeBufferPointer(start: $0, count: count))
-            }
-            next = place + 1
-        }
         (head, context) = parameters.read()
         incoming =
             switch (try? head.get())?.contentLength {  // A refused head has no length.
@@ -310,15 +301,6 @@ extension FastCGIExchange {
             }
             return true
         }
-    }
-}
-
-extension UnsafeMutablePointer<CChar> {
-    /// Bytes up to the terminating zero.
-    fileprivate var count: Int {
-        var end = self
-        while end.pointee != 0 { end += 1 }
-        return end - self
     }
 }
 

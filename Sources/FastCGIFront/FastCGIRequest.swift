@@ -2,7 +2,7 @@
 //
 // It knows records and streams by libfcgi's public interface only, and nothing of HTTP. libfcgi's
 // own accept and close stay unused: its accept cannot be limited in time, and its close reads what a
-// peer sends for as long as the peer sends. Invariant: the structure is allocated once in the thread
+// peer sends for as long as the peer sends. So does its reading of parameters (RequestBeginning says why). Invariant: the structure is allocated once in the thread
 // that uses it and never moves, because libfcgi's streams point back to it.
 
 import CFastCGI
@@ -31,24 +31,34 @@ struct FastCGIRequest: ~Copyable {
         raw.deallocate()
     }
 
-    /// Receives a request's beginning and parameters.
+    /// Takes up a request whose begin and parameters were received, up to its content.
     ///
-    /// - Returns: false if none came: the peer closed, was too slow or spoke no FastCGI.
-    /// - Throws: `SystemError` when the process has no descriptor left.
-    func begin(on connection: Connection) throws(SystemError) -> Bool {
-        // libfcgi closes the connection when it does not like what it reads. It gets a descriptor
-        // of its own for so long, so that the number of ours always means this connection.
-        let copy = try connection.duplicate()
+    /// - Returns: false where libfcgi does not take it up.
+    /// - Throws: `SystemError` when the process has no descriptor left; it can be tried again.
+    func begin(
+        _ beginning: RequestBeginning,
+        on connection: Connection
+    ) throws(SystemError) -> Bool {
+        // libfcgi reads a request without parameters from elsewhere, and from then on the connection.
+        // It closes what it does not like to read, so this one is its own until then.
+        let elsewhere = try Descriptor.holding(Self.bareRequest).release()
         FCGX_InitRequest(raw, -1, 0)
-        raw.pointee.ipcFd = copy
+        raw.pointee.ipcFd = elsewhere
         raw.pointee.keepConnection = 1
         // Closing then is close(2) and no more.
         raw.pointee.detached = 1
         guard FCGX_Accept_r(raw) == 0 else { return false }
         raw.pointee.ipcFd = connection.number
-        _ = Descriptor(owning: copy)
+        raw.pointee.requestId = Int32(beginning.id)
+        _ = Descriptor(owning: elsewhere)
         return true
     }
+
+    /// The begin of a responder's request with the number 1, and the end of its parameters.
+    private static let bareRequest: [UInt8] = [
+        1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+        1, 4, 0, 1, 0, 0, 0, 0,
+    ]
 
     /// Sends what is buffered, the end of the response and END_REQUEST, and frees the streams.
     /// - Returns: whether all of it was sent.

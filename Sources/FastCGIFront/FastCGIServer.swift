@@ -268,12 +268,15 @@ extension FastCGIServer {
     ) {
         connection.setReceiveTimeout(settings.parametersTimeout)
         connection.setSendTimeout(settings.stallTimeout)
-        guard begin(request, on: connection, since: ended) else { return report(.noRequest) }
+        guard let beginning = RequestBeginning.receive(from: connection),
+            let parameters = RequestParameters(beginning, limits: settings.limits),
+            begin(request, beginning, on: connection, since: ended)
+        else { return report(.noRequest) }
         pool.update { $0.parametersArrived(connection) }
         let exchange = FastCGIExchange(
             request.raw,
+            parameters,
             connection: connection,
-            limits: settings.limits,
             stallTimeout: settings.stallTimeout,
             release: { self.release(connection) }
         )
@@ -286,10 +289,11 @@ extension FastCGIServer {
         if end == .incomplete { report(.incompleteAnswer) }
     }
 
-    /// Receives the parameters; without a descriptor to do so it tries again for as long as they may
+    /// Takes the request up; without a descriptor to do so it tries again for as long as parameters may
     /// take.
     private func begin(
         _ request: borrowing FastCGIRequest,
+        _ beginning: RequestBeginning,
         on connection: Connection,
         since ended: UInt64
     ) -> Bool {
@@ -297,7 +301,7 @@ extension FastCGIServer {
         var ended = ended
         while true {
             do throws(SystemError) {
-                return try request.begin(on: connection)
+                return try request.begin(beginning, on: connection)
             } catch {
                 report(.acceptFailed(error))
                 if deadline.hasPassed { return false }

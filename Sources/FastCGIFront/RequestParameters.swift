@@ -49,18 +49,34 @@ package struct RequestParameters {
         limits: Limits = Limits()
     ) -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
         var all = RequestParameters(limits: limits)
-        for parameter in parameters { parameter.withUnsafeBufferPointer { all.add($0) } }
+        for parameter in parameters {
+            parameter.withUnsafeBufferPointer { bytes in
+                guard let equals = bytes.firstIndex(of: UInt8(ascii: "=")) else { return }
+                all.add(
+                    UnsafeBufferPointer(rebasing: bytes[..<equals]),
+                    UnsafeBufferPointer(rebasing: bytes[(equals + 1)...])
+                )
+            }
+        }
         return all.read()
     }
 
-    /// Adds one parameter, `NAME=value`.
+    /// The parameters of a request; nil where they are cut off.
+    init?(_ beginning: RequestBeginning, limits: Limits) {
+        self.init(limits: limits)
+        if beginning.role != RequestBeginning.responder { refuse(.wrongRole) }
+        if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
+        guard beginning.forEachParameter({ add($0, $1) }) else { return nil }
+    }
+
+    /// Adds one parameter.
     ///
     /// Of several operator's parameters with one name the last counts, as in the configurations
     /// they come from; of the client's all do, in order.
-    package mutating func add(_ parameter: UnsafeBufferPointer<UInt8>) {
-        guard let equals = parameter.firstIndex(of: UInt8(ascii: "=")) else { return }
-        let name = UnsafeBufferPointer(rebasing: parameter[..<equals])
-        let value = UnsafeBufferPointer(rebasing: parameter[(equals + 1)...])
+    package mutating func add(
+        _ name: UnsafeBufferPointer<UInt8>,
+        _ value: UnsafeBufferPointer<UInt8>
+    ) {
         if name.starts(with: "HTTP_".utf8) {
             addField(UnsafeBufferPointer(rebasing: name[5...]), value)
         } else {
@@ -171,7 +187,7 @@ extension RequestParameters {
             addField(named: "content-type", value)
         case "FCGI_ROLE":
             guard !value.elementsEqual("RESPONDER".utf8) else { return }
-            refuse(.misconfigured("The web server must use this service as a FastCGI responder."))
+            refuse(.wrongRole)
         case "REMOTE_ADDR": context.remoteAddress = word(name, value)
         case "REQUEST_SCHEME": context.scheme = word(name, value)
         case "SPOOLGATE_ROUTE": context.route = word(name, value)
@@ -191,9 +207,10 @@ extension RequestParameters {
     /// The value; nil if it is empty.
     private mutating func word(_ name: String, _ value: UnsafeBufferPointer<UInt8>) -> String? {
         guard !value.isEmpty else { return nil }
-        // Repaired bytes could make one owner of two.
-        guard let text = String(validating: value, as: UTF8.self) else {
-            refuse(.malformed(reason: "the value for \(name) is no UTF-8 text"))
+        // Repaired bytes could make one owner of two. No configuration has a NUL or such bytes: they
+        // are a client's, in a value that the web server takes from it.
+        guard let text = String(validating: value, as: UTF8.self), !value.contains(0) else {
+            refuse(.malformed(reason: "the value for \(name) is no UTF-8 text without NUL"))
             return nil
         }
         return text
@@ -239,6 +256,10 @@ extension Refusal {
             isOrdinary: true
         )
     }
+
+    fileprivate static let wrongRole = misconfigured(
+        "The web server must use this service as a FastCGI responder."
+    )
 
     fileprivate static func missing(_ name: String) -> Refusal {
         misconfigured("The web server passes no \(name): a fastcgi_param \(name) is missing.")

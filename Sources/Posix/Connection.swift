@@ -1,6 +1,6 @@
 // One accepted connection: its limits, its end, and the letting-go from another thread.
 //
-// It reads and writes nothing that means something. Invariant: whatever another thread asks for
+// What it reads and writes means nothing here. Invariant: whatever another thread asks for
 // reaches this connection or nothing, never one that got the same number later.
 
 import CLinux
@@ -74,7 +74,7 @@ package final class Connection: Sendable {
     package func spoil() {
         let garbage = [UInt8](repeating: 0xff, count: 8)
         // Where it cannot be sent, the peer is gone or behind, and the end of the connection must do.
-        _ = send(number, garbage, garbage.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL))
+        _ = Glibc.send(number, garbage, garbage.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL))
     }
 
     /// Ends receiving and sending, from any thread.
@@ -137,15 +137,26 @@ package final class Connection: Sendable {
     /// the two cannot be told apart.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// A second descriptor of the same socket, for a library that closes the one it is given.
-    /// - Returns: its number, the caller's to close.
-    /// - Throws: `SystemError` when the process has no room for it.
-    package func duplicate() throws(SystemError) -> Int32 {
-        let copy = spoolgate_duplicate(number)
-        guard copy >= 0 else {
-            throw SystemError(call: "fcntl", subject: "connection", errno: errno)
+    /// Fills `buffer` with what the peer sends next.
+    ///
+    /// - Returns: false where the peer closed first, or no byte came within the limit on receiving.
+    package func receive(into buffer: UnsafeMutableRawBufferPointer) -> Bool {
+        var rest = buffer[...]
+        while !rest.isEmpty {
+            let free = UnsafeMutableRawBufferPointer(rebasing: rest)
+            let count = recv(number, free.baseAddress, free.count, 0)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return false }
+            rest = rest.dropFirst(count)
         }
-        return copy
+        return true
+    }
+
+    /// Sends a few bytes, all of them.
+    ///
+    /// - Returns: false where the peer left, or does not read.
+    package func send(_ bytes: [UInt8]) -> Bool {
+        Glibc.send(number, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
     }
 }
 

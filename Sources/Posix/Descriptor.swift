@@ -3,6 +3,7 @@
 // It knows nothing of what is behind the number. Invariant: as long as the value lives, the number
 // is open and means what it meant when it was taken.
 
+import CLinux
 import Glibc
 
 /// An owned file descriptor.
@@ -32,6 +33,13 @@ package struct Descriptor: ~Copyable, Sendable {
         let number = self.number
         discard self
         return number
+    }
+
+    /// A descriptor from which `bytes`, at most a page of them, can be read, and then the end.
+    package static func holding(_ bytes: [UInt8]) throws(SystemError) -> Descriptor {
+        let number = spoolgate_filled_pipe(bytes, bytes.count)
+        guard number >= 0 else { throw SystemError("pipe2", on: "\(bytes.count) bytes") }
+        return Descriptor(owning: number)
     }
 
     deinit { _ = Glibc.close(number) }

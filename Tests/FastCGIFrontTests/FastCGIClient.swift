@@ -194,6 +194,20 @@ final class FastCGIClient {
         return true
     }
 
+    /// The numbers of requests in what came.
+    var numbers: Set<UInt16> {
+        var numbers: Set<UInt16> = []
+        var rest = received[...]
+        while rest.count >= 8 {
+            let start = rest.startIndex
+            numbers.insert(UInt16(rest[start + 2]) << 8 | UInt16(rest[start + 3]))
+            rest = rest.dropFirst(
+                8 + (Int(rest[start + 4]) << 8 | Int(rest[start + 5])) + Int(rest[start + 6])
+            )
+        }
+        return numbers
+    }
+
     /// The records that came whole.
     private var answerSoFar: Answer {
         var answer = Answer()

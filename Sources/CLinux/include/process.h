@@ -10,6 +10,10 @@
 int spoolgate_spawn(const char *path, char *const arguments[], char *const environment[],
                     int output, int errors, pid_t *child);
 
+/* pipe2(2): the reading end of a pipe with these bytes in it, at most a page of them, and nobody to write
+   more; close-on-exec. A descriptor or -1. */
+int spoolgate_filled_pipe(const void *bytes, size_t count);
+
 /* pipe2(2): both ends close-on-exec, the first one not blocking. 0 or -1. */
 int spoolgate_output_pipe(int ends[2]);
 

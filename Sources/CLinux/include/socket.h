@@ -49,9 +49,6 @@ int spoolgate_is_hung_up(int socket, int both);
 /* Waits until there is something to read, the end included: 1; 0 when the time is over. */
 int spoolgate_wait_readable(int socket, int milliseconds);
 
-/* fcntl(2) F_DUPFD_CLOEXEC. */
-int spoolgate_duplicate(int descriptor);
-
 /* fcntl(2) F_SETFD FD_CLOEXEC. */
 int spoolgate_set_cloexec(int descriptor);
 

@@ -1,0 +1,102 @@
+// Begins and parameters as raw records: values whole with their NULs, lengths that lie, records of others
+// in between.
+
+import FastCGIFront
+import Foundation
+import Gateway
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@Suite struct RequestBeginningTests {
+    /// A front that answers with the owner it was told, in brackets.
+    private func server() throws -> TestServer {
+        try TestServer { exchange in
+            switch exchange.head {
+            case .failure(let refusal): TestServer.reply(exchange, refusal.response)
+            case .success: TestServer.reply(exchange, 200, "[\(exchange.context.owner ?? "-")]")
+            }
+        }
+    }
+
+    private func answer(_ more: [(String, String)]) throws -> Answer {
+        let server = try server()
+        defer { server.stop() }
+        return try server.exchange(Record.head(parameters(length: "0", more)))
+    }
+
+    @Test("an owner with a NUL is not the owner before it")
+    func owner() throws {
+        #expect(try answer([("SPOOLGATE_OWNER", "alice")]).content == "[alice]")
+        for owner in ["alice\0x", "alice\0", "\0alice", "\0"] {
+            #expect(try answer([("SPOOLGATE_OWNER", owner)]).status == 400, "\(owner.debugDescription)")
+        }
+    }
+
+    @Test(
+        "no parameter ends at a NUL",
+        arguments: [
+            "SPOOLGATE_ROUTE", "REQUEST_URI", "REQUEST_METHOD", "CONTENT_LENGTH", "REMOTE_ADDR",
+            "REQUEST_SCHEME", "HTTP_X_A", "CONTENT_TYPE", "HTTP_UPLOAD_OFFSET",
+        ]
+    )
+    func values(name: String) throws {
+        let sound = ["REQUEST_URI": "/a", "REQUEST_METHOD": "PUT"][name] ?? "5"
+        #expect(try answer([(name, sound + "\0x")]).status == 400)
+    }
+
+    @Test("a NUL in a field's name is no end of it")
+    func name() throws { #expect(try answer([("HTTP_X\0Y", "1")]).status == 400) }
+
+    @Test(
+        "a length beyond what is there ends the connection, not the process",
+        arguments: [[0x01, 0xFF, 0xFF, 0xFF, 0xFF], [0xFF, 0xFF, 0xFF, 0xFF, 0x01], [0xFF], [0x05, 0x01]]
+            as [[UInt8]]
+    )
+    func lengths(_ lie: [UInt8]) throws {
+        let server = try server()
+        defer { server.stop() }
+        let all = Record.pairs(parameters(length: "0")) + lie
+        let answer = try server.exchange(Record.begin() + Record.stream(.params, all))
+        #expect(answer.isClosed && answer.status == nil)
+        #expect(eventually { server.events == [.noRequest] })
+        #expect(try server.exchange(Record.head(parameters(length: "0"))).status == 200)
+    }
+
+    @Test("more parameters than are kept are refused, and memory is not taken for them")
+    func tooMany() throws {
+        let large = String(repeating: "a", count: 60_000)
+        let many = (0..<20).map { ("HTTP_X_\($0)", large) }
+        #expect(try answer(many).status == 431)
+    }
+
+    @Test("another request on the connection is refused, and what belongs to it is not read")
+    func second() throws {
+        let server = try server()
+        defer { server.stop() }
+        let begin = Record.bytes(.beginRequest, [0, 1, 0, 0, 0, 0, 0, 0], id: 2)
+        let other = Record.bytes(.params, Record.pairs([("SPOOLGATE_OWNER", "eve")]), id: 2)
+        let own = Record.pairs(parameters(length: "0", [("SPOOLGATE_OWNER", "alice")]))
+        let answer = try server.exchange(
+            Record.begin() + begin + other + Record.stream(.params, own, size: 9, padding: 3)
+        )
+        #expect(answer.types.first == RecordType.endRequest.rawValue)
+        #expect(answer.content == "[alice]")
+    }
+
+    @Test("the answer has the number of its request", arguments: [2, 255, 256, 65_535] as [UInt16])
+    func number(id: UInt16) throws {
+        let server = try TestServer()
+        defer { server.stop() }
+        let client = try server.client()
+        client.send(Record.bytes(.beginRequest, [0, 1, 0, 0, 0, 0, 0, 0], id: id))
+        client.send(Record.bytes(.params, Record.pairs(parameters(length: "2")), id: id))
+        client.send(Record.bytes(.params, id: id) + Record.bytes(.stdin, [1, 2], id: id))
+        client.send(Record.bytes(.stdin, id: id))
+        let answer = client.answer()
+        #expect(answer.content == Received.text([1, 2]))
+        #expect(answer.endStatus == 0)
+        #expect(client.numbers == [id])
+    }
+}
