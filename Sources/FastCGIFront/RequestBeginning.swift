@@ -149,7 +149,9 @@ private struct Reading {
         guard id != 0, content.count == 8 else { return false }
         guard begun == nil else {
             // One request at a time: FCGI_CANT_MPX_CONN.
-            return connection.send(Self.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0]))
+            return connection.send(
+                Self.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0])
+            )
         }
         begun = RequestBeginning(
             id: id,

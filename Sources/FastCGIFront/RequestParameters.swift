@@ -107,6 +107,11 @@ package struct RequestParameters {
             target.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
             let target = String(validating: target, as: UTF8.self)
         else { return .failure(.malformed(reason: "its target is no path")) }
+        // The web server chose the location by the path without them, and what the upstream makes of them
+        // need not be the same.
+        guard !target.hasDotSegment else {
+            return .failure(.malformed(reason: "its path has a segment of one or two dots"))
+        }
         return .success(
             RequestHead(
                 method: method,
@@ -216,22 +221,22 @@ extension RequestParameters {
         return text
     }
 
+    /// An origin that is none is often what a client sent as `Host`: it is left out, not refused.
     private mutating func setOrigin(_ value: UnsafeBufferPointer<UInt8>) {
         context.origin = nil
-        context.faults.insert(.noOrigin)
-        guard let text = word("SPOOLGATE_ORIGIN", value) else { return }
-        let schemeEnd = text.firstIndex(of: ":") ?? text.endIndex
-        let scheme = text[..<schemeEnd].utf8
-        let rest = text[schemeEnd...]
-        context.faults.remove(.noOrigin)
-        // `$scheme://$http_host` of a request without Host: as if there were no origin.
-        guard rest != "://" else { return }
-        guard let first = scheme.first, first.isLetter, scheme.allSatisfy(\.isSchemeByte),
-            rest.hasPrefix("://"), rest.utf8.dropFirst(3).allSatisfy(\.isAuthorityByte)
-        else {
-            return refuse(.misconfigured("SPOOLGATE_ORIGIN must be scheme://host or …:port."))
+        context.badOrigin = nil
+        context.faults.subtract([.noOrigin, .badOrigin])
+        guard !value.isEmpty else {
+            context.faults.insert(.noOrigin)
+            return
         }
-        context.origin = text
+        let text = String(decoding: value, as: UTF8.self)
+        // `$scheme://$http_host` of a request without Host: as if there were no origin.
+        if text.hasSuffix("://") { return }
+        context.origin = PublicOrigin.normalised(text)
+        guard context.origin == nil else { return }
+        context.badOrigin = text
+        context.faults.insert(.badOrigin)
     }
 
     private mutating func setInterimStatuses(_ value: UnsafeBufferPointer<UInt8>) {
@@ -266,10 +271,47 @@ extension Refusal {
     }
 }
 
+extension String {
+    /// Whether the path of this target has a segment `.` or `..`, however spelt (RFC 3986 §3.3).
+    fileprivate var hasDotSegment: Bool {
+        // Few have one anywhere.
+        guard utf8.contains(UInt8(ascii: ".")) || utf8.contains(UInt8(ascii: "%")) else {
+            return false
+        }
+        var segment = 0
+        var isDots = true
+        var rest = utf8[...]
+        while let byte = rest.popFirst(), byte != UInt8(ascii: "?"), byte != UInt8(ascii: "#") {
+            var byte = byte
+            if byte == UInt8(ascii: "%"), let code = UInt8(hexadecimal: rest.prefix(2)) {
+                byte = code
+                rest = rest.dropFirst(2)
+            }
+            switch byte {
+            case UInt8(ascii: "/"), UInt8(ascii: "\\"):
+                if isDots, segment == 1 || segment == 2 { return true }
+                (segment, isDots) = (0, true)
+            case UInt8(ascii: "."): segment += 1
+            default: isDots = false
+            }
+        }
+        return isDots && (segment == 1 || segment == 2)
+    }
+}
+
 // MARK: Bytes
 
 extension UInt8 {
-    fileprivate var isLetter: Bool { (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self) }
+    /// From two hexadecimal digits; nil for anything else.
+    fileprivate init?(hexadecimal digits: Substring.UTF8View) {
+        guard digits.count == 2,
+            digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }),
+            let value = UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
+        else { return nil }
+        self = value
+    }
+
+    private var isLetter: Bool { (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self) }
 
     private var isLetterOrDigit: Bool { isLetter || (0x30...0x39).contains(self) }
 
@@ -280,14 +322,6 @@ extension UInt8 {
 
     /// RFC 9110 §5.5: visible, space, tab, and what is not ASCII.
     fileprivate var isFieldValueByte: Bool { (self >= 0x20 && self != 0x7F) || self == 0x09 }
-
-    /// RFC 3986 §3.1.
-    fileprivate var isSchemeByte: Bool { isLetterOrDigit || "+-.".utf8.contains(self) }
-
-    /// RFC 3986 §3.2 without user information.
-    fileprivate var isAuthorityByte: Bool {
-        isLetterOrDigit || "-._~!$&'()*+,;=:[]%".utf8.contains(self)
-    }
 
     /// `UPLOAD_OFFSET` stands for `upload-offset`.
     fileprivate var loweredFieldNameByte: UInt8 {

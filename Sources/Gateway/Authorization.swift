@@ -91,6 +91,7 @@ extension Transaction {
     func on(_ upload: Upload) -> Transaction {
         var transaction = limited(to: upload.creation.maxSize)
         transaction.log = gateway.log.correlated(gateway.events.correlation(of: upload.creation))
+        transaction.answers.isSegmented = upload.creation.isSegmented
         return transaction
     }
 
@@ -100,5 +101,12 @@ extension Transaction {
         transaction.route = route.changed { $0.limits.maxSize = maxSize }
         transaction.answers.limits.maxSize = maxSize
         return transaction
+    }
+}
+
+extension UploadCreation {
+    /// Whether it said that more comes than its own content.
+    fileprivate var isSegmented: Bool {
+        UploadRequest.isSegmented(head, Dialect(of: head.fields))
     }
 }

@@ -119,6 +119,7 @@ final class Authorizer: Sendable {
         var policy = FieldPolicy()
         policy.credentials = question.policy.credentials
         policy.credentialFields = question.policy.credentialFields
+        policy.trustsForwarded = question.policy.trustsForwarded
         var fields = UpstreamFields.delivered(
             question.head.fields,
             completing: question.completing,

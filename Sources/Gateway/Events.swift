@@ -15,6 +15,7 @@ package final class Events: Sendable {
     private struct State {
         var settings: EventSettings
         var correlationField: HTTPField.Name?
+        var showsQueries: Bool
         var file: AppendedFile?
 
         func correlation(of creation: UploadCreation) -> String? {
@@ -39,7 +40,11 @@ package final class Events: Sendable {
     ///   - log: where it is said that events were lost.
     package init(_ settings: Settings, spool: Spool, log: Log) {
         state = Monitor(
-            State(settings: settings.events, correlationField: settings.correlationField)
+            State(
+                settings: settings.events,
+                correlationField: settings.correlationField,
+                showsQueries: settings.showsQueries
+            )
         )
         losses = Losses(log)
         clock = spool.clock
@@ -52,6 +57,7 @@ package final class Events: Sendable {
         state.update {
             $0.settings = settings.events
             $0.correlationField = settings.correlationField
+            $0.showsQueries = settings.showsQueries
             $0.file = nil
         }
         webhook.reload(settings.events)
@@ -73,6 +79,7 @@ package final class Events: Sendable {
         var event = event()
         event.time = clock.now
         if let creation = event.creation { event.correlation = state.correlation(of: creation) }
+        event.target = event.target?.shownTarget(withQuery: state.showsQueries)
         let line = event.json.text
         switch settings.destination {
         case nil: break

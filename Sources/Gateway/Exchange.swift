@@ -11,6 +11,8 @@ package struct ExchangeContext: Sendable, Equatable {
     package var owner: String?
     /// The public origin, `https://example.org:8443`; nil: path-absolute `Location` (`SPOOLGATE_ORIGIN`).
     package var origin: String?
+    /// What was passed for an origin and is none; nil: nothing was.
+    package var badOrigin: String?
     /// The interim statuses the web server forwards (`SPOOLGATE_INTERIM`); empty: none.
     package var interimStatuses: Set<Int>
     /// The client's address (`REMOTE_ADDR`).
@@ -18,6 +20,8 @@ package struct ExchangeContext: Sendable, Equatable {
     /// The scheme the client used (`REQUEST_SCHEME`).
     package var scheme: String?
     /// What its parameters show to be wrong with the web server's configuration.
+    ///
+    /// With `.badOrigin`, `badOrigin` says what was passed.
     package var faults: Set<FrontFault>
 
     /// Makes a context from its parts.
@@ -25,6 +29,7 @@ package struct ExchangeContext: Sendable, Equatable {
         route: String? = nil,
         owner: String? = nil,
         origin: String? = nil,
+        badOrigin: String? = nil,
         interimStatuses: Set<Int> = [],
         remoteAddress: String? = nil,
         scheme: String? = nil,
@@ -33,6 +38,7 @@ package struct ExchangeContext: Sendable, Equatable {
         self.route = route
         self.owner = owner
         self.origin = origin
+        self.badOrigin = badOrigin
         self.interimStatuses = interimStatuses
         self.remoteAddress = remoteAddress
         self.scheme = scheme

@@ -32,6 +32,8 @@ extension Route {
             try section.value("forwarding", expecting: "one of \(forwardings)") {
                 FieldPolicy.Forwarding(rawValue: $0)
             } ?? fields.forwarding
+        fields.trustsForwarded =
+            try section.boolean("trust-forwarded") ?? fields.trustsForwarded
         let credentials = FieldPolicy.Credentials.allCases.map(\.rawValue).joined(separator: ", ")
         fields.credentials =
             try section.value("credentials", expecting: "one of \(credentials)") {
@@ -53,6 +55,7 @@ extension Route {
             ("fields.strip", SettingsText.list(fields.strip.map(\.rawName))),
             ("fields.set", SettingsText.pairs(fields.set.map { ($0.name.rawName, $0.value) })),
             ("forwarding", fields.forwarding.rawValue),
+            ("trust-forwarded", "\(fields.trustsForwarded)"),
             ("credentials", fields.credentials.rawValue),
             ("credential-fields", SettingsText.list(ownCredentials.map(\.rawName))),
         ]

@@ -42,6 +42,18 @@ extension HTTPFields {
         append(HTTPField(name: .via, value: "1.1 spoolgate"))
     }
 
+    /// Puts the host of the origin in place of what the client sent as `Host`.
+    ///
+    /// A web server may have chosen by another name than that: the one in the request's target (RFC 9112
+    /// §3.2.2). Where the origin is none, nobody vouches for a host.
+    mutating func takeHost(from context: ExchangeContext) {
+        if let origin = context.origin, let slash = origin.firstIndex(of: "/") {
+            self[.host] = String(origin[slash...].dropFirst(2))
+        } else if context.badOrigin != nil {
+            self[.host] = nil
+        }
+    }
+
     /// An address as a node (RFC 7239 §6): one of IPv6 in brackets and quotes, a text that is none
     /// `unknown`.
     private static func node(_ address: String) -> String {

@@ -11,6 +11,8 @@ package enum FrontFault: String, Sendable, CaseIterable {
     case buffered
     /// No `SPOOLGATE_ORIGIN` was passed.
     case noOrigin = "no_origin"
+    /// What was passed as `SPOOLGATE_ORIGIN` is no origin.
+    case badOrigin = "bad_origin"
     /// A parameter without which there is no request was not passed: `REQUEST_METHOD`, `REQUEST_URI`.
     case noMethod = "no_method"
     /// `SPOOLGATE_ROUTE` names a route that the settings do not have.
@@ -93,6 +95,11 @@ extension Gateway {
     func noteFaults(_ context: ExchangeContext, route: String, isUpload: Bool) {
         if context.faults.contains(.noOrigin), faults.note(.noOrigin, route: route) != nil {
             log.noOrigin(route: route)
+        }
+        if let text = context.badOrigin, context.faults.contains(.badOrigin),
+            let count = faults.note(.badOrigin, route: route)
+        {
+            log.badOrigin(text, route: route, count: count)
         }
         // What is no upload is buffered without harm.
         if isUpload, context.faults.contains(.buffered),

@@ -114,6 +114,7 @@ package final class Gateway: Sendable {
             log.refused(refusal, target: nil)
             return exchange.answer(refusal.response)
         }
+        head.fields.takeHost(from: exchange.context)
         let name = exchange.context.route ?? Route.defaultName
         guard let route = configuration.routes[name],
             let upstream = configuration.upstreams[name],
@@ -122,7 +123,10 @@ package final class Gateway: Sendable {
             noteUnknownRoute(name, target: head.target)
             return exchange.answer(Refusal.unknownRoute(name: name).response)
         }
-        let dialect = Dialect(of: head.fields)
+        let dialect = Dialect(
+            of: head.fields,
+            aliases: configuration.settings.interopAliases
+        )
         let correlation = configuration.settings.correlationField.map { name in
             head.fields.correlate(by: name)
         }

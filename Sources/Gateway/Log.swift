@@ -10,15 +10,25 @@ package import UploadProtocol
 package struct Log: Sendable {
     let logger: Logger
 
+    /// Whether targets are written with their queries, which may hold what proves who somebody is.
+    private let showsQueries: Bool
+
     /// Writes through `logger`.
-    package init(_ logger: Logger) { self.logger = logger }
+    package init(_ logger: Logger, showsQueries: Bool = false) {
+        self.logger = logger
+        self.showsQueries = showsQueries
+    }
+
+    func shown(_ target: String) -> String {
+        target.shownTarget(withQuery: showsQueries)
+    }
 
     /// The log with `correlation` in every line; as it is for nil.
     func correlated(_ correlation: String?) -> Log {
         guard let correlation else { return self }
         var logger = logger
         logger[metadataKey: "correlation"] = "\(correlation)"
-        return Log(logger)
+        return Log(logger, showsQueries: showsQueries)
     }
 
     // MARK: The daemon's own life
@@ -102,7 +112,7 @@ package struct Log: Sendable {
             "upload created",
             metadata: [
                 "upload": "\(id)", "route": "\(route)", "method": "\(method)",
-                "target": "\(target)",
+                "target": "\(shown(target))",
             ]
         )
     }
@@ -159,7 +169,7 @@ package struct Log: Sendable {
         logger.info(
             "upload accepted",
             metadata: [
-                "upload": "\(id)", "route": "\(route)", "target": "\(target)",
+                "upload": "\(id)", "route": "\(route)", "target": "\(shown(target))",
                 "length": "\(length)",
             ]
         )
@@ -282,7 +292,7 @@ package struct Log: Sendable {
     package func passThroughFailed(route: String, target: String, reason: String) {
         logger.warning(
             "request failed",
-            metadata: ["route": "\(route)", "target": "\(target)", "reason": "\(reason)"]
+            metadata: ["route": "\(route)", "target": "\(shown(target))", "reason": "\(reason)"]
         )
     }
 
@@ -291,7 +301,7 @@ package struct Log: Sendable {
         logger.debug(
             "request refused",
             metadata: [
-                "status": "\(refusal.status.code)", "target": "\(target ?? "-")",
+                "status": "\(refusal.status.code)", "target": "\(target.map(shown) ?? "-")",
                 "reason": "\(refusal.detail)",
             ]
         )

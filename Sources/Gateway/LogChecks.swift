@@ -10,7 +10,7 @@ extension Log {
     package func anonymousRefused(route: String, target: String) {
         logger.info(
             "anonymous upload refused",
-            metadata: ["route": "\(route)", "target": "\(target)"]
+            metadata: ["route": "\(route)", "target": "\(shown(target))"]
         )
     }
 
@@ -20,7 +20,7 @@ extension Log {
     package func notAuthorized(route: String, target: String, status: Int) {
         logger.debug(
             "not authorized",
-            metadata: ["route": "\(route)", "target": "\(target)", "status": "\(status)"]
+            metadata: ["route": "\(route)", "target": "\(shown(target))", "status": "\(status)"]
         )
     }
 
@@ -28,7 +28,7 @@ extension Log {
     package func authorizationFailed(route: String, target: String, reason: String) {
         logger.warning(
             "authorization failed",
-            metadata: ["route": "\(route)", "target": "\(target)", "reason": "\(reason)"]
+            metadata: ["route": "\(route)", "target": "\(shown(target))", "reason": "\(reason)"]
         )
     }
 

@@ -2,6 +2,7 @@
 // are in Log and LogChecks.
 
 import Logging
+package import UploadProtocol
 
 extension Log {
     /// The front could not take a connection or start a thread.
@@ -32,7 +33,15 @@ extension Log {
     package func clientGone(route: String, target: String, reason: String) {
         logger.debug(
             "client gone",
-            metadata: ["route": "\(route)", "target": "\(target)", "reason": "\(reason)"]
+            metadata: ["route": "\(route)", "target": "\(shown(target))", "reason": "\(reason)"]
+        )
+    }
+
+    /// A response's head was too large for web servers in front; most of its fields were left out.
+    package func headCut(upload: UploadID?, bytes: Int) {
+        logger.warning(
+            "response head cut",
+            metadata: ["upload": "\(upload.map(\.description) ?? "-")", "bytes": "\(bytes)"]
         )
     }
 
@@ -55,10 +64,24 @@ extension Log {
             "front tells no origin",
             metadata: [
                 "route": "\(route)",
-                "directive": "fastcgi_param SPOOLGATE_ORIGIN $scheme://$http_host;",
+                "directive": "\(Self.originDirective)",
             ]
         )
     }
+
+    /// What the web server passes as a route's origin is none.
+    package func badOrigin(_ text: String, route: String, count: Int) {
+        logger.warning(
+            "front tells a bad origin",
+            metadata: [
+                "route": "\(route)", "origin": "\(text.prefix(100))", "count": "\(count)",
+                "directive": "\(Self.originDirective)",
+            ]
+        )
+    }
+
+    private static let originDirective =
+        "fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;"
 
     /// The web server keeps whole uploads in files of its own before it passes them on.
     package func frontBuffers(route: String, count: Int) {
@@ -75,7 +98,16 @@ extension Log {
     package func unknownRoute(_ route: String, target: String, count: Int) {
         logger.error(
             "unknown route",
-            metadata: ["route": "\(route)", "target": "\(target)", "count": "\(count)"]
+            metadata: ["route": "\(route)", "target": "\(shown(target))", "count": "\(count)"]
         )
+    }
+}
+
+extension ResponseHead {
+    /// The head as it can be relayed, with a log line where that is not all of it.
+    func fitting(telling log: Log, upload: UploadID? = nil) -> ResponseHead {
+        guard fieldBytes > Self.mostFieldBytes else { return self }
+        log.headCut(upload: upload, bytes: fieldBytes)
+        return fitting
     }
 }

@@ -54,7 +54,8 @@ extension Transaction {
         let relay = StreamRelay(
             exchange,
             fields: UpstreamFields.passedBack,
-            transform: transform
+            transform: transform,
+            log: log
         )
         let outcome = upstream.attempt(
             UpstreamRequest(
@@ -155,6 +156,7 @@ final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
     private let fields: (HTTPFields) -> HTTPFields
     private let transform: (ResponseHead) -> ResponseHead
+    private let log: Log
     /// Whether the upstream's content belongs to another status than the one sent on.
     private var dropsContent = false
     /// The upstream's status; 0 before its head came.
@@ -169,21 +171,26 @@ final class StreamRelay: ResponseSink {
     ///   - fields: which of the upstream's fields the client may see.
     ///   - transform: has the last word on the head; where it changes the status, the upstream's content
     ///     is left out.
+    ///   - log: where it is told that a head could not be relayed whole.
     init(
         _ exchange: any Exchange,
         fields: @escaping (HTTPFields) -> HTTPFields,
-        transform: @escaping (ResponseHead) -> ResponseHead = { $0 }
+        transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
+        log: Log
     ) {
         self.exchange = exchange
         self.fields = fields
         self.transform = transform
+        self.log = log
     }
 
     func receive(interim head: ResponseHead) { exchange.send(interim: head) }
 
     func receive(head: ResponseHead, contentLength: Int64?) throws {
         status = head.status.code
-        var relayed = transform(ResponseHead(status: head.status, fields: fields(head.fields)))
+        let fitting = ResponseHead(status: head.status, fields: fields(head.fields))
+            .fitting(telling: log)
+        var relayed = transform(fitting)
         dropsContent = relayed.status != head.status
         if dropsContent { relayed.fields[.contentType] = nil }
         try exchange.send(head: relayed, contentLength: dropsContent ? 0 : contentLength)

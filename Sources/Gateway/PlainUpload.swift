@@ -136,7 +136,7 @@ extension Transaction {
         }
         // No place among the deliveries: its client waits for nobody but the upstream, as it would
         // without a gateway.
-        let relay = StreamRelay(exchange, fields: UpstreamFields.relayed)
+        let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, log: log)
         let outcome = upstream.attempt(form.request, sink: relay)
         form.end(status: relay.status)
         switch outcome {

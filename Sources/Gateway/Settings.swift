@@ -44,12 +44,16 @@ package struct Settings: Sendable, Equatable {
     package var inUseTimeout = Duration.seconds(20)
     /// Least level of the log lines written.
     package var logLevel = Logger.Level.info
+    /// Whether log lines, events and lists show the queries of targets.
+    package var showsQueries = false
     /// Most delivery attempts at any time.
     package var maximumDeliveries = 32
     /// Time between two looks at the whole spool for uploads that wait for an attempt.
     package var queueRunInterval = Duration.seconds(30)
     /// How often clients hear of progress.
     package var interim = InterimRate()
+    /// Interop versions that are not known here, each with the known one that it is served as.
+    package var interopAliases: [Int: Int] = [:]
     /// Where the events of uploads go.
     package var events = EventSettings()
     /// The field that correlates a request with other logs; nil: none.
@@ -93,7 +97,7 @@ package struct InterimRate: Sendable, Equatable {
     /// Least number of new bytes between two reports while content comes.
     package var progressSize: Int64 = 1 << 20
     /// Time between two reports while the upstream works; zero: there are none.
-    package var heartbeat = Duration.seconds(15)
+    package var heartbeat = Duration.seconds(5)
 
     /// The product's defaults.
     package init() {}

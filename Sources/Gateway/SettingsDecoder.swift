@@ -77,6 +77,7 @@ extension Settings {
             try delivery.duration("queue-run-interval", seconds: 1...86_400) ?? queueRunInterval
         try delivery.finish()
         interim = try InterimRate(root.section("interim"))
+        interopAliases = try root.interopAliases()
         correlationField = try root.correlationField()
         events = try EventSettings(root.section("events"))
         var named = try root.section("routes")
@@ -106,6 +107,25 @@ extension Settings {
             try root.value("log-level", expecting: "one of \(levels.joined(separator: ", "))") {
                 Logger.Level(rawValue: $0)
             } ?? logLevel
+        showsQueries = try root.boolean("log-queries") ?? showsQueries
+    }
+}
+
+extension SettingsSection {
+    fileprivate mutating func interopAliases() throws(SettingsError) -> [Int: Int] {
+        let known = Dialect.versions
+        let expecting =
+            "a version that is not known here, such as \(known.upperBound + 1), with one of "
+            + "\(known.lowerBound) to \(known.upperBound)"
+        let pairs = try pairs("interop-alias", expecting: expecting) {
+            name,
+            text -> (named: Int, served: Int)? in
+            guard let named = Int(name), named > 0, !known.contains(named), let served = Int(text),
+                known.contains(served)
+            else { return nil }
+            return (named, served)
+        }
+        return (pairs ?? []).reduce(into: [:]) { $0[$1.named] = $1.served }
     }
 }
 

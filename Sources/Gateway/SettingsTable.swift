@@ -14,6 +14,7 @@ extension Settings {
             ("socket-mode", listen.modeText),
             ("socket-group", listen.group ?? ""),
             ("log-level", logLevel.rawValue),
+            ("log-queries", "\(showsQueries)"),
             ("spool.directory", spoolDirectory),
             ("spool.reserve", ByteSize.text(spoolReserve)),
             ("spool.quota", ByteSize.text(spoolQuota)),
@@ -29,6 +30,12 @@ extension Settings {
             ("interim.progress-interval", DurationText.text(interim.progressInterval)),
             ("interim.progress-size", ByteSize.text(interim.progressSize)),
             ("interim.heartbeat", DurationText.text(interim.heartbeat)),
+            (
+                "interop-alias",
+                SettingsText.pairs(
+                    interopAliases.sorted { $0.key < $1.key }.map { ("\($0.key)", "\($0.value)") }
+                )
+            ),
             ("correlation-field", correlationField?.rawName ?? ""),
         ]
         table += events.table
@@ -53,7 +60,8 @@ extension Settings {
 
     /// Keys whose change only a restart puts in force.
     package static let restartKeys = [
-        "listen", "socket-mode", "socket-group", "log-level", "spool.directory", "spool.reserve",
+        "listen", "socket-mode", "socket-group", "log-level", "log-queries", "spool.directory",
+        "spool.reserve",
         "spool.quota",
         "threads.minimum-spare", "threads.maximum", "threads.reserve", "timeouts.stall",
         "timeouts.drain",

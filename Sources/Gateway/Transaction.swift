@@ -30,8 +30,13 @@ struct Transaction {
     var grant = Grant()
 
     var dialect: Dialect { answers.dialect }
+    /// Whether the client is told progress where it can hear it: not that of a creation without content
+    /// (`Dialect.allowsInterim(toCreationOf:)`).
+    var tellsProgress = true
     /// How this request's client can hear of progress.
-    var progressReport: ProgressReport? { ProgressReport(to: exchange, answers) }
+    var progressReport: ProgressReport? {
+        tellsProgress ? ProgressReport(to: exchange, answers) : nil
+    }
 
     /// Does what the request asks for.
     func run(_ request: UploadRequest) {

@@ -40,7 +40,9 @@ extension Transaction {
                     UploadState.decide(creation, limits: route.limits)
             else { return }
             do throws(SpoolError) {
-                try receive(
+                var transaction = on(upload)
+                transaction.tellsProgress = head.contentLength != .known(0)
+                try transaction.receive(
                     into: upload,
                     ceiling: ceiling,
                     ceilingIsLength: ceilingIsLength,
@@ -59,7 +61,8 @@ extension Transaction {
 
     /// Whether this request's client hears 104 and in it where its upload is.
     var isLocationTold: Bool {
-        dialect.allowsInterim && exchange.context.interimStatuses.contains(104)
+        dialect.allowsInterim(toCreationOf: head.contentLength)
+            && exchange.context.interimStatuses.contains(104)
     }
 
     /// How a creation is asked to let go; not at all where its client was not told where the upload is

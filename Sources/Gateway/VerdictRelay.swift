@@ -116,7 +116,7 @@ final class VerdictRelay: ResponseSink {
         var told = ResponseHead(
             status: head.status,
             fields: UpstreamFields.relayed(head.fields)
-        )
+        ).fitting(telling: log, upload: upload.creation.id)
         digests.duty.tell(digests.values, in: &told)
         self.head = told
         self.contentLength = contentLength

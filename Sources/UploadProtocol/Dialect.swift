@@ -1,13 +1,14 @@
 // What one interop version says differently from the others, as one table.
 //
 // Nothing else compares interop versions: every difference is a column here. Invariant: a request
-// always has a dialect; a version we do not know is served with the newest semantics and no 104.
+// always has a dialect; a version we do not know is served with the newest semantics and no 104,
+// unless an operator says which one it is served as.
 
 package import HTTPTypes
 
 /// The dialect of "Resumable Uploads for HTTP" that one request speaks.
 package struct Dialect: Sendable, Equatable {
-    /// The interop version to echo, 3 to 10; nil where the request named none that we know.
+    /// The interop version to echo, as the request named it; nil where it named none that we serve.
     package let interopVersion: Int?
 
     /// The field that tells completeness.
@@ -45,6 +46,20 @@ package struct Dialect: Sendable, Equatable {
     ///
     /// tus-js-client does, which speaks the versions of `completesEmptyCreation`.
     package var takesOffsetForSuccess: Bool { completesEmptyCreation }
+
+    /// Whether the 104 that names an upload resource is sent to a creation with such content.
+    ///
+    /// Without content the answer comes at once and names it as well, and some HTTP libraries take the 104
+    /// for it (Python's http.client).
+    package func allowsInterim(toCreationOf contentLength: ContentLength) -> Bool {
+        allowsInterim && contentLength != .known(0)
+    }
+
+    /// Whether its clients send everything again after an upload whose creation said "incomplete" was
+    /// answered with a status that others take for the answer.
+    ///
+    /// tus-js-client does, up to five times.
+    package var repeatsAfterError: Bool { completesEmptyCreation }
 
     /// Names and polarities of the completeness field.
     package enum CompletenessField: Sendable {
@@ -91,10 +106,23 @@ package struct Dialect: Sendable, Equatable {
     /// Reads the dialect of a request from its `Upload-Draft-Interop-Version`.
     ///
     /// draft-12 Appendix B. Absent, malformed, repeated and unknown versions are `newest`.
-    package init(of fields: HTTPFields) {
+    ///
+    /// - Parameters:
+    ///   - fields: the request's fields.
+    ///   - aliases: versions that are served as other, known ones, and echoed as they were named.
+    package init(of fields: HTTPFields, aliases: [Int: Int] = [:]) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
-        self = version.flatMap(Dialect.known) ?? .newest
+        if let named = version.flatMap({ Int(exactly: $0) }), let served = aliases[named],
+            Dialect.versions.contains(served), !Dialect.versions.contains(named)
+        {
+            self = Dialect(served, echoing: named)
+        } else {
+            self = version.flatMap(Dialect.known) ?? .newest
+        }
     }
+
+    /// The interop versions that are known.
+    package static var versions: ClosedRange<Int> { oldestVersion...newestVersion }
 
     /// The dialect of a request that names no version: the newest semantics and no 104.
     package static let newest = Dialect(nil)
@@ -112,9 +140,9 @@ package struct Dialect: Sendable, Equatable {
     private static let newestVersion = 10
 
     /// The table: one line a column, told by the version that brought the change.
-    private init(_ interopVersion: Int?) {
+    private init(_ interopVersion: Int?, echoing echoed: Int? = nil) {
         let version = interopVersion ?? Dialect.newestVersion
-        self.interopVersion = interopVersion
+        self.interopVersion = echoed ?? interopVersion
         completenessField = version == 3 ? .uploadIncomplete : .uploadComplete
         omittedCompleteness = version == 3 ? .complete : version <= 6 ? .incomplete : .refused
         requiresPartialMediaType = version >= 6

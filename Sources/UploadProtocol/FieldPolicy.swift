@@ -15,7 +15,7 @@ package struct FieldPolicy: Sendable, Equatable {
         case forwarded
         /// Both.
         case both
-        /// Not at all; what the client sent of these fields stays as it is.
+        /// Not at all.
         case none
     }
 
@@ -38,6 +38,9 @@ package struct FieldPolicy: Sendable, Equatable {
     package var set: [HTTPField] = []
     /// How the upstream is told who stands behind a request.
     package var forwarding = Forwarding.xForwarded
+    /// Whether what a client says of who is behind its request goes to the upstream too: true where all
+    /// clients are proxies of the operator's.
+    package var trustsForwarded = false
     /// Whose credentials the upstream gets with an upload.
     package var credentials = Credentials.creation
     /// The fields that are credentials.

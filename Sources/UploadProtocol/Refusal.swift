@@ -75,6 +75,13 @@ package struct Refusal: Error, Sendable, Equatable {
         self.isOnlyLater = isOnlyLater
     }
 
+    /// The same refusal with another status.
+    func told(as status: HTTPResponse.Status) -> Refusal {
+        var refusal = self
+        refusal.status = status
+        return refusal
+    }
+
     /// The problem document (RFC 9457 §3): `type` and the members where there are any.
     ///
     /// Without a type the title is that of the status (§4.2.1), if that has one here.

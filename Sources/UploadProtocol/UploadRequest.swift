@@ -136,6 +136,11 @@ package enum UploadRequest: Sendable, Equatable {
         }
     }
 
+    /// Whether a creation's head said that more comes than its own content.
+    package static func isSegmented(_ head: RequestHead, _ dialect: Dialect) -> Bool {
+        UploadFields(head.fields, dialect: dialect).completeness == .incomplete
+    }
+
     private init(on id: UploadID, _ head: RequestHead, dialect: Dialect) {
         let fields = UploadFields(head.fields, dialect: dialect)
         switch head.method {

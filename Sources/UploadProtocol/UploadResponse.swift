@@ -11,6 +11,8 @@ package struct UploadResponse: Sendable {
     package var dialect: Dialect
     /// The limits of the upload's route.
     package var limits: UploadLimits
+    /// Whether the creation of the upload that is answered for said that more comes.
+    package var isSegmented = false
 
     /// Makes a builder for one request.
     package init(dialect: Dialect, limits: UploadLimits) {
@@ -134,7 +136,8 @@ package struct UploadResponse: Sendable {
     ///   - offset: the length of the whole representation.
     ///   - location: the upload resource if the request is the creation, else nil; added for
     ///     versions 3 to 6 where the upstream gave none.
-    /// - Returns: the upstream's status and fields, then the protocol's.
+    /// - Returns: the upstream's status and fields, then the protocol's; 424 in place of a status after
+    ///   which this client would send everything again, with the real one in `Proxy-Status` (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> ResponseHead {
         var fields = head.fields
         if let location, dialect.locatesFinalResponse, !fields.contains(.location) {
@@ -144,7 +147,11 @@ package struct UploadResponse: Sendable {
             fields.append(.uploadDraftInteropVersion, String(version))
         }
         append(.complete, offset: offset, to: &fields)
-        return ResponseHead(status: head.status, fields: fields)
+        guard mustNotRepeat(after: head.status) else {
+            return ResponseHead(status: head.status, fields: fields)
+        }
+        fields.append(.proxyStatus, "spoolgate; received-status=\(head.status.code)")
+        return ResponseHead(status: .failedDependency, fields: fields)
     }
 
     /// A refusal of any request of this route, as this dialect tells it.
@@ -156,6 +163,9 @@ package struct UploadResponse: Sendable {
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var response = refusal.response
         guard !refusal.isOrdinary else { return response }
+        if refusal.completeness == .complete, mustNotRepeat(after: refusal.status) {
+            response = refusal.told(as: .failedDependency).response
+        }
         if let version = dialect.interopVersion {
             response.head.fields.append(.uploadDraftInteropVersion, String(version))
         }
@@ -194,6 +204,13 @@ package struct UploadResponse: Sendable {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
+    /// Whether this client would take the status of a final response for a reason to send everything
+    /// again.
+    private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
+        guard isSegmented, dialect.repeatsAfterError else { return false }
+        return [409, 423, 429].contains(status.code) || status.code >= 500
+    }
+
     private func start(capacity: Int) -> HTTPFields {
         var fields = HTTPFields()
         fields.reserveCapacity(capacity + 1)
@@ -227,6 +244,12 @@ package struct UploadResponse: Sendable {
 }
 
 extension HTTPResponse.Status {
+    /// 424 (RFC 4918 §11.4).
+    fileprivate static let failedDependency = HTTPResponse.Status(
+        code: 424,
+        reasonPhrase: "Failed Dependency"
+    )
+
     /// 104 (Upload Resumption Supported) (draft-12 §5).
     package static let uploadResumptionSupported = HTTPResponse.Status(
         code: 104,

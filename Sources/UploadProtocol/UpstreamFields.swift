@@ -49,6 +49,7 @@ package enum UpstreamFields {
             fields.removeAll { policy.credentialFields.contains($0.name) }
         }
         fields.removeAll { policy.strip.contains($0.name) }
+        if !policy.trustsForwarded { fields.removeAll { isClaim($0.name) } }
         return fields
     }
 
@@ -86,6 +87,7 @@ package enum UpstreamFields {
             kept.removeAll { policy.credentialFields.contains($0.name) }
         }
         if !policy.strip.isEmpty { kept.removeAll { policy.strip.contains($0.name) } }
+        if !policy.trustsForwarded { kept.removeAll { isClaim($0.name) } }
         return kept
     }
 
@@ -146,6 +148,23 @@ package enum UpstreamFields {
         "connection", "content-length", "keep-alive", "proxy", "proxy-authenticate",
         "proxy-authentication-info", "proxy-authorization", "proxy-connection", "te", "trailer",
         "transfer-encoding", "upgrade",
+    ]
+
+    /// Whether a field claims who the client is, or what it asked for, as only a proxy in front may: many
+    /// applications believe it.
+    private static func isClaim(_ name: HTTPField.Name) -> Bool {
+        let text = name.canonicalName
+        return claims.contains(text) || text.hasPrefix("x-forwarded")
+    }
+
+    private static let claims: Set<String> = [
+        "forwarded", "x-real-ip", "x-real-port", "client-ip", "x-client-ip", "true-client-ip",
+        "x-cluster-client-ip", "x-proxyuser-ip", "x-remote-ip", "x-remote-addr", "x-remote-user",
+        "remote-user", "remote-addr", "x-originating-ip", "cf-connecting-ip", "fastly-client-ip",
+        "x-azure-clientip", "x-original-url", "x-original-uri", "x-original-host",
+        "x-original-method", "x-original-forwarded-for", "x-host", "x-http-host-override",
+        "x-rewrite-url", "x-url-scheme",
+        "x-scheme", "x-http-destinationurl", "front-end-https",
     ]
 
     /// Fields that `Connection` cannot name: they are for every recipient of the content, and a

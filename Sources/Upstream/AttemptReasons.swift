@@ -6,6 +6,7 @@
 
 import CCurl
 import HTTPTypes
+import UploadProtocol
 
 /// Words one attempt's reasons out.
 struct AttemptReasons {
@@ -23,7 +24,9 @@ struct AttemptReasons {
     }
 
     /// What was attempted, as the beginning of every reason.
-    var purpose: String { "\(method.rawValue) \(target.prefix(200)) to \(location.name)" }
+    var purpose: String {
+        "\(method.rawValue) \(target.shownTarget(withQuery: false).prefix(200)) to \(location.name)"
+    }
 
     /// Why no byte of the request was sent, libcurl having ended with `code` and `text`.
     func unreached(_ code: CURLcode, _ text: String) -> String {

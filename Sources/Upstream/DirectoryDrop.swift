@@ -26,7 +26,8 @@ struct DirectoryDrop {
     /// to everything else.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose =
-            "\(request.method.rawValue) \(request.target.prefix(200)) to directory:\(path)"
+            "\(request.method.rawValue) "
+            + "\(request.target.shownTarget(withQuery: false).prefix(200)) to directory:\(path)"
         let response: Response
         if request.isUpload {
             do {

@@ -25,12 +25,18 @@ struct List: ParsableCommand {
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
+            let showsQueries = try options.settings().showsQueries
             let spool = try openSpool(options)
             do throws(SpoolError) {
                 if json {
-                    try spool.forEachUpload { print($0.json.text) }
+                    try spool.forEachUpload {
+                        print(JSON.object($0.jsonMembers(showsQueries: showsQueries)).text)
+                    }
                 } else {
-                    let table = UploadTable(now: spool.clock.now)
+                    let table = UploadTable(
+                        now: spool.clock.now,
+                        showsQueries: showsQueries
+                    )
                     try spool.forEachUpload(table.add)
                     table.end(of: spool.directory)
                 }
@@ -52,11 +58,8 @@ func openSpool(_ options: SettingsOptions) throws(CommandFailure) -> Spool {
 }
 
 extension UploadSummary {
-    /// The upload as one JSON object.
-    var json: JSON { .object(jsonMembers) }
-
-    /// The members of that object.
-    var jsonMembers: [(name: String, value: JSON)] {
+    /// The members of the JSON object that describes it.
+    func jsonMembers(showsQueries: Bool) -> [(name: String, value: JSON)] {
         [
             ("upload", .string(id.description)),
             ("queue", .string(queue.rawValue)),
@@ -72,7 +75,11 @@ extension UploadSummary {
             ("route", creation.map { .string($0.route) } ?? .null),
             ("owner", creation?.principal.map { .string($0) } ?? .null),
             ("method", creation.map { .string($0.head.method.rawValue) } ?? .null),
-            ("target", creation.map { .string($0.head.target) } ?? .null),
+            (
+                "target",
+                creation.map { .string($0.head.target.shownTarget(withQuery: showsQueries)) }
+                    ?? .null
+            ),
             ("resource", creation.map { .string($0.resourcePath) } ?? .null),
             ("attempts", .integer(Int64(attempts))),
             ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),

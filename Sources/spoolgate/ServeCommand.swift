@@ -48,7 +48,10 @@ struct Serve: ParsableCommand {
             Thread.prepareProcess()
             let settings = try effectiveSettings()
             if options.file == nil { try settings.makeDirectories() }
-            let log = Log(Self.logger(settings.logLevel))
+            let log = Log(
+                Self.logger(settings.logLevel),
+                showsQueries: settings.showsQueries
+            )
             let (spool, held) = try Self.openSpool(settings, log)
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)

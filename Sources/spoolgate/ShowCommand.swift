@@ -46,9 +46,9 @@ struct Show: ParsableCommand {
             }
             let fields = summary.creation?.shownFields(settings) ?? []
             if json {
-                print(object(summary, fields).text)
+                print(object(summary, fields, showsQueries: settings.showsQueries).text)
             } else {
-                printLines(summary, fields)
+                printLines(summary, fields, showsQueries: settings.showsQueries)
             }
         }
     }
@@ -63,10 +63,11 @@ struct Show: ParsableCommand {
 
     private func object(
         _ summary: UploadSummary,
-        _ fields: [(name: String, value: String)]
+        _ fields: [(name: String, value: String)],
+        showsQueries: Bool
     ) -> JSON {
         .object(
-            summary.jsonMembers + [
+            summary.jsonMembers(showsQueries: showsQueries) + [
                 ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
                 (
                     "fields",
@@ -82,7 +83,8 @@ struct Show: ParsableCommand {
 
     private func printLines(
         _ summary: UploadSummary,
-        _ fields: [(name: String, value: String)]
+        _ fields: [(name: String, value: String)],
+        showsQueries: Bool
     ) {
         func line(_ name: String, _ value: String?) {
             guard let value else { return }
@@ -106,7 +108,8 @@ struct Show: ParsableCommand {
         line("owner", creation.principal)
         line("client", creation.remoteAddress)
         line("resource", creation.resourcePath)
-        line("request", "\(creation.head.method.rawValue) \(creation.head.target)")
+        let target = creation.head.target.shownTarget(withQuery: showsQueries)
+        line("request", "\(creation.head.method.rawValue) \(target)")
         for field in fields { line("", "\(field.name): \(field.value)") }
     }
 }

@@ -28,13 +28,18 @@ final class UploadTable {
     private static let widest = [27, 13, 9, 9, 4, 6, 60, 0]
 
     private let now: WallTime
+    private let showsQueries: Bool
     private let lineLimit = UploadTable.terminalWidth() ?? .max
     private let progress = ProgressLine()
     private var rows: [Row] = []
     private var count = 0
     private var isStreaming: Bool { count > Self.sortedLimit }
 
-    init(now: WallTime) { self.now = now }
+    /// Begins a table of how things are at `now`, with or without the queries of targets.
+    init(now: WallTime, showsQueries: Bool) {
+        self.now = now
+        self.showsQueries = showsQueries
+    }
 
     /// Adds an upload.
     func add(_ summary: UploadSummary) {
@@ -90,7 +95,10 @@ final class UploadTable {
     // MARK: Cells
 
     private func row(_ summary: UploadSummary) -> Row {
-        let target = summary.creation.map { "\($0.head.method.rawValue) \($0.head.target)" }
+        let target = summary.creation.map { [showsQueries] creation in
+            "\(creation.head.method.rawValue) "
+                + creation.head.target.shownTarget(withQuery: showsQueries)
+        }
         return Row(
             key: (summary.lastActivity, summary.id.description),
             cells: [

@@ -84,7 +84,9 @@ private final class FrontWorld {
             settings.parametersTimeout = .milliseconds(100)
             settings.stallTimeout = .milliseconds(100)
             settings.lingerIdle = .milliseconds(5)
-        } answer: { gateway.serve($0) }
+        } answer: {
+            gateway.serve($0)
+        }
     }
 
     func end() {

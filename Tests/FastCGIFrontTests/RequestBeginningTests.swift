@@ -30,7 +30,10 @@ import UploadProtocol
     func owner() throws {
         #expect(try answer([("SPOOLGATE_OWNER", "alice")]).content == "[alice]")
         for owner in ["alice\0x", "alice\0", "\0alice", "\0"] {
-            #expect(try answer([("SPOOLGATE_OWNER", owner)]).status == 400, "\(owner.debugDescription)")
+            #expect(
+                try answer([("SPOOLGATE_OWNER", owner)]).status == 400,
+                "\(owner.debugDescription)"
+            )
         }
     }
 
@@ -51,7 +54,9 @@ import UploadProtocol
 
     @Test(
         "a length beyond what is there ends the connection, not the process",
-        arguments: [[0x01, 0xFF, 0xFF, 0xFF, 0xFF], [0xFF, 0xFF, 0xFF, 0xFF, 0x01], [0xFF], [0x05, 0x01]]
+        arguments: [
+            [0x01, 0xFF, 0xFF, 0xFF, 0xFF], [0xFF, 0xFF, 0xFF, 0xFF, 0x01], [0xFF], [0x05, 0x01],
+        ]
             as [[UInt8]]
     )
     func lengths(_ lie: [UInt8]) throws {

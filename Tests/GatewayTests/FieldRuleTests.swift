@@ -53,6 +53,56 @@ import Upstream
         #expect(forwarded(.none, address: nil, before: before).count == 4)
     }
 
+    @Test("what a client says of itself reaches the upstream only where the route trusts it")
+    func claims() throws {
+        let claims = [
+            "X-Real-IP", "Forwarded", "X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto",
+            "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Original-URL", "X-Rewrite-URL",
+            "Client-IP",
+            "True-Client-IP", "X-Forwarded", "CF-Connecting-IP", "X-Remote-User", "Front-End-Https",
+        ]
+        for trusts in [false, true] {
+            let origin = try LoopbackOrigin(status: "201 Created")
+            let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+                route.fields.forwarding = .none
+                route.fields.trustsForwarded = trusts
+            }
+            var fields: HTTPFields = [.userAgent: "told", try name("x-original-filename"): "a.txt"]
+            for claim in claims { fields[try name(claim)] = "spoofed" }
+            test.serve(.creation([.text("a")], complete: true, fields: fields))
+            test.serve(ScriptedExchange(.put, "/a", fields, [.text("x")]))
+            test.serve(ScriptedExchange(.get, "/a", fields, []))
+            #expect(origin.requests.count == 3)
+            for request in origin.requests {
+                let spoofed = request.fieldLines.filter { $0.hasSuffix("spoofed") }.count
+                #expect(spoofed == (trusts ? claims.count : 0), "\(request.fieldLines)")
+                #expect(request.values("user-agent") == ["told"])
+                #expect(request.values("x-original-filename") == ["a.txt"])
+            }
+        }
+    }
+
+    @Test("the host is the origin's; without one it is the client's, with a bad one nobody's")
+    func host() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let contexts = [
+            (ExchangeContext(origin: "https://a.example:8443"), "a.example:8443"),
+            (ExchangeContext(), "client.example"),
+            (ExchangeContext(badOrigin: "x", faults: [.badOrigin]), "127.0.0.1:\(origin.port)"),
+        ]
+        for (context, expected) in contexts {
+            let fields: HTTPFields = [.host: "client.example"]
+            test.serve(.creation([.text("a")], complete: true, fields: fields, context: context))
+            test.serve(ScriptedExchange(.get, "/a", fields, [], context: context))
+            for request in origin.requests.suffix(2) {
+                #expect(request.values("host") == [expected])
+                let told = expected.hasPrefix("127") ? [] : [expected]
+                #expect(request.values("x-forwarded-host") == told)
+            }
+        }
+    }
+
     @Test(
         "addresses and hosts are quoted as RFC 7239 asks",
         arguments: [

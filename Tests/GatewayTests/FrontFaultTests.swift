@@ -60,7 +60,7 @@ import UploadProtocol
 
     @Test("the kinds have the names that metrics use")
     func names() {
-        let names = ["buffered", "no_origin", "no_method", "unknown_route"]
+        let names = ["buffered", "no_origin", "bad_origin", "no_method", "unknown_route"]
         #expect(FrontFault.allCases.map(\.rawValue) == names)
     }
 
@@ -81,6 +81,23 @@ import UploadProtocol
         test.serve(exchange(.get, [.noOrigin]))
         test.serve(exchange(.get, [.noOrigin]))
         #expect(test.log.values(of: "route", in: line).count == 3)
+    }
+
+    @Test(
+        "a bad origin is told with what it was and the directive that ends it, not for each request"
+    )
+    func badOrigin() throws {
+        let test = try GatewayUnderTest()
+        let context = ExchangeContext(badOrigin: "http://a:80@evil", faults: [.badOrigin])
+        for _ in 0..<3 {
+            let record = test.serve(.creation([.text("x")], complete: false, context: context))
+            #expect(record[.location]?.hasPrefix("/files/") == true)
+        }
+        let line = "front tells a bad origin"
+        #expect(test.log.level(of: line) == .warning)
+        #expect(test.log.values(of: "origin", in: line) == ["http://a:80@evil"])
+        #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
+        #expect(test.gateway.faults.counts == [.badOrigin: 3])
     }
 
     @Test("an upload that the web server buffered is told with the directive that ends it")

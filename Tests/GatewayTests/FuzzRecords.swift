@@ -114,7 +114,9 @@ struct FuzzRecords {
     private mutating func flip(_ path: String) {
         guard var bytes = FileManager.default.contents(atPath: path), !bytes.isEmpty else { return }
         for _ in 0..<1 + random.next() % 4 {
-            bytes[Int(random.next() % UInt64(bytes.count))] = UInt8(truncatingIfNeeded: random.next())
+            bytes[Int(random.next() % UInt64(bytes.count))] = UInt8(
+                truncatingIfNeeded: random.next()
+            )
         }
         write(Array(bytes), to: path, at: 0)
     }

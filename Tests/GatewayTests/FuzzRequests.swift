@@ -44,7 +44,14 @@ struct FuzzRequests {
     /// A creation, of whatever kind.
     mutating func creation() -> ScriptedExchange {
         let method: HTTPRequest.Method = random.one(of: .post, .put, .patch)
-        let target = random.one(of: "/files", "/files/", "/", "//a", "/files?q=1&token=x", "/f%00/..")
+        let target = random.one(
+            of: "/files",
+            "/files/",
+            "/",
+            "//a",
+            "/files?q=1&token=x",
+            "/f%00/.."
+        )
         return make(method, target, Subject(location: "", size: random.one(of: 0, 5, 12)))
     }
 
@@ -100,7 +107,12 @@ struct FuzzRequests {
         if !random.once(in: 5) {
             add(
                 .contentType,
-                random.one(of: "application/partial-upload", "text/plain", "multipart/form-data", "")
+                random.one(
+                    of: "application/partial-upload",
+                    "text/plain",
+                    "multipart/form-data",
+                    ""
+                )
             )
         }
         for _ in 0..<random.next() % 3 {

@@ -220,6 +220,13 @@ final class LogLines: Sendable {
         [(level: Logger.Level, message: String, metadata: Logger.Metadata)]
     >([])
 
+    /// All lines with all their values.
+    var text: String {
+        lines.update { lines in
+            lines.map { "\($0.message) \($0.metadata)" }.joined(separator: "\n")
+        }
+    }
+
     var messages: [String] { lines.update { $0.map(\.message) } }
 
     func level(of message: String) -> Logger.Level? {

@@ -184,7 +184,8 @@ private final class FuzzWorld {
     private func path(_ location: String?) -> String {
         guard let location else { return "/files" }
         guard let scheme = location.range(of: "://") else { return location }
-        return location[scheme.upperBound...].firstIndex(of: "/").map { String(location[$0...]) } ?? "/"
+        return location[scheme.upperBound...].firstIndex(of: "/").map { String(location[$0...]) }
+            ?? "/"
     }
 
     /// What the next start of a daemon does with all this, after a power cut too.

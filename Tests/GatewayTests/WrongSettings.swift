@@ -9,7 +9,18 @@ extension SettingsTests {
         Wrong(
             "spol: {}\n",
             "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, log-level, "
-                + "spool, threads, clients, timeouts, delivery, interim, correlation-field, events, routes"
+                + "log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
+                + "correlation-field, events, routes"
+        ),
+        Wrong(
+            "interop-alias: {10: 9}\n",
+            "1:21: interop-alias.10: expected a version that is not known here, such as 11, with "
+                + "one of 3 to 10"
+        ),
+        Wrong(
+            "interop-alias: {11: 12}\n",
+            "1:21: interop-alias.11: expected a version that is not known here, such as 11, with "
+                + "one of 3 to 10"
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",

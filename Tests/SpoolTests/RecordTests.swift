@@ -56,7 +56,9 @@ struct RecordTests {
 
     @Test(
         "a state with a number beyond fifteen digits is not believed, so that none is too large to count on",
-        arguments: [UInt64(UploadLimits.mostSize), UInt64(UploadLimits.mostSize) + 1, .max]
+        arguments: [
+            UInt64(UploadLimits.mostSize), UInt64(UploadLimits.mostSize) + 1, UInt64(Int64.max) - 1,
+        ]
     )
     func largest(sequence: UInt64) {
         let isTaken = sequence <= UInt64(UploadLimits.mostSize)

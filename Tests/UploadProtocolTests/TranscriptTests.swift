@@ -60,6 +60,7 @@ private struct Model {
     var uploads: [String: UploadState] = [:]
     let limits: UploadLimits
     let resources: UploadResources
+    let aliases: [Int: Int]
 
     init(_ transcript: Transcript) throws {
         for upload in transcript.uploads { uploads[upload.id] = upload.state }
@@ -73,15 +74,20 @@ private struct Model {
             maxAge: number("max-age") ?? 3600
         )
         resources = UploadResources(prefix: transcript.settings["route"]?["prefix"])
+        aliases = (transcript.settings["aliases"] ?? [:]).reduce(into: [:]) { aliases, told in
+            if let version = Int(told.key) { aliases[version] = Int(told.value) }
+        }
     }
 
     mutating func answer(_ exchange: Transcript.Exchange) -> Outcome {
         let head = exchange.request
-        let dialect = Dialect(of: head.fields)
-        let response = UploadResponse(dialect: dialect, limits: limits)
+        let dialect = Dialect(of: head.fields, aliases: aliases)
+        var response = UploadResponse(dialect: dialect, limits: limits)
+        response.isSegmented = true
         let request = UploadRequest(head, dialect: dialect, resources: resources, limits: limits)
         switch request {
         case .creation(let creation):
+            response.isSegmented = UploadRequest.isSegmented(head, dialect)
             return create(creation, head, exchange, response)
         case .offsetRetrieval(let id):
             return retrieve(id, response).map { Outcome(responses: [seen($0)]) }
@@ -138,7 +144,7 @@ private struct Model {
         let location = resources.path(of: id, creationPath: head.path)
         uploads[id.description] = UploadState(offset: 0)
         var outcome = Outcome()
-        if response.dialect.allowsInterim {
+        if response.dialect.allowsInterim(toCreationOf: head.contentLength) {
             outcome.responses.append(
                 seen(Response(response.interimCreated(location: location)))
             )

@@ -1,0 +1,94 @@
+// What is shown of requests, and how much of a response's head: no query in a log line or an event, and no
+// head that a web server in front could not relay.
+
+import Foundation
+import HTTPTypes
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Spool
+
+@Suite struct ShownTests {
+    @Test(
+        "a query is in no log line, event or reason, unless it is asked for; the upstream gets it"
+    )
+    func queries() throws {
+        for (shows, deed) in [
+            (false, QueueScene.Deed.breaksOff), (true, .breaksOff), (false, .answers(500)),
+        ] {
+            let origin = try QueueScene.origin([deed])
+            let events = "\(NSTemporaryDirectory())/events-\(UInt64.random(in: 0...(.max)))"
+            defer { try? FileManager.default.removeItem(atPath: events) }
+            let test = try QueueScene.gateway(.http(base: origin.base)) { settings, _ in
+                settings.events.destination = .file(events)
+                settings.showsQueries = shows
+            }
+            test.serve(.creation([.text("a")], complete: true, target: "/files?token=secret"))
+            test.serve(ScriptedExchange(.put, "/a?token=secret", [:], [.text("x")]))
+            test.serve(ScriptedExchange(.get, "/a?token=secret", [:], []))
+            test.serve(.append("/files/upload-resource/x?token=secret", at: 0, complete: true))
+            #expect(origin.requests.first?.line.contains("?token=secret") == true)
+            #expect(!test.log.text.contains("secret"), "\(test.log.text)")
+            #expect(test.log.text.contains("/files?\u{2026}"))
+            let told = try String(contentsOfFile: events, encoding: .utf8)
+            #expect(told.contains("secret") == shows, "\(told)")
+            let reasons = try test.summaries().compactMap(\.reason)
+            #expect(!reasons.joined().contains("secret"))
+        }
+    }
+
+    @Test("a target without a query is shown as it is, one with an empty one is marked")
+    func targets() {
+        #expect("/a".shownTarget(withQuery: false) == "/a")
+        #expect("/a?".shownTarget(withQuery: false) == "/a?\u{2026}")
+        #expect("/a?b?c".shownTarget(withQuery: false) == "/a?\u{2026}")
+        #expect("/a?b".shownTarget(withQuery: true) == "/a?b")
+    }
+
+    @Test("a head that is too large reaches the client with status, content and what describes it")
+    func largeHead() throws {
+        let origin = try LoopbackOrigin(
+            status: "201 Created",
+            fields: (0..<30).map { "X-\($0): \(String(repeating: "a", count: 4_000))" }
+                + ["Content-Type: text/x-told", "Location: /made/1"],
+            content: "made"
+        )
+        let test = try GatewayUnderTest(.http(base: origin.base))
+        let first = test.serve(.creation([.text("a")], complete: true))
+        let location = try #require(first.location)
+        let again = test.serve(
+            .append("/files/upload-resource/\(location.suffix(26))", at: 1, complete: true)
+        )
+        let plain = test.serve(ScriptedExchange(.put, "/a", [:], [.text("x")]))
+        let passed = test.serve(ScriptedExchange(.get, "/a", [:], []))
+        for record in [first, plain, passed] {
+            #expect(record.status == 201)
+            #expect(record.text == "made")
+            #expect(record[.contentType] == "text/x-told")
+            #expect(record[.location] == "/made/1")
+            #expect(record.head?.fieldBytes ?? .max < ResponseHead.mostFieldBytes)
+        }
+        #expect(again.status == 201 || again.status == 404)
+        #expect(test.log.values(of: "bytes", in: "response head cut").count == 3)
+        #expect(test.log.messages.contains("delivered"))
+    }
+
+    @Test("what is left of a head always fits, and one that fits is untouched")
+    func fitting() {
+        var head = ResponseHead(status: .ok, fields: [.contentType: "a/b"])
+        #expect(head.fitting == head)
+        for field in ["content-type", "location", "etag", "cache-control", "allow", "x-a"] {
+            guard let name = HTTPField.Name(field) else { continue }
+            for _ in 0..<20 {
+                head.fields.append(
+                    HTTPField(name: name, value: String(repeating: "v", count: 4_000))
+                )
+            }
+        }
+        #expect(head.fitting.fieldBytes < ResponseHead.mostFieldBytes)
+        #expect(head.fitting.fields[.contentType] == "a/b")
+    }
+}
