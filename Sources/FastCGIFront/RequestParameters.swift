@@ -37,6 +37,9 @@ package struct RequestParameters {
     private var contentLength: ContentLength = .unknown
     // Until the parameter comes.
     private var context = ExchangeContext(faults: [.noOrigin])
+    /// Whether the web server is an nginx, and whether it told what it does with content.
+    private var isNginx = false
+    private var isBufferingTold = false
 
     /// Starts with no parameter.
     package init(limits: Limits = Limits()) {
@@ -87,6 +90,8 @@ package struct RequestParameters {
     /// The head, or the first reason why it is none, and the operator's words.
     package func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
         var context = context
+        // Of nginx's own parameters, which are not ours, SERVER_SOFTWARE is one.
+        if isNginx, !isBufferingTold { context.faults.insert(.bufferingUntold) }
         return (readHead(&context.faults), context)
     }
 
@@ -192,6 +197,7 @@ extension RequestParameters {
             addField(named: "content-type", value)
         case "FCGI_ROLE":
             guard !value.elementsEqual("RESPONDER".utf8) else { return }
+            context.faults.insert(.noMethod)
             refuse(.wrongRole)
         case "REMOTE_ADDR": context.remoteAddress = word(name, value)
         case "REQUEST_SCHEME": context.scheme = word(name, value)
@@ -199,7 +205,9 @@ extension RequestParameters {
         case "SPOOLGATE_OWNER": context.owner = word(name, value)
         case "SPOOLGATE_ORIGIN": setOrigin(value)
         case "SPOOLGATE_INTERIM": setInterimStatuses(value)
+        case "SERVER_SOFTWARE": isNginx = value.starts(with: "nginx".utf8)
         case "SPOOLGATE_BODY_FILE":
+            isBufferingTold = true
             if value.isEmpty {
                 context.faults.remove(.buffered)
             } else {
@@ -244,6 +252,7 @@ extension RequestParameters {
         guard let text = word("SPOOLGATE_INTERIM", value) else { return }
         for part in text.split(whereSeparator: { $0 == " " || $0 == "," }) {
             guard let status = Int(part), (100...199).contains(status) else {
+                context.faults.insert(.noMethod)
                 return refuse(.misconfigured("SPOOLGATE_INTERIM must be 1xx statuses, like 104."))
             }
             context.interimStatuses.insert(status)

@@ -9,11 +9,14 @@ import Posix
 package enum FrontFault: String, Sendable, CaseIterable {
     /// The web server kept the content of an upload in a file before it passed it on.
     case buffered
+    /// An nginx does not say whether it does so: the parameters are not the shipped ones.
+    case bufferingUntold = "buffering_untold"
     /// No `SPOOLGATE_ORIGIN` was passed.
     case noOrigin = "no_origin"
     /// What was passed as `SPOOLGATE_ORIGIN` is no origin.
     case badOrigin = "bad_origin"
-    /// A parameter without which there is no request was not passed: `REQUEST_METHOD`, `REQUEST_URI`.
+    /// A parameter is not passed or wrong, so that there is no request: `REQUEST_METHOD`, `REQUEST_URI`,
+    /// `SPOOLGATE_INTERIM`, the role.
     case noMethod = "no_method"
     /// `SPOOLGATE_ROUTE` names a route that the settings do not have.
     case unknownRoute = "unknown_route"
@@ -102,6 +105,11 @@ extension Gateway {
             log.badOrigin(text, route: route, count: count)
         }
         // What is no upload is buffered without harm.
+        if isUpload, context.faults.contains(.bufferingUntold),
+            let count = faults.note(.bufferingUntold, route: route)
+        {
+            log.frontMayBuffer(route: route, count: count)
+        }
         if isUpload, context.faults.contains(.buffered),
             let count = faults.note(.buffered, route: route)
         {

@@ -83,6 +83,19 @@ extension Log {
     private static let originDirective =
         "fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;"
 
+    /// An nginx does not say whether it keeps whole uploads before it passes them on, as it does by
+    /// itself.
+    package func frontMayBuffer(route: String, count: Int) {
+        logger.warning(
+            "front may buffer uploads",
+            metadata: [
+                "route": "\(route)",
+                "directive": "include /usr/share/spoolgate/nginx/location*.conf;",
+                "count": "\(count)",
+            ]
+        )
+    }
+
     /// The web server keeps whole uploads in files of its own before it passes them on.
     package func frontBuffers(route: String, count: Int) {
         logger.warning(

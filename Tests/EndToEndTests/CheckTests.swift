@@ -170,7 +170,9 @@ struct CheckTests {
     )
     func serviceManagersSocket() throws {
         let stage = try Stage()
-        try stage.sh(Self.owned + "printf '\\nsocket-group: daemon\\n' >> spoolgate.yaml; rmdir run")
+        try stage.sh(
+            Self.owned + "printf '\\nsocket-group: daemon\\n' >> spoolgate.yaml; rmdir run"
+        )
         let judged = try stage.check("--user", "nobody", "--quiet")
         #expect(judged.status == 78)
         #expect(judged.errors.contains("listen: \(stage.root)/run is not there"))
@@ -181,7 +183,9 @@ struct CheckTests {
     @Test("a file of events may be made by the first start, but its directory has to be there")
     func eventFile() throws {
         let stage = try Stage()
-        try stage.sh("mkdir over; printf '\\nevents: {to: %s/log/events.json}\\n' $PWD >> spoolgate.yaml")
+        try stage.sh(
+            "mkdir over; printf '\\nevents: {to: %s/log/events.json}\\n' $PWD >> spoolgate.yaml"
+        )
         let found = try stage.check("--user", "root", "--quiet")
         #expect(
             found.errors.hasPrefix(

@@ -33,6 +33,27 @@ struct FrontFaultTests {
         #expect(line.contains(" directive=\"fastcgi_request_buffering off;\""))
     }
 
+    @Test(
+        "an nginx with the distribution's parameters, which buffers, is told what to include",
+        .enabled(if: FileManager.default.fileExists(atPath: "/etc/nginx/fastcgi_params"))
+    )
+    func distributionsParameters() throws {
+        let sandbox = try Sandbox(front: .nginxMistaken(.distributionsParameters))
+        for _ in 0..<3 { #expect(try put(3 << 20, sandbox).status == 201) }
+        let told = lines("front may buffer uploads", sandbox)
+        #expect(told.count == 1, "\(sandbox.log)")
+        #expect(told.first?.contains("location*.conf;") == true)
+    }
+
+    @Test("a wrong SPOOLGATE_INTERIM is 500 and an error in the log")
+    func wrongInterim() throws {
+        let sandbox = try Sandbox(front: .nginxMistaken(.wrongInterim))
+        for _ in 0..<3 { #expect(try put(5, sandbox).status == 500) }
+        let told = lines("front misconfigured", sandbox)
+        #expect(told.count == 1, "\(sandbox.log)")
+        #expect(told.first?.contains("SPOOLGATE_INTERIM") == true)
+    }
+
     @Test("an nginx that streams, as shipped, has no fault")
     func shipped() throws {
         let sandbox = try Sandbox()

@@ -11,6 +11,10 @@ enum NginxMistake {
     case noParameters
     /// No origin is passed.
     case noOrigin
+    /// The distribution's parameters in place of the shipped location.
+    case distributionsParameters
+    /// What nginx passes on is no list of statuses.
+    case wrongInterim
 
     /// A line of the shipped files with the mistake made in it.
     func made(in line: String) -> String {
@@ -20,6 +24,10 @@ enum NginxMistake {
             return "fastcgi_request_buffering on;"
         case .noParameters where words.first == "include" && line.contains("params"): return ""
         case .noOrigin where words.dropFirst().first == "SPOOLGATE_ORIGIN": return ""
+        case .distributionsParameters where words.first == "include" && line.contains("location"):
+            return "include /etc/nginx/fastcgi_params; client_max_body_size 0;"
+        case .wrongInterim where words.first == "include" && line.contains("params"):
+            return line + " fastcgi_param SPOOLGATE_INTERIM on;"
         default: return line
         }
     }

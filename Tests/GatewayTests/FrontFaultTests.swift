@@ -60,7 +60,9 @@ import UploadProtocol
 
     @Test("the kinds have the names that metrics use")
     func names() {
-        let names = ["buffered", "no_origin", "bad_origin", "no_method", "unknown_route"]
+        let names = [
+            "buffered", "buffering_untold", "no_origin", "bad_origin", "no_method", "unknown_route",
+        ]
         #expect(FrontFault.allCases.map(\.rawValue) == names)
     }
 
