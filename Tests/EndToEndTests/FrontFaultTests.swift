@@ -59,7 +59,9 @@ struct FrontFaultTests {
         let sandbox = try Sandbox()
         #expect(try put(3 << 20, sandbox).status == 201)
         #expect(!sandbox.log.contains("msg=\"front "), "\(sandbox.log)")
-        #expect(!sandbox.log.contains(" level=warning "))
+        // The limits of the machine that runs this are none of the front's.
+        let warnings = sandbox.log.split(separator: "\n").filter { $0.contains(" level=warning ") }
+        #expect(warnings.allSatisfy { $0.contains("threads.maximum lowered") }, "\(warnings)")
     }
 
     @Test("forgotten parameters are 500 and an error with the mend, not a line for each request")
