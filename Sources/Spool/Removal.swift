@@ -82,8 +82,11 @@ extension Spool {
             let size = try files.data?.status().size ?? 0
             creations.forget(id)
             let name = FileName(id)
+            let record = try room.sizeOfRecord(name.name, in: layout[queue][name])
             // The record first, so that nothing half is ever found.
             try disk.unlink(name.name, in: layout[queue][name])
+            population.remove(id)
+            room.giveBackRecord(record)
             return Begun(summary: summary, ticket: ticket, data: files.data, size: size)
         }
         return begun

@@ -81,6 +81,19 @@ struct PopulationTests {
         #expect(bound { _ = try spool.create(.sample(owner: "b"), release: {}) } == nil)
     }
 
+    @Test("what this process removes makes room at once")
+    func removed() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, total: 1)
+        for _ in 0..<3 {
+            let upload = try spool.create(.sample(), release: {})
+            upload.detach()
+            let summary = try #require(try spool.summaries().first)
+            #expect(try spool.remove(upload.creation.id, ifUnchangedSince: summary))
+            #expect(spool.population.total == 0)
+        }
+    }
+
     @Test("what another process purged makes room")
     func purged() throws {
         let directory = TemporarySpool()
