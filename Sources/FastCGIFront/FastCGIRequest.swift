@@ -33,26 +33,34 @@ struct FastCGIRequest: ~Copyable {
 
     /// Takes up a request whose begin and parameters were received, up to its content.
     ///
+    /// - Parameters:
+    ///   - beginning: what was received.
+    ///   - prelude: what libfcgi reads in its place, from `prelude()`.
+    ///   - connection: where the content comes from.
     /// - Returns: false where libfcgi does not take it up.
-    /// - Throws: `SystemError` when the process has no descriptor left; it can be tried again.
     func begin(
         _ beginning: RequestBeginning,
+        after prelude: consuming Descriptor,
         on connection: Connection
-    ) throws(SystemError) -> Bool {
-        // libfcgi reads a request without parameters from elsewhere, and from then on the connection.
-        // It closes what it does not like to read, so this one is its own until then.
-        let elsewhere = try Descriptor.holding(Self.bareRequest).release()
+    ) -> Bool {
+        // libfcgi closes what it does not like to read, so this is its own until it has taken it.
+        let number = prelude.release()
         FCGX_InitRequest(raw, -1, 0)
-        raw.pointee.ipcFd = elsewhere
+        raw.pointee.ipcFd = number
         raw.pointee.keepConnection = 1
         // Closing then is close(2) and no more.
         raw.pointee.detached = 1
         guard FCGX_Accept_r(raw) == 0 else { return false }
         raw.pointee.ipcFd = connection.number
         raw.pointee.requestId = Int32(beginning.id)
-        _ = Descriptor(owning: elsewhere)
+        _ = Descriptor(owning: number)
         return true
     }
+
+    /// A request without parameters, for libfcgi to read.
+    ///
+    /// - Throws: `SystemError` when the process has no descriptor left.
+    static func prelude() throws(SystemError) -> Descriptor { try .holding(bareRequest) }
 
     /// The begin of a responder's request with the number 1, and the end of its parameters.
     private static let bareRequest: [UInt8] = [

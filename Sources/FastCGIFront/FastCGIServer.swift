@@ -268,9 +268,11 @@ extension FastCGIServer {
     ) {
         connection.setReceiveTimeout(settings.parametersTimeout)
         connection.setSendTimeout(settings.stallTimeout)
-        guard let beginning = RequestBeginning.receive(from: connection),
+        // First, so that a want of descriptors is told of at once.
+        guard let prelude = prelude(since: ended),
+            let beginning = RequestBeginning.receive(from: connection),
             let parameters = RequestParameters(beginning, limits: settings.limits),
-            begin(request, beginning, on: connection, since: ended)
+            request.begin(beginning, after: prelude, on: connection)
         else { return report(.noRequest) }
         pool.update { $0.parametersArrived(connection) }
         let exchange = FastCGIExchange(
@@ -289,22 +291,17 @@ extension FastCGIServer {
         if end == .incomplete { report(.incompleteAnswer) }
     }
 
-    /// Takes the request up; without a descriptor to do so it tries again for as long as parameters may
-    /// take.
-    private func begin(
-        _ request: borrowing FastCGIRequest,
-        _ beginning: RequestBeginning,
-        on connection: Connection,
-        since ended: UInt64
-    ) -> Bool {
+    /// What a request is taken up with; without a descriptor for it this tries again for as long as
+    /// parameters may take.
+    private func prelude(since ended: UInt64) -> Descriptor? {
         let deadline = Deadline.after(settings.parametersTimeout)
         var ended = ended
         while true {
             do throws(SystemError) {
-                return try request.begin(beginning, on: connection)
+                return try FastCGIRequest.prelude()
             } catch {
                 report(.acceptFailed(error))
-                if deadline.hasPassed { return false }
+                if deadline.hasPassed { return nil }
                 waitForRoom(since: ended)
                 ended = pool.update { $0.ended }
             }

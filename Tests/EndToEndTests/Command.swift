@@ -35,7 +35,10 @@ extension Command {
 
     /// The path of an installed program, or nil.
     static func find(_ name: String) -> String? {
-        ["/usr/sbin/", "/usr/bin/", "/bin/", "/usr/local/bin/"].map { $0 + name }
+        // Another nginx than the installed one: SPOOLGATE_NGINX=/path/to/nginx.
+        let other = ProcessInfo.processInfo.environment["SPOOLGATE_\(name.uppercased())"]
+        if let other { return other }
+        return ["/usr/sbin/", "/usr/bin/", "/bin/", "/usr/local/bin/"].map { $0 + name }
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 }
