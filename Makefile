@@ -117,7 +117,6 @@ attack:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
 	Tests/Attack/attack.py
-	Tests/Attack/attack.py --no-nginx-limits
 	Tests/Attack/attack.py --descriptors 1024
 
 # The nginx module, for the nginx that is installed.

@@ -283,6 +283,7 @@ extension FastCGIServer {
             release: { self.release(connection) }
         )
         answer(exchange, place)
+        pool.update { $0.answered(connection) }
         let end = exchange.end(
             request,
             lingerIdle: settings.lingerIdle,

@@ -36,7 +36,12 @@ struct ThreadPool {
         var connection: Connection
         /// By when the parameters must be here; nil: they are.
         var parametersDeadline: Deadline?
+        /// Whether its request is answered, and only its end is waited for.
+        var isAnswered = false
     }
+
+    /// Connections whose requests are not answered yet.
+    private var unanswered = 0
 
     init(minimumSpare: Int, maximum: Int, reserve: Int, turningAway: Int) {
         self.minimumSpare = max(1, minimumSpare)
@@ -79,11 +84,13 @@ struct ThreadPool {
             connection: connection,
             parametersDeadline: deadline
         )
+        unanswered += 1
         let startsSuccessor =
             idle == 0 && threads < maximum + reserve + turningAway && !isDraining
         if startsSuccessor { threadStarts() }
         let place: ThreadPlace =
-            active <= maximum ? .regular : active <= maximum + reserve ? .reserve : .none
+            unanswered <= maximum
+            ? .regular : unanswered <= maximum + reserve ? .reserve : .none
         return (startsSuccessor, place, ended)
     }
 
@@ -92,9 +99,20 @@ struct ThreadPool {
         connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
     }
 
+    /// The connection's request is answered: it takes nobody's place from now on.
+    ///
+    /// Its thread is kept until the web server has closed; were it counted, those that are turned away
+    /// would fill the house.
+    mutating func answered(_ connection: Connection) {
+        guard connections[ObjectIdentifier(connection)]?.isAnswered == false else { return }
+        connections[ObjectIdentifier(connection)]?.isAnswered = true
+        unanswered -= 1
+    }
+
     /// A thread is done with its connection, which is closed.
     /// - Returns: whether the thread stays and waits for the next one; if not it ends.
     mutating func giveBack(_ connection: Connection) -> Bool {
+        answered(connection)
         connections[ObjectIdentifier(connection)] = nil
         ended += 1
         guard !isDraining, idle < maximumSpare else {
