@@ -57,7 +57,11 @@ struct InterimTests {
         #expect(interim.status == 104)
         #expect(try sandbox.spooledOffset() == 0)
         let location = try #require(interim["location"])
-        #expect(location.hasPrefix("http://127.0.0.1/files/a.bin/upload-resource/"))
+        #expect(
+            location.hasPrefix(
+                "http://127.0.0.1:\(sandbox.port)/files/a.bin/upload-resource/"
+            )
+        )
         client.send(bytes)
         #expect(try client.read().status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])

@@ -1,29 +1,40 @@
 // What tests need to know of the machine's own sockets: free ports, and who listens.
 
 import Foundation
+import Synchronization
 
 /// Ports that nobody listens on.
 enum FreePort {
     struct None: Error {}
 
+    /// Below those that the kernel gives to outgoing connections, which could take one between here and
+    /// the server that it is for; and never the same twice in a run.
+    private static let ports = 15_000..<32_000
+    private static let next = Mutex(Int.random(in: ports))
+
     static func take(_ count: Int) throws -> [Int] {
-        // All are bound at once, so that no two are the same.
-        var sockets: [Int32] = []
-        defer { for socket in sockets { close(socket) } }
-        return try (0..<count).map { _ in
-            let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-            sockets.append(socket)
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_addr.s_addr = inet_addr("127.0.0.1")
-            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let result = withUnsafeMutablePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(socket, $0, length) == 0 ? getsockname(socket, $0, &length) : -1
+        try (0..<count).map { _ in
+            for _ in ports {
+                let port = next.withLock { next in
+                    next = next + 1 < ports.upperBound ? next + 1 : ports.lowerBound
+                    return next
                 }
+                if isFree(port) { return port }
             }
-            guard result == 0 else { throw None() }
-            return Int(UInt16(bigEndian: address.sin_port))
+            throw None()
+        }
+    }
+
+    private static func isFree(_ port: Int) -> Bool {
+        let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(socket) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = UInt16(port).bigEndian
+        return withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
         }
     }
 }

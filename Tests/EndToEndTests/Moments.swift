@@ -61,10 +61,12 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Waits until what is awaited has come; false if every client ended before that.
+    /// Waits until what is awaited has come; false if every client ended before that, or nothing came
+    /// for two minutes.
     func waitForIt() -> Bool {
         locked {
-            while awaited?.left != 0, clients > 0 { condition.wait() }
+            let deadline = Date(timeIntervalSinceNow: 120)
+            while awaited?.left != 0, clients > 0, condition.wait(until: deadline) {}
             return awaited?.left == 0
         }
     }

@@ -69,6 +69,10 @@ final class Sandbox {
             timeouts: \(timeouts)
 
             """
+        // As many as any test needs, and as any machine's limit of descriptors allows.
+        if !extra.contains(where: { $0.hasPrefix("threads:") }) {
+            settings += "threads: {maximum: 2000}\n"
+        }
         settings += extra.map { $0 + "\n" }.joined()
         settings += "routes:\n  default:\n"
         settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
