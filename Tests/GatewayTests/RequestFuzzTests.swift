@@ -40,7 +40,9 @@ struct RequestFuzzTests {
     func hour() throws {
         let minutes = Self.environment["SPOOLGATE_FUZZ_MINUTES"].flatMap { Int64($0) } ?? 1
         let deadline = Deadline.after(.seconds(60 * minutes))
-        let first = UInt64(WallTime.now.seconds) << 20
+        let first =
+            Self.environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }
+            ?? UInt64(WallTime.now.seconds) << 20
         var tally = (worlds: 0, uploads: 0, requests: 0, recoveries: 0)
         var statuses: [Int: Int] = [:]
         print("fuzz: requests from seed \(first) on")
@@ -71,6 +73,7 @@ private final class FuzzWorld {
     private var damage: FuzzRecords
     private var random: SplitMix
     private let hasQueue: Bool
+    private let seed: UInt64
     private(set) var uploads = 0
     private(set) var requests = 0
     private(set) var recoveries = 0
@@ -78,6 +81,7 @@ private final class FuzzWorld {
 
     init(seed: UInt64) throws {
         var random = SplitMix(seed: seed)
+        self.seed = seed
         hasQueue = random.once(in: 3)
         var target: UpstreamTarget?
         switch random.next() % 4 {
@@ -172,9 +176,21 @@ private final class FuzzWorld {
         try recover()
     }
 
+    private func lengthFault(
+        _ record: ScriptedExchange.Record,
+        _ request: RequestHead
+    ) -> String? {
+        guard !record.isAborted, record.leavesAfter == nil, request.method != .head,
+            let length = record.contentLength, Int64(record.content.count) != length
+        else { return nil }
+        return "\(record.content.count) bytes instead of \(length)"
+    }
+
     @discardableResult
     private func serve(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
         let record = test.serve(exchange)
+        let fault = record.faults.first ?? lengthFault(record, exchange.request)
+        if let fault { Issue.record("seed \(seed): \(fault): \(exchange.request) \(record)") }
         requests += 1
         statuses[record.isAborted ? 0 : record.status ?? 0, default: 0] += 1
         return record
