@@ -81,6 +81,28 @@ extension FrontTests {
             #expect(told == ["regular", "regular", "regular", "reserve", "reserve"])
         }
 
+        @Test("a request that is answered takes nobody's place while its peer goes on sending")
+        func answeredTakesNoPlace() throws {
+            let server = try TestServer({
+                $0.maximum = 1
+                $0.turningAway = 4
+                $0.lingerIdle = .seconds(30)
+                $0.lingerTotal = .seconds(30)
+            }) { exchange in TestServer.reply(exchange, 200, "served") }
+            let request = Record.head(parameters(length: "5")) + Record.bytes(.stdin, [1])
+            let clients = try (0..<3).map { _ in
+                let client = try server.client()
+                client.send(request)
+                return client
+            }
+            #expect(eventually { server.server.load.active == 3 })
+            let whole = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
+            #expect(try server.exchange(whole).status == 200)
+            for client in clients { client.closeSending() }
+            for client in clients { #expect(client.answer().content == "served") }
+            #expect(server.stop())
+        }
+
         @Test("a peer that sends no request, or one byte at a time, is cut off")
         func silentPeers() throws {
             let server = try TestServer(changing: {
