@@ -178,9 +178,11 @@ struct RaceTests {
             var seconds: [Double] = []
             let end = Date(timeIntervalSinceNow: 3)
             while Date() < end {
-                let (answer, time) = try Parallel.timed {
-                    try WireClient(port: ports[index % 2]).ask("HEAD", location)
+                let (told, time) = Parallel.timed {
+                    try? WireClient(port: ports[index % 2]).ask("HEAD", location)
                 }
+                // Whose wait is over is broken off, and asks again.
+                guard let answer = told else { continue }
                 guard [204, 423].contains(answer.status) else {
                     throw WireClient.Broken(description: "HEAD: \(answer.status)")
                 }

@@ -90,14 +90,16 @@ extension FrontTests {
                 $0.lingerTotal = .seconds(30)
             }) { exchange in TestServer.reply(exchange, 200, "served") }
             let request = Record.head(parameters(length: "5")) + Record.bytes(.stdin, [1])
-            let clients = try (0..<3).map { _ in
+            let whole = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
+            let clients = try (1...3).map { count in
                 let client = try server.client()
                 client.send(request)
+                #expect(eventually { server.server.load.active == count })
+                // Until it is answered, nobody else has a place.
+                #expect(eventually { (try? server.exchange(whole).status) == 200 })
+                #expect(eventually { server.server.load.active == count })
                 return client
             }
-            #expect(eventually { server.server.load.active == 3 })
-            let whole = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
-            #expect(try server.exchange(whole).status == 200)
             for client in clients { client.closeSending() }
             for client in clients { #expect(client.answer().content == "served") }
             #expect(server.stop())
