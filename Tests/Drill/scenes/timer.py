@@ -20,12 +20,12 @@ def purge(day):
     identity = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"].rsplit(
         "/", 1
     )[1]
-    day.run(f"find /var/spool/spoolgate -name '*{identity}*' -exec touch -d '3 days ago' {{}} +")
+    day.run(f"find /var/spool/spoolgate -name '*{identity}*' -exec touch -d '10 days ago' {{}} +")
     since = day.now()
     day.must("systemctl start spoolgate-purge.service", "the purge succeeds")
     day.transcript.output(day.journal(since, unit="spoolgate-purge"))
     result = day.run("spoolgate list")
-    day.check(identity not in result.output, "what was left alone for three days is gone")
+    day.check(identity not in result.output, "what was left alone for ten days is gone")
     day.check("young.bin" in result.output, "what was cut a moment ago is there")
     result = day.run("upload resume abandoned.bin")
     day.check("404" in result.output, "the old one's client is told so")
