@@ -147,12 +147,18 @@ struct SpoolLayout: Sendable {
         // What root makes is the daemon's to read and replace.
         let owner = try root.status().owner
         let file = try disk.create(newName, in: temporary, owner: owner)
-        let bytes = Array(text.utf8)
-        var position: Int64 = 0
-        let path = temporary.path(of: newName)
-        try disk.write(bytes.span.bytes, to: file, at: &position, subject: path)
-        try disk.sync(file, subject: path)
-        try disk.rename(newName, in: temporary, to: name, in: root)
+        do throws(SystemError) {
+            let bytes = Array(text.utf8)
+            var position: Int64 = 0
+            let path = temporary.path(of: newName)
+            try disk.write(bytes.span.bytes, to: file, at: &position, subject: path)
+            try disk.sync(file, subject: path)
+            try disk.rename(newName, in: temporary, to: name, in: root)
+        } catch {
+            // A disk that stays full would keep one of every attempt.
+            _ = try? disk.unlink(newName, in: temporary)
+            throw error
+        }
     }
 
     /// The text of a small file of the root; nil if there is none.

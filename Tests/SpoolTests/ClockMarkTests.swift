@@ -1,6 +1,8 @@
-// How far the wall clock is believed.
+// How far the wall clock is believed, and what writing that down leaves.
 
+import Foundation
 import Posix
+import Synchronization
 import Testing
 
 @testable import Spool
@@ -132,4 +134,50 @@ struct ClockMarkTests {
         )
         #expect(!unreadable.isDoubted)
     }
+
+    // MARK: Its file
+
+    private func left(in directory: TemporarySpool) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp")
+    }
+
+    @Test("what a death leaves of a note is removed by a start an hour later, and by none before")
+    func leftByDeath() throws {
+        let directory = TemporarySpool()
+        let passed = Mutex<Int64>(0)
+        let clock = SystemClock(
+            wall: { WallTime(seconds: WallTime.now.seconds + passed.withLock { $0 }) },
+            uptime: { SystemClock.kernelUptime() + passed.withLock { $0 } }
+        )
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk, clock: clock)
+        // It is made, written and synced, and not yet in its place.
+        scripted.die(after: 3)
+        spool.noteClock()
+        let left = try left(in: directory)
+        #expect(left.count == 1 && left.allSatisfy { $0.hasPrefix("clock.") }, "\(left)")
+        for (later, expected) in [(0, left), (3_000, left), (4_000, [])] as [(Int64, [String])] {
+            passed.withLock { $0 = later }
+            let next = try directory.open(clock: clock)
+            _ = try next.recover()
+            #expect(try self.left(in: directory) == expected, "\(later) s later")
+        }
+    }
+
+    @Test("a note that the disk does not take leaves nothing", arguments: Disk.Call.ofNote)
+    func leftByError(_ call: Disk.Call) throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        scripted.refuse(call, on: "clock", errno: ENOSPC)
+        scripted.forget()
+        spool.noteClock()
+        #expect(scripted.calls.contains(call))
+        #expect(try left(in: directory) == [])
+    }
+}
+
+extension Disk.Call {
+    /// What writing down a note does, one after the other.
+    fileprivate static let ofNote: [Disk.Call] = [.create, .write, .sync, .rename]
 }

@@ -26,8 +26,12 @@ final class TemporarySpool {
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
     /// Opens it as one more process would: with a table of holders of its own.
-    func open(_ disk: Disk = Disk(), reserve: Int64 = 0) throws -> Spool {
-        try Spool(directory: path, reserve: reserve, disk: disk)
+    func open(
+        _ disk: Disk = Disk(),
+        reserve: Int64 = 0,
+        clock: SystemClock = SystemClock()
+    ) throws -> Spool {
+        try Spool(directory: path, reserve: reserve, disk: disk, clock: clock)
     }
 
     /// Makes the next recovery believe that the machine was started since.
