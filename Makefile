@@ -46,15 +46,17 @@ run:
 
 # Warnings are errors in every target (Package.swift). The import check sees all of it only in a
 # build from clean; FloorTests sees it always. The fault sweep has a process of its own: it keeps every
-# core busy, and another test takes away the descriptors of its process for a while.
+# core busy, and another test takes away the descriptors of its process for a while. Of the others as many
+# run at a time as there are cores, since each keeps one of Swift's threads until it ends;
+# SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs one after the other.
 test:
 	@deploy/install-dependencies.sh test
 	$(MAKE) --no-print-directory lint
 	swift build --build-tests --explicit-target-dependency-import-check error
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory module-test
-	swift test --explicit-target-dependency-import-check error --filter FaultTests
-	swift test --explicit-target-dependency-import-check error --skip FaultTests
+	swift test --explicit-target-dependency-import-check error --filter '^FaultTests\.'
+	swift test --explicit-target-dependency-import-check error --skip '^FaultTests\.'
 
 # kill -9 of the daemon, round after round; a round that fails names the SEED that repeats it.
 ROUNDS ?= 500
@@ -99,13 +101,13 @@ format:
 check: $(MODULE)
 	deploy/check.sh
 
-# Every scenario, call and fault, with SEEDS random power cuts at every call; `make test` tries few.
+# Every scenario, call and fault, with SEEDS random power cuts at every call; `make test` tries a sample.
 SEEDS ?= 40
 
 sweep:
 	@deploy/install-dependencies.sh test
 	swift build --build-tests
-	SWEEP_SEEDS=$(SEEDS) swift test --skip-build --filter FaultTests
+	SWEEP_SEEDS=$(SEEDS) swift test --skip-build --filter '^FaultTests\.'
 
 bench:
 	@deploy/install-dependencies.sh run

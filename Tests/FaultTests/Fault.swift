@@ -5,16 +5,19 @@ import Posix
 
 /// How much is tried.
 enum Effort: Sendable {
-    /// Every kind of fault at every call; of the ways to be full one, of the power cuts a few.
-    case quick
+    /// A sample that is the same every time. Every call fails, dies and finds the disk full; of the
+    /// other kinds each call has its turn. `turn`, the number of the scenario, moves the turns, so that
+    /// over the scenarios every kind of call meets every kind of fault.
+    case sample(turn: Int)
     /// All of it, and these power cuts beside the corners.
     case whole(seeds: [UInt64])
 
-    var isWhole: Bool {
-        switch self {
-        case .quick: false
-        case .whole: true
-        }
+    /// The faults that are tried at call `number` of those that could be: all, or the one whose turn it
+    /// is at every `interval`th call.
+    func choice(of faults: [Fault], at number: Int, every interval: Int = 1) -> [Fault] {
+        guard case .sample(let turn) = self else { return faults }
+        let (round, rest) = (number + turn).quotientAndRemainder(dividingBy: interval)
+        return rest == 0 ? [faults[round % faults.count]] : []
     }
 }
 
@@ -65,10 +68,14 @@ enum Fault: Sendable, CustomStringConvertible {
 
     /// What is tried at call `number`, which is of this kind.
     static func all(for call: Disk.Call, _ number: Int, _ effort: Effort) -> [Fault] {
+        // There are so few of these that not everything would have its turn.
+        if case .sample(let turn) = effort, call == .truncate || call == .makeDirectory {
+            return all(for: call, number, .whole(seeds: [UInt64(turn)]))
+        }
         var faults: [Fault] = [.fails(EIO), .death]
         if needsRoom(call) {
             let full: [Fault] = [.stays(ENOSPC), .fails(ENOSPC), .stays(EDQUOT), .fails(EDQUOT)]
-            faults += effort.isWhole ? full : [full[number % full.count]]
+            faults += effort.choice(of: full, at: number)
         }
         switch call {
         case .create: faults.append(.fails(EMFILE))
@@ -77,9 +84,12 @@ enum Fault: Sendable, CustomStringConvertible {
             break
         }
         if call == .sync || call == .truncate {
-            faults += PowerCut.corners.prefix(2).map { .failsThenCut($0) }
+            faults += effort.choice(
+                of: PowerCut.corners.prefix(2).map { .failsThenCut($0) },
+                at: number
+            )
         }
-        faults += effort.isWhole ? jumps.map { .jumps($0) } : [.jumps(jumps[number % jumps.count])]
+        faults += effort.choice(of: jumps.map { .jumps($0) }, at: number, every: 3)
         return faults + cuts(number, effort)
     }
 
@@ -90,13 +100,14 @@ enum Fault: Sendable, CustomStringConvertible {
 
     /// The power cuts that are tried at call `number`, or behind the last.
     static func cuts(_ number: Int, _ effort: Effort) -> [Fault] {
-        let corners = PowerCut.corners
+        let corners = PowerCut.corners.map { Fault.cut($0) }
         switch effort {
-        case .quick:
-            // Each corner at every third call or so, and one that no other call has.
-            let few = (0..<2).map { corners[(number * 2 + $0) % corners.count] }
-            return few.map { .cut($0) } + [.cut(.random(UInt64(number)))]
-        case .whole(let seeds): return (corners + seeds.map { .random($0) }).map { .cut($0) }
+        case .sample(let turn):
+            // A seed that no other call of the scenario has, and few of another one.
+            let random = Fault.cut(.random(UInt64(turn * 97 + number)))
+            return effort.choice(of: corners, at: number)
+                + effort.choice(of: [random], at: number, every: 2)
+        case .whole(let seeds): return corners + seeds.map { .cut(.random($0)) }
         }
     }
 

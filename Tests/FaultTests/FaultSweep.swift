@@ -1,8 +1,8 @@
 // The sweep: every scenario, with every fault at call 1, 2, 3 … until none is reached any more.
 //
 // A failing case says how to run it alone: SWEEP_ONLY=<scenario>/<call>/<fault>, or the beginning of
-// that, runs only what begins so. SWEEP_SEEDS=<n> tries all corners of a power cut and n others at every
-// call; without it a few of them are tried.
+// that, runs only what begins so. SWEEP_SEEDS=<n> tries every fault, with all corners of a power cut and n
+// others, at every call; without it a sample of them is tried, always the same (`Effort.sample`).
 
 import Foundation
 import Posix
@@ -50,8 +50,18 @@ struct Tally: Sendable {
     var scenarios = 0
     var calls = 0
     var faults: Set<String> = []
+    /// What was tried at each kind of call.
+    var tried: [Disk.Call: Set<String>] = [:]
     var runs = 0
     var failures: [String] = []
+
+    /// What no call of its kind was tried with, but for the random power cuts.
+    var gaps: [String] {
+        tried.flatMap { call, faults in
+            let all = Fault.all(for: call, 0, .whole(seeds: [])).map { "\($0)" }
+            return Set(all).subtracting(faults).map { "\(call.rawValue): \($0)" }
+        }.sorted()
+    }
 }
 
 @Suite("The fault sweep")
@@ -61,10 +71,10 @@ struct FaultSweep {
     @Test("no fault at any call of any scenario breaks a promise")
     func sweep() throws {
         let tally = Monitor(Tally())
-        let waiting = Mutex(Scenario.all[...])
+        let waiting = Mutex(Array(Scenario.all.enumerated())[...])
         let working = Monitor(0)
         let only = environment["SWEEP_ONLY"]
-        let effort = effort(only)
+        let seeds = seeds(only)
         // Each spool holds hundreds of directories open.
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -74,7 +84,8 @@ struct FaultSweep {
         working.update { $0 = workers }
         for _ in 0..<workers {
             try Posix.Thread.start(name: "sweep", stackSize: 1 << 20) {
-                while let scenario = waiting.withLock({ $0.popFirst() }) {
+                while let (turn, scenario) = waiting.withLock({ $0.popFirst() }) {
+                    let effort = seeds.map { Effort.whole(seeds: $0) } ?? .sample(turn: turn)
                     Self.sweep(scenario, effort, only: only, tally)
                 }
                 working.update { $0 -= 1 }
@@ -90,18 +101,19 @@ struct FaultSweep {
         for failure in total.failures.prefix(40) { Issue.record("\(failure)") }
         if total.failures.count > 40 { Issue.record("and \(total.failures.count - 40) more") }
         #expect(total.runs > 0)
+        if only == nil { #expect(total.gaps == [], "not tried at any call of that kind") }
     }
 
-    private func effort(_ only: String?) -> Effort {
+    /// The seeds of a whole sweep; nil: a sample is enough.
+    private func seeds(_ only: String?) -> [UInt64]? {
         // The seed stands last in the name of a power cut.
         if let only, only.hasSuffix(")"),
             let seed = only.dropLast().split(separator: ",").last.flatMap({ UInt64($0) })
         {
-            return .whole(seeds: [seed])
+            return [seed]
         }
-        let seeds = environment["SWEEP_SEEDS"].flatMap { UInt64($0) }
-        guard let seeds = seeds ?? only.map({ _ in 0 }) else { return .quick }
-        return .whole(seeds: Array(0..<seeds))
+        let count = environment["SWEEP_SEEDS"].flatMap { UInt64($0) } ?? only.map { _ in 0 }
+        return count.map { Array(0..<$0) }
     }
 
     private static func sweep(
@@ -143,7 +155,9 @@ struct FaultSweep {
             tally.calls += calls.count
         }
         for (index, call) in calls.enumerated() {
-            for fault in Fault.all(for: call, index + 1, effort) { run(index + 1, fault) }
+            let faults = Fault.all(for: call, index + 1, effort)
+            for fault in faults { run(index + 1, fault) }
+            tally.update { $0.tried[call, default: []].formUnion(faults.map { "\($0)" }) }
         }
         for fault in Fault.cuts(calls.count + 1, effort) { run(calls.count + 1, fault) }
     }
