@@ -20,16 +20,22 @@ final class RaceTrack {
     let backend: RecordingBackend
     let moments = Moments()
     private let sandboxes: [Sandbox]
+    /// Seconds for which a request waits for the upload: longer than any race takes on a busy machine.
+    static let inUse = 50.0
 
     init(_ daemons: Daemons) throws {
         backend = try RecordingBackend(moments)
-        var sandboxes = [try Sandbox(upstream: backend.url, front: .nginxWithModule)]
+        let timeouts = "{stall: 60s, drain: 20s, in-use: \(Int(Self.inUse))s}"
+        var sandboxes = [
+            try Sandbox(upstream: backend.url, front: .nginxWithModule, timeouts: timeouts)
+        ]
         if daemons == .two {
             sandboxes.append(
                 try Sandbox(
                     upstream: backend.url,
                     front: .nginxWithModule,
-                    spool: sandboxes[0].directory.path() + "/spool"
+                    spool: sandboxes[0].directory.path() + "/spool",
+                    timeouts: timeouts
                 )
             )
         }
@@ -58,7 +64,7 @@ final class RaceTrack {
             for (sandbox, before) in zip(sandboxes, before) {
                 var now = before
                 do {
-                    try eventually("descriptors and threads are as before", seconds: 30) {
+                    try eventually("descriptors and threads are as before") {
                         now = sandbox.daemon.footprint()
                         // The pool begins with 16 threads ready, and keeps 64.
                         return now.descriptors <= before.descriptors + 4 * deliveries

@@ -47,7 +47,7 @@ final class Sandbox {
         front: Front = .nginx,
         origin: String? = nil,
         spool: String? = nil,
-        timeouts: String = "{stall: 20s, drain: 20s, in-use: 10s}",
+        timeouts: String = "{stall: 60s, drain: 20s, in-use: 30s}",
         launcher: [String] = []
     ) throws {
         self.launcher = launcher
