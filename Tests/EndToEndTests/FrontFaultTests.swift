@@ -56,13 +56,12 @@ struct FrontFaultTests {
 
     @Test("an nginx that streams, as shipped, has no fault")
     func shipped() throws {
-        // Few enough for any machine's limit of open files, which has a warning of its own.
-        let sandbox = try Sandbox(extra: ["threads: {maximum: 200}"])
+        // Few enough for the least limit of open files, which has a warning of its own.
+        let sandbox = try Sandbox(extra: ["threads: {maximum: 64}"])
         #expect(try put(3 << 20, sandbox).status == 201)
         #expect(!sandbox.log.contains("msg=\"front "), "\(sandbox.log)")
-        // The limits of the machine that runs this are none of the front's.
-        let warnings = sandbox.log.split(separator: "\n").filter { $0.contains(" level=warning ") }
-        #expect(warnings.allSatisfy { $0.contains("threads.maximum lowered") }, "\(warnings)")
+        let lines = sandbox.log.split(separator: "\n")
+        #expect(!lines.contains { $0.contains(" level=warning ") || $0.contains(" level=error ") })
     }
 
     @Test("forgotten parameters are 500 and an error with the mend, not a line for each request")
