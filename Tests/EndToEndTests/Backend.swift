@@ -195,13 +195,13 @@ final class Backend {
         }
         for name in ["ca", "strange"] {
             try openssl(
-                "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=\(name) "
-                    + "-keyout \(path)/\(name).key -out \(path)/\(name).pem"
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
+                    + "-subj /CN=\(name) -keyout \(path)/\(name).key -out \(path)/\(name).pem"
             )
         }
         try openssl(
-            "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout \(path)/server.key "
-                + "-out \(path)/server.csr"
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost "
+                + "-keyout \(path)/server.key -out \(path)/server.csr"
         )
         try "subjectAltName=DNS:localhost\n".write(
             to: directory.appending(path: "san"),

@@ -136,8 +136,8 @@ enum NginxConfiguration {
 
     private static func makeCertificate(in folder: URL) throws {
         let arguments =
-            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "
-            + "\(folder.path())/server.key -out \(folder.path())/server.pem"
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
+            + "-subj /CN=localhost -keyout \(folder.path())/server.key -out \(folder.path())/server.pem"
         let result = try Command(
             Command.find("openssl") ?? "openssl",
             arguments.split(separator: " ").map(String.init)
