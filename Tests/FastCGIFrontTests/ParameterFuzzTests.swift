@@ -81,8 +81,6 @@ private final class FrontWorld {
             log: Log(Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })
         )
         server = try TestServer { settings in
-            settings.parametersTimeout = .milliseconds(100)
-            settings.stallTimeout = .milliseconds(100)
             settings.lingerIdle = .milliseconds(5)
         } answer: {
             gateway.serve($0)
