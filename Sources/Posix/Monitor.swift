@@ -45,22 +45,42 @@ package final class Monitor<Value>: @unchecked Sendable {
         return try body(&value)
     }
 
+    /// Runs `body` with the value, alone, and wakes nobody: for a change that no waiting thread waits for.
+    package func updateQuietly<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return try body(&value)
+    }
+
     /// Waits until `body` gives a result.
     ///
-    /// `body` is called with the value at once and after every update; nil when `deadline` comes
-    /// first. A result counts as an update: it wakes the other waiting threads.
-    package func wait<R>(until deadline: Deadline, _ body: (inout Value) -> R?) -> R? {
+    /// `body` is called with the value at once and after every update, and changes it only where it gives
+    /// a result; nil when `deadline` comes first.
+    ///
+    /// - Parameters:
+    ///   - deadline: when to wait no longer.
+    ///   - isQuiet: whether a result is no update; otherwise it wakes the other waiting threads.
+    ///   - body: looks at the value.
+    /// - Returns: the result, or nil.
+    package func wait<R>(
+        until deadline: Deadline,
+        isQuiet: Bool = false,
+        _ body: (inout Value) -> R?
+    ) -> R? {
         pthread_mutex_lock(mutex)
-        defer { unlockAndWake() }
         var instant = deadline.timespec
-        while true {
-            if let result = body(&value) { return result }
+        var result = body(&value)
+        var status: Int32 = 0
+        // After the deadline a last look: an update may have come with it.
+        while result == nil, status != ETIMEDOUT {
             waiting += 1
-            let status = pthread_cond_timedwait(changed, mutex, &instant)
+            status = pthread_cond_timedwait(changed, mutex, &instant)
             waiting -= 1
-            // A last look: an update and the deadline may have come together.
-            if status == ETIMEDOUT { return body(&value) }
+            result = body(&value)
         }
+        // Thousands may wait: woken by each of them whose time is up, they would do nothing else.
+        if result == nil || isQuiet { pthread_mutex_unlock(mutex) } else { unlockAndWake() }
+        return result
     }
 
     private func unlockAndWake() {

@@ -1,8 +1,8 @@
 // Who holds which upload in this process.
 //
 // The kernel's locks keep processes apart; this table lets threads of one process ask each other to
-// let go and wait without polling. Invariant: an upload has at most one holder, and of those who want
-// it the newest gets it.
+// let go and wait without polling. Invariants: an upload has at most one holder, and of those who want
+// it the newest gets it; what happens to an upload that nobody waits for wakes nobody.
 
 import Posix
 import UploadProtocol
@@ -37,6 +37,8 @@ final class Holders: Sendable {
             waiting[id]?.remove(ticket)
             if waiting[id]?.isEmpty == true { waiting[id] = nil }
         }
+
+        func isAwaited(_ id: UploadID) -> Bool { waiting[id] != nil }
     }
 
     private let table = Monitor(Table())
@@ -70,19 +72,20 @@ final class Holders: Sendable {
         admits: (UploadCreation) -> Bool,
         release: @escaping @Sendable () -> Void
     ) -> Taking {
-        let ticket = table.update { table in
+        let ticket = table.updateQuietly { table in
             table.lastTicket += 1
             table.waiting[id, default: []].insert(table.lastTicket)
             return table.lastTicket
         }
         while true {
-            let step = table.wait(until: limit.deadline) { table in
+            let step = table.wait(until: limit.deadline, isQuiet: true) { table in
                 Self.step(&table, id, ticket, admits: admits, release: release)
             }
             switch step {
             case .ask(let release):
                 // Outside the monitor: it is foreign code.
                 release()
+                wake()
             case .end(let taking):
                 if case .taken = taking { return taking }
                 stopWaiting(id, ticket)
@@ -116,15 +119,22 @@ final class Holders: Sendable {
     }
 
     private func stopWaiting(_ id: UploadID, _ ticket: Ticket) {
-        table.update { $0.remove(ticket, waitingFor: id) }
+        let isFree = table.updateQuietly { table in
+            table.remove(ticket, waitingFor: id)
+            return table.holders[id] == nil && table.isAwaited(id)
+        }
+        if isFree { wake() }
     }
+
+    /// Has all look who wait for anything here.
+    private func wake() { table.update { _ in } }
 
     /// Takes an upload that is only now made.
     func takeNew(
         _ creation: UploadCreation,
         release: @escaping @Sendable () -> Void
     ) -> Ticket {
-        table.update { table in
+        table.updateQuietly { table in
             precondition(table.holders[creation.id] == nil, "an identity is never used twice")
             table.lastTicket += 1
             table.holders[creation.id] = Holder(
@@ -139,7 +149,7 @@ final class Holders: Sendable {
 
     /// Takes an upload if nobody has it; nobody can ask this holder to let go.
     func takeIfFree(_ id: UploadID) -> Ticket? {
-        table.update { table in
+        table.updateQuietly { table in
             guard table.holders[id] == nil else { return nil }
             table.lastTicket += 1
             table.holders[id] = Holder(ticket: table.lastTicket, release: {}, isDelivering: true)
@@ -149,45 +159,57 @@ final class Holders: Sendable {
 
     /// Tells the others what the upload is, so that they can judge whether it concerns them.
     func setCreation(_ creation: UploadCreation) {
-        table.update { $0.holders[creation.id]?.creation = creation }
+        let isAwaited = table.updateQuietly { table in
+            table.holders[creation.id]?.creation = creation
+            return table.isAwaited(creation.id)
+        }
+        if isAwaited { wake() }
     }
 
     /// From now on newer claims wait for this holder instead of asking it to let go.
     func setDelivering(_ id: UploadID) {
-        table.update { $0.holders[id]?.isDelivering = true }
+        table.updateQuietly { $0.holders[id]?.isDelivering = true }
     }
 
     /// From now on the holder has the kernel's lock.
-    func setInUse(_ id: UploadID) { table.update { $0.holders[id]?.isInUse = true } }
+    func setInUse(_ id: UploadID) {
+        table.updateQuietly { $0.holders[id]?.isInUse = true }
+    }
 
     /// Uploads whose holders receive, and were not yet asked to let go.
     func receiving() -> [UploadID] {
-        table.update { table in
+        table.updateQuietly { table in
             table.holders.filter { $0.value.canBeAsked }.map(\.key)
         }
     }
 
     /// Asks a holder that receives to let go, for a request in another process or the end of this one.
     func ask(_ id: UploadID) {
-        let release = table.update { table -> (@Sendable () -> Void)? in
+        let release = table.updateQuietly { table -> (@Sendable () -> Void)? in
             guard let holder = table.holders[id], holder.canBeAsked else { return nil }
             table.holders[id]?.isAsked = true
             return holder.release
         }
+        guard let release else { return }
         // Outside the monitor: it is foreign code.
-        release?()
+        release()
+        wake()
     }
 
     /// Waits until a newer claim asks the holder to let go; false when `deadline` comes first.
     func isAsked(_ id: UploadID, until deadline: Deadline) -> Bool {
-        table.wait(until: deadline) { $0.holders[id]?.isAsked == true ? true : nil } ?? false
+        table.wait(until: deadline, isQuiet: true) { table in
+            table.holders[id]?.isAsked == true ? true : nil
+        } ?? false
     }
 
     /// Lets go of an upload; harmless if `ticket` does not hold it.
     func letGo(_ id: UploadID, _ ticket: Ticket) {
-        table.update { table in
-            guard table.holders[id]?.ticket == ticket else { return }
+        let isAwaited = table.updateQuietly { table in
+            guard table.holders[id]?.ticket == ticket else { return false }
             table.holders[id] = nil
+            return table.isAwaited(id)
         }
+        if isAwaited { wake() }
     }
 }

@@ -114,6 +114,40 @@ struct HoldingTests {
         #expect(!asked.withLock { $0 })
     }
 
+    @Test("what happens to an upload wakes nobody who waits for another one")
+    func othersAreNotWoken() throws {
+        let spool = try directory.open()
+        let (awaited, other) = (UploadCreation.sample(), UploadCreation.sample())
+        let upload = try spool.create(awaited, release: {})
+        try upload.beginAttempt()
+        try spool.create(other, release: {}).detach()
+        let looks = Monitor(0)
+        let finished = Monitor(0)
+        let threads = 20
+        for thread in 0..<threads {
+            try Thread.start(name: "waits-\(thread)") {
+                _ = try? spool.attach(
+                    awaited.id,
+                    until: .after(.seconds(60)),
+                    admits: { _ in
+                        looks.update { $0 += 1 }
+                        return true
+                    },
+                    release: {}
+                )
+                finished.update { $0 += 1 }
+            }
+        }
+        let all = looks.wait(until: .after(.seconds(60))) { $0 >= threads ? true : nil }
+        #expect(all == true)
+        for _ in 0..<50 { try #require(try spool.attach(other.id)).detach() }
+        #expect(looks.update { $0 } < 2 * threads, "they looked again")
+        try upload.delivered(.sample)
+        upload.detach()
+        let ended = finished.wait(until: .after(.seconds(60))) { $0 == threads ? true : nil }
+        #expect(ended == true, "one was never woken")
+    }
+
     @Test("a stranger neither gets an upload nor disturbs its holder")
     func strangers() throws {
         let spool = try directory.open()
