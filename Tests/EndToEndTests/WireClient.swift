@@ -46,21 +46,42 @@ final class WireClient {
     private let contentPatience: Int
     private var received = Data()
 
-    /// Connects; `contentPatience` is the longest pause, in seconds, within a response's content.
-    init(port: Int, contentPatience: Int = 60) throws {
+    /// Connects.
+    ///
+    /// - Parameters:
+    ///   - port: of 127.0.0.1.
+    ///   - source: the client's own address, within 127.0.0.0/8.
+    ///   - contentPatience: the longest pause, in seconds, within a response's content.
+    /// - Throws: `Broken` where nobody listens.
+    init(port: Int, from source: String = "127.0.0.1", contentPatience: Int = 60) throws {
         self.contentPatience = contentPatience
         socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        // Its port is chosen by connect: chosen by bind, it could be no other connection's.
+        var isChosenLater: Int32 = 1
+        let size = socklen_t(MemoryLayout<Int32>.size)
+        setsockopt(socket, Int32(IPPROTO_IP), IP_BIND_ADDRESS_NO_PORT, &isChosenLater, size)
+        let isBound = Self.with(source, port: 0) { bind(socket, $0, $1) } == 0
+        let isConnected = Self.with("127.0.0.1", port: port) { connect(socket, $0, $1) } == 0
+        guard isBound, isConnected else {
+            throw Broken(description: "connect \(port) from \(source): errno \(errno)")
+        }
+        wait(atMost: 60)
+    }
+
+    private static func with(
+        _ host: String,
+        port: Int,
+        _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32
+    ) -> Int32 {
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = UInt16(port).bigEndian
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        let result = withUnsafePointer(to: &address) { pointer in
+        address.sin_addr.s_addr = inet_addr(host)
+        return withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                body($0, socklen_t(MemoryLayout<sockaddr_in>.size))
             }
         }
-        guard result == 0 else { throw Broken(description: "connect \(port): errno \(errno)") }
-        wait(atMost: 60)
     }
 
     deinit { Glibc.close(socket) }

@@ -1,0 +1,86 @@
+// A daemon with few descriptors, and clients that want more of them than there are.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Few descriptors", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct DescriptorTests {
+    private static let limit = 512
+    private static let victim = "127.0.0.2"
+
+    /// Opens slow uploads, each from an address of its own, until `count` were tried.
+    private func slowUploads(_ count: Int, _ sandbox: Sandbox) throws -> [WireClient] {
+        try (0..<count).map { number in
+            let source = "127.1.\(number / 250).\(number % 250 + 1)"
+            let client = try WireClient(port: sandbox.port, from: source)
+            client.sendHead(
+                "POST",
+                "/files/slow\(number)",
+                ["Upload-Complete: ?1", "Content-Length: 200000"]
+            )
+            client.send("x")
+            return client
+        }
+    }
+
+    @Test("more slow uploads than descriptors keep nobody from an offset, and lose nothing")
+    func slow() throws {
+        let sandbox = try Sandbox(
+            extra: ["threads: {maximum: 2000}", "delivery: {maximum-concurrent: 2}"],
+            launcher: [
+                Command.find("sh") ?? "sh", "-c",
+                "ulimit -n \(Self.limit) && exec \"$0\" \"$@\"",
+            ]
+        )
+        let warning = try #require(
+            sandbox.log.firstMatch(
+                of: /msg="threads.maximum lowered" .*maximum=(\d+)/
+            )
+        )
+        #expect(sandbox.log.contains("descriptors=\(Self.limit)"))
+        let maximum = try #require(Int(warning.1))
+        let resource = try sandbox.create("/files/victim", ["Upload-Length: 4"])
+        #expect(
+            try sandbox.append(resource, offset: 0, Data("ab".utf8), complete: false).status == 204
+        )
+        let before = sandbox.daemon.footprint()
+
+        let clients = try slowUploads(Self.limit + 88, sandbox)
+        try eventually("every upload beyond the bound is refused") {
+            clients.count { !$0.isReadable } == maximum
+        }
+        for _ in 0..<20 {
+            let (answer, seconds) = try Parallel.timed {
+                try WireClient(port: sandbox.port, from: Self.victim).ask("HEAD", resource)
+            }
+            #expect(answer.status == 204)
+            #expect(answer["upload-offset"] == "2")
+            #expect(seconds < 5)
+        }
+        #expect(sandbox.daemon.footprint().descriptors < Self.limit)
+        var whole = 0
+        for client in clients {
+            if client.isReadable {
+                let answer = try client.read()
+                #expect(answer.status == 503)
+                #expect(answer["retry-after"] != nil)
+            } else {
+                client.send(Data(repeating: UInt8(ascii: "x"), count: 199_999))
+                #expect(try client.read().status == 201)
+                whole += 1
+            }
+        }
+        #expect(whole == maximum)
+        #expect(
+            try sandbox.append(resource, offset: 2, Data("cd".utf8), complete: true).status == 201
+        )
+        let delivered = try sandbox.delivered()
+        #expect(delivered.count == maximum + 1)
+        #expect(!sandbox.log.contains("front in trouble"))
+        #expect(!sandbox.log.contains("level=error"))
+        try eventually("descriptors are back") {
+            sandbox.daemon.footprint().descriptors <= before.descriptors
+        }
+    }
+}
