@@ -13,6 +13,8 @@ enum Front: Equatable {
     case nginxAsking(UInt16)
     /// nginx as shipped but for one mistake.
     case nginxMistaken(NginxMistake)
+    /// nginx as shipped but for the numbers in one client's bounds.
+    case nginxBounded(NginxBounds)
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
@@ -28,6 +30,11 @@ enum Front: Equatable {
     private var mistake: NginxMistake? {
         guard case .nginxMistaken(let mistake) = self else { return nil }
         return mistake
+    }
+
+    private var bounds: NginxBounds? {
+        guard case .nginxBounded(let bounds) = self else { return nil }
+        return bounds
     }
 
     /// Writes its configuration into a sandbox's directory and starts it.
@@ -48,7 +55,8 @@ enum Front: Equatable {
             module: self == .nginxWithModule ? InterimModule.built.get() : nil,
             authorizer: authorizerPort,
             origin: origin,
-            mistake: mistake
+            mistake: mistake,
+            bounds: bounds
         )
         return try Daemon(
             Command.find("nginx") ?? "nginx",

@@ -33,6 +33,30 @@ enum NginxMistake {
     }
 }
 
+/// Numbers of one client's bounds in nginx that a test reaches with few requests.
+enum NginxBounds: Equatable {
+    /// So many requests with content at a time.
+    case senders(Int)
+    /// So many creations at once, and then one a minute.
+    case creators(Int)
+
+    /// A line of the shipped files with the number in it.
+    func set(in line: String) -> String {
+        switch self {
+        case .senders(let count):
+            line.replacing(/^limit_conn spoolgate_senders \d+;/) { _ in
+                "limit_conn spoolgate_senders \(count);"
+            }
+        case .creators(let count):
+            line.replacing(/rate=\d+r\/s;/) { _ in "rate=1r/m;" }
+                .replacing(/^limit_req zone=spoolgate_creators burst=\d+ nodelay;/) { _ in
+                    // The first one is no part of the burst.
+                    "limit_req zone=spoolgate_creators burst=\(count - 1) nodelay;"
+                }
+        }
+    }
+}
+
 enum NginxConfiguration {
     /// Writes the files for a sandbox.
     ///
@@ -45,6 +69,7 @@ enum NginxConfiguration {
     ///     switched on; nil: nobody.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
     ///   - mistake: what is made wrong; nil: nothing.
+    ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
@@ -54,7 +79,8 @@ enum NginxConfiguration {
         module: String?,
         authorizer: UInt16?,
         origin: String?,
-        mistake: NginxMistake?
+        mistake: NginxMistake?,
+        bounds: NginxBounds?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
         for name in ["log", "snippets", "modules"] {
@@ -94,6 +120,7 @@ enum NginxConfiguration {
                     origin: origin
                 )
                 if let mistake { lines[index] = mistake.made(in: lines[index]) }
+                if let bounds { lines[index] = bounds.set(in: lines[index]) }
             }
             try lines.joined(separator: "\n").write(
                 to: folder.appending(path: name),

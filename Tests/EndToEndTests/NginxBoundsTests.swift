@@ -1,0 +1,124 @@
+// What nginx itself answers a client that has more than it may (limit_conn, limit_req), with the shipped
+// files but for the numbers.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite(
+    "One client's bounds in nginx",
+    .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
+)
+struct NginxBoundsTests {
+    private static let other = "127.0.0.2"
+
+    /// Whether the answer says that its client has too much, and when to come back.
+    private func expectTooMuch(_ answer: WireClient.Answer) throws {
+        #expect(answer.status == 429)
+        #expect(answer["retry-after"] == "5")
+        #expect(answer["cache-control"] == "no-store")
+        #expect(answer["content-type"] == "application/problem+json")
+        let problem = try JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
+        #expect(problem?["status"] as? Int == 429)
+        #expect(problem?["title"] as? String == "Too Many Requests")
+    }
+
+    /// Whether a request's connection ends without a byte of an answer.
+    private func isBrokenOff(_ client: WireClient) -> Bool {
+        do {
+            _ = try client.read()
+            return false
+        } catch let error as WireClient.Broken {
+            return error.description == "connection ended after: "
+        } catch { return false }
+    }
+
+    private func sendAppend(_ client: WireClient, _ resource: String, offset: Int) {
+        client.sendHead(
+            "PATCH",
+            resource,
+            [
+                "Upload-Offset: \(offset)", "Upload-Complete: ?0", "Content-Length: 1",
+                "Content-Type: application/partial-upload",
+            ]
+        )
+        client.send("x")
+    }
+
+    @Test("over its requests with content: a creation gets 429, an append no answer")
+    func senders() throws {
+        let sandbox = try Sandbox(front: .nginxBounded(.senders(2)))
+        let resource = try sandbox.create("/files/mine")
+        let held = try (0..<2).map { number in
+            let client = try WireClient(port: sandbox.port)
+            client.sendHead(
+                "POST",
+                "/files/held\(number)",
+                ["Upload-Complete: ?1", "Content-Length: 200000"]
+            )
+            client.send("o")
+            // nginx has counted what the gateway has got.
+            try eventually("it is received") { sandbox.log.contains("/files/held\(number)") }
+            return client
+        }
+        func create(from source: String = "127.0.0.1") throws -> WireClient.Answer {
+            try WireClient(port: sandbox.port, from: source).ask(
+                "POST",
+                "/files/x",
+                ["Upload-Complete: ?0"],
+                content: Data()
+            )
+        }
+        try expectTooMuch(create())
+        let append = try WireClient(port: sandbox.port)
+        sendAppend(append, resource, offset: 0)
+        #expect(isBrokenOff(append))
+        #expect(try sandbox.offset(of: resource) == 0)
+        let ordinary = try WireClient(port: sandbox.port)
+            .ask("POST", "/files/plain", content: Data("x".utf8))
+        try expectTooMuch(ordinary)
+        let elsewhere = try WireClient(port: sandbox.port)
+            .ask("POST", "/elsewhere", content: Data("x".utf8))
+        #expect(elsewhere.status == 404)
+        #expect(elsewhere["retry-after"] == nil)
+        #expect(elsewhere["content-type"]?.hasPrefix("text/html") == true)
+        #expect(try create(from: Self.other).status == 201)
+
+        for client in held {
+            client.send(Data(repeating: UInt8(ascii: "k"), count: 199_999))
+            #expect(try client.read().status == 201)
+        }
+        let later = try WireClient(port: sandbox.port)
+        sendAppend(later, resource, offset: 0)
+        #expect(try later.read().status == 204)
+        #expect(try sandbox.offset(of: resource) == 1)
+        #expect(try WireClient(port: sandbox.port).ask("DELETE", resource).status == 204)
+    }
+
+    @Test("over its creations: one more gets 429, while appends and others' creations go on")
+    func creators() throws {
+        let sandbox = try Sandbox(front: .nginxBounded(.creators(3)))
+        let resources = try (0..<3).map { try sandbox.create("/files/\($0)") }
+        func create(from source: String = "127.0.0.1") throws -> WireClient.Answer {
+            try WireClient(port: sandbox.port, from: source).ask(
+                "POST",
+                "/files/x",
+                ["Upload-Complete: ?0"],
+                content: Data()
+            )
+        }
+        try expectTooMuch(create())
+        for resource in resources {
+            #expect(try sandbox.offset(of: resource) == 0)
+            let answer = try sandbox.append(resource, offset: 0, Data("x".utf8), complete: true)
+            #expect(answer.status == 201)
+        }
+        let ordinary = try WireClient(port: sandbox.port)
+            .ask("POST", "/files/plain", content: Data("x".utf8))
+        #expect(ordinary.status == 201)
+        let elsewhere = try WireClient(port: sandbox.port)
+            .ask("POST", "/elsewhere", ["Upload-Complete: ?0"], content: Data())
+        #expect(elsewhere.status == 404)
+        #expect(try create(from: Self.other).status == 201)
+    }
+}
