@@ -23,6 +23,10 @@ void spoolgate_tune_memory(void) {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
+void spoolgate_release_heap(void) {
+    malloc_trim(0);
+}
+
 void spoolgate_release_stack(void) {
     static __thread char *low;
     char here = 0;

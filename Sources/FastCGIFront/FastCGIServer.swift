@@ -247,6 +247,9 @@ extension FastCGIServer {
             if news == true { return }
             if next.hasPassed {
                 for connection in pool.update({ $0.overdue() }) { connection.cut() }
+                // What so many requests held lies scattered in the heap, and the next ones would not
+                // fit into it as it lies.
+                if pool.update({ $0.busyTimeIsOver() }) { Thread.releaseHeap() }
                 next = .after(interval)
             }
             guard let due = watched.update({ $0.released.first?.at }) else { continue }

@@ -25,6 +25,8 @@ struct ThreadPool {
 
     /// Threads there are, those being started included.
     private(set) var threads = 0
+    /// The most there were since `busyTimeIsOver` last said so.
+    private var mostThreads = 0
     /// Of these, those that wait for a connection, or are being started.
     private(set) var idle = 0
     /// Connections that ended; a change tells that room became free.
@@ -57,6 +59,7 @@ struct ThreadPool {
     mutating func threadStarts() {
         threads += 1
         idle += 1
+        mostThreads = max(mostThreads, threads)
     }
 
     /// Takes back `threadStarts`: there is no such thread.
@@ -120,6 +123,13 @@ struct ThreadPool {
             return false
         }
         idle += 1
+        return true
+    }
+
+    /// Whether half of the threads that a busy time had are gone; true once for each halving.
+    mutating func busyTimeIsOver() -> Bool {
+        guard mostThreads > maximumSpare, threads <= mostThreads / 2 else { return false }
+        mostThreads = threads
         return true
     }
 

@@ -11,6 +11,12 @@ package enum Thread {
     /// Sets memory up for many threads that each hold little; call it before the first one starts.
     package static func prepareProcess() { spoolgate_tune_memory() }
 
+    /// Gives the heap's free pages back to the system, in some milliseconds.
+    ///
+    /// For the time after a busy one: what thousands of threads had lies scattered, and without this a
+    /// heap of which 6 MB were in use kept 113 MB, and 11 to 20 MB more after each further busy time.
+    package static func releaseHeap() { spoolgate_release_heap() }
+
     /// Gives the part of the calling thread's stack that is not in use back to the system.
     ///
     /// For a thread that is about to wait long, deep calls behind it.
