@@ -71,7 +71,8 @@ extension Gateway {
         guard holdSizes.takesCount() else { return }
         var sizes: [String: Int64] = [:]
         do throws(SpoolError) {
-            try spool.forEachIdle(in: [.hold], since: WallTime(seconds: .max), step: step) {
+            let limit = WallTime(seconds: .max)
+            try spool.forEachIdle(in: [.hold], since: limit, seesUse: false, step: step) {
                 summary in
                 // What an operator holds is the operator's.
                 guard summary.holdCause != .held, let route = summary.creation?.route else {

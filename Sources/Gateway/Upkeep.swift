@@ -90,10 +90,10 @@ extension Gateway {
             if looked % Self.step == 0 { upkeep.pause(Self.pause) }
         }
         defer { if queues.contains(.hold) { countHold(step: look) } }
-        try spool.forEachIdle(in: queues, since: limit, step: look) {
+        try spool.forEachIdle(in: queues, since: limit, seesUse: false, step: look) {
             summary throws(SpoolError) in
             if try spool.mendTime(of: summary) { return log.timeMended(summary) }
-            guard !summary.isInUse, retention.isOver(summary, at: now) else { return }
+            guard retention.isOver(summary, at: now) else { return }
             due.append(summary)
             guard due.count >= Self.batch else { return }
             defer { due = [] }

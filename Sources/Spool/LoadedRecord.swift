@@ -35,12 +35,12 @@ struct LoadedRecord {
     }
 
     /// Reads the record of `id`, of whose file `size` bytes are there; fails with why its text is no
-    /// such record.
+    /// such record. Without a `cache` nothing is remembered of it.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
         size: Int64,
-        knowing cache: CreationCache
+        knowing cache: CreationCache?
     ) throws(SystemError) -> Result<LoadedRecord, UnreadableRecord> {
         let start = try file.bytes(at: 0, count: Int(min(size, Int64(firstRead))))
         do throws(UnreadableRecord) {
@@ -103,14 +103,14 @@ struct LoadedRecord {
     private init?(
         _ bytes: [UInt8],
         of id: UploadID,
-        _ cache: CreationCache
+        _ cache: CreationCache?
     ) throws(UnreadableRecord) {
         let start = 2 * RecordState.slotSize
         guard bytes.count > start else { return nil }
         guard let state = RecordState.newest(in: bytes) else {
             throw UnreadableRecord(reason: "neither of its states has a checksum that matches")
         }
-        if let (creation, count) = cache.creation(id, in: bytes[start...]) {
+        if let (creation, count) = cache?.creation(id, in: bytes[start...]) {
             self.init(creation: creation, state: state, creationEnd: Int64(start + count))
             return
         }
@@ -120,7 +120,7 @@ struct LoadedRecord {
         guard creation.id == id else {
             throw UnreadableRecord(reason: "it is the record of \(creation.id)")
         }
-        cache.remember(creation, text: bytes[start..<start + count])
+        cache?.remember(creation, text: bytes[start..<start + count])
         self.init(creation: creation, state: state, creationEnd: Int64(start + count))
     }
 }

@@ -25,14 +25,12 @@ extension Spool {
     /// One that cannot be read is left out: the request or recovery that finds it tells of it. One that
     /// is then held may turn out to be in another state.
     package func forEachQueued(_ body: (QueuedUpload) -> Void) throws(SpoolError) {
-        // A long queue must not take the place of what requests ask for.
-        let cache = CreationCache()
         for shard in layout[.deferred].all {
             let ids = try onDisk { () throws(SystemError) in
                 try SpoolLayout.identities(in: shard)
             }
             for id in ids {
-                guard let record = try? record(of: id, in: .deferred, cache) else { continue }
+                guard let record = try? record(of: id, in: .deferred) else { continue }
                 body(
                     QueuedUpload(
                         id: id,
@@ -67,7 +65,9 @@ extension Spool {
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         // Again, because it may move from a queue to one that was looked at before.
         for queue in SpoolLayout.usable + SpoolLayout.usable + [.corrupt] {
-            let found = try onDisk { () throws(SystemError) in try summary(of: id, in: queue) }
+            let found = try onDisk { () throws(SystemError) in
+                try summary(of: id, in: queue, knowing: creations)
+            }
             if let found { return found }
         }
         return nil
@@ -75,22 +75,21 @@ extension Spool {
 
     private func record(
         of id: UploadID,
-        in queue: Queue,
-        _ cache: CreationCache
+        in queue: Queue
     ) throws(SystemError) -> LoadedRecord? {
         let name = FileName(id)
         guard let file = try OpenFile.open(name.name, in: layout[queue][name], forWriting: false)
         else { return nil }
-        return try record(in: file, of: id, cache)
+        return try record(in: file, of: id)
     }
 
     private func record(
         in file: OpenFile,
-        of id: UploadID,
-        _ cache: CreationCache
+        of id: UploadID
     ) throws(SystemError) -> LoadedRecord? {
         let size = try file.status().size
-        return try? LoadedRecord.read(file, of: id, size: size, knowing: cache).get()
+        // A long queue must not take the place of what requests ask for.
+        return try? LoadedRecord.read(file, of: id, size: size, knowing: nil).get()
     }
 }
 

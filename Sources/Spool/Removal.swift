@@ -77,17 +77,21 @@ extension Spool {
             return begun
         }
         begun = try onDisk { () throws(SystemError) in
-            let present = try self.summary(of: id, in: queue, isInUse: false)
-            guard let present, present.isUnchanged(since: summary) else { return nil }
-            let size = try files.data?.status().size ?? 0
+            guard let (record, data) = try statusIfUnchanged(files, since: summary) else {
+                return nil
+            }
             creations.forget(id)
             let name = FileName(id)
-            let record = try room.sizeOfRecord(name.name, in: layout[queue][name])
             // The record first, so that nothing half is ever found.
             try disk.unlink(name.name, in: layout[queue][name])
             population.remove(id)
-            room.giveBackRecord(record)
-            return Begun(summary: summary, ticket: ticket, data: files.data, size: size)
+            room.giveBackRecord(record.size)
+            return Begun(
+                summary: summary,
+                ticket: ticket,
+                data: files.data,
+                size: data?.size ?? 0
+            )
         }
         return begun
     }
@@ -137,14 +141,4 @@ extension Queue {
 
     /// Whether a record is moved away from there.
     private var isOnTheWay: Bool { self != .delivered && self != .corrupt }
-}
-
-extension UploadSummary {
-    fileprivate func isUnchanged(since earlier: UploadSummary) -> Bool {
-        (queue, offset, lastActivity, attempts, length)
-            == (
-                earlier.queue, earlier.offset, earlier.lastActivity, earlier.attempts,
-                earlier.length
-            )
-    }
 }

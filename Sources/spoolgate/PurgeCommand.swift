@@ -111,8 +111,9 @@ struct Purge: ParsableCommand {
 
 /// One purge at work.
 private final class Purging {
-    /// Uploads whose removals are made durable together.
-    private static let batch = 256
+    /// Uploads whose removals are made durable together: each takes a descriptor until then, and the
+    /// usual limit is 1,024, of which the spool's directories take a quarter.
+    private static let batch = 512
     /// Content without a record belongs to nobody, but to a creation under way it may.
     private static let orphanAge: Int64 = 3_600
 
@@ -152,7 +153,12 @@ private final class Purging {
         let age = isForced ? olderThan : max(olderThan, retention.shortest(queues))
         // Everything is that old, also what says that it is of the future.
         let limit = WallTime(seconds: isForced && age == 0 ? .max : now.seconds - age)
-        try spool.forEachIdle(in: queues, since: limit, step: report.looked) {
+        try spool.forEachIdle(
+            in: queues,
+            since: limit,
+            seesUse: report.isDryRun,
+            step: report.looked
+        ) {
             summary throws(SpoolError) in
             if !isForced, !report.isDryRun, try spool.mendTime(of: summary) { return }
             guard isDue(summary, at: now) else { return }

@@ -88,4 +88,32 @@ struct ScaleTests {
         #expect(purge.output.contains("\nRemoved \(count) uploads, freed "))
         #expect(try run("list").output == "No uploads in \(directory).\n")
     }
+
+    @Test(
+        "purge opens a record twice and its content once, and makes removals durable in batches",
+        .enabled(if: SystemCalls.canTrace, "strace cannot run here")
+    )
+    func calls() throws {
+        let directory = "/dev/shm/many-\(UInt64.random(in: 0...(.max)))"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let count = 1_500
+        try make(count, in: directory)
+        let trace = directory + "/trace"
+        let purge = try Command(
+            Command.find("strace") ?? "strace",
+            ["-f", "-o", trace, "-e", "trace=openat,fsync", Sandbox.program]
+                + ["purge", "--force", "--older-than", "0s"]
+                + ["--spool", directory, "--config", "/dev/null"]
+        )
+        #expect(purge.status == 0)
+        #expect(purge.output.contains("\nRemoved \(count) uploads, freed "))
+        let calls = try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n")
+        // Once to look at it, and once to remove it under its lock, with the content.
+        let opened = calls.compactMap { $0.split(separator: "\"").dropFirst().first }
+        #expect(opened.count { UploadID($0) != nil } == 3 * count)
+        // Three batches; each where the record is, the three places where it could be, and the content.
+        let batches = 3
+        let shards = 32
+        #expect(calls.count { $0.contains("fsync(") } <= 5 * (shards + batches - 1))
+    }
 }
