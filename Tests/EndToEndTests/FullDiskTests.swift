@@ -24,10 +24,11 @@ final class SmallDisk {
 
     let mount: URL
     var spool: String { mount.path() + "/spool" }
-    private let size: String
+    private let options: String
 
-    init(_ size: String) throws {
-        self.size = size
+    /// One of so many bytes, as tmpfs(5) writes them, and of so many inodes.
+    init(_ size: String, inodes: Int? = nil) throws {
+        options = "size=\(size)" + (inodes.map { ",nr_inodes=\($0)" } ?? "")
         mount = FileManager.default.temporaryDirectory.appending(path: "disk-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: mount, withIntermediateDirectories: true)
     }
@@ -36,13 +37,45 @@ final class SmallDisk {
 
     /// Starts a command with the file system mounted.
     var launcher: [String] {
-        let mounting = "mount -t tmpfs -o size=\(size) tmpfs '\(mount.path())'"
+        let mounting = "mount -t tmpfs -o \(options) tmpfs '\(mount.path())'"
         return Self.unshare + [mounting + " && exec \"$0\" \"$@\""]
+    }
+
+    /// Its root, as the test reaches it.
+    func root(in sandbox: Sandbox) -> String {
+        "/proc/\(sandbox.daemon.id)/root\(mount.path())"
+    }
+
+    /// Inodes that are free.
+    func freeInodes(in sandbox: Sandbox) throws -> Int {
+        var status = statvfs()
+        guard statvfs(root(in: sandbox), &status) == 0 else {
+            throw NeverHappened(description: "statvfs: errno \(errno)")
+        }
+        return Int(status.f_favail)
+    }
+
+    /// Uses up every inode that is left, with empty files of somebody else's.
+    func takeInodes(in sandbox: Sandbox) throws {
+        let directory = root(in: sandbox) + "/elsewhere"
+        guard mkdir(directory, 0o700) == 0 else {
+            throw NeverHappened(description: "mkdir: errno \(errno)")
+        }
+        for number in 0... {
+            let file = open("\(directory)/\(number)", O_WRONLY | O_CREAT | O_EXCL, 0o600)
+            guard file >= 0 else {
+                guard errno == ENOSPC else {
+                    throw NeverHappened(description: "taking an inode: errno \(errno)")
+                }
+                return
+            }
+            close(file)
+        }
     }
 
     /// Uses up room until so many bytes are free, or gives it all back.
     func leave(_ free: Int?, in sandbox: Sandbox) throws {
-        let filler = "/proc/\(sandbox.daemon.id)/root\(mount.path())/filler"
+        let filler = root(in: sandbox) + "/filler"
         unlink(filler)
         guard let free else { return }
         var status = statvfs()

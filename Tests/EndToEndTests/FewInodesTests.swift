@@ -1,0 +1,96 @@
+// The spool on a file system with few inodes, which creations use up: what exists goes on to its end.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite(
+    "A spool whose inodes are used up",
+    .enabled(
+        if: SmallDisk.isPossible,
+        "no tmpfs can be mounted here (neither root nor unshare -rm)"
+    )
+)
+struct FewInodesTests {
+    /// The spool's directories take some 300, and 1,000 stay free: for some 150 uploads.
+    private static let inodes = 1_600
+    /// Inodes that creations leave (SpoolRoom).
+    private static let left = 1_000
+
+    private let backend: RecordingBackend
+    private let disk: SmallDisk
+    private let sandbox: Sandbox
+
+    init() throws {
+        backend = try RecordingBackend(Moments())
+        disk = try SmallDisk("64m", inodes: Self.inodes)
+        sandbox = try Sandbox(
+            upstream: backend.url,
+            front: .nginxWithModule,
+            spool: disk.spool,
+            launcher: disk.launcher
+        )
+    }
+
+    /// Creates an upload without content, over a connection of its own.
+    private func create() throws -> WireClient.Answer {
+        let client = try WireClient(port: sandbox.port)
+        client.sendHead(
+            "POST",
+            "/files/new",
+            ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?0", "Content-Length: 0"]
+        )
+        return try client.read()
+    }
+
+    /// Creates uploads until one is refused; gives how many were made, and the refusal.
+    private func createUntilRefused() throws -> (made: Int, refusal: WireClient.Answer) {
+        for made in 0..<Self.inodes {
+            let answer = try create()
+            if answer.status != 201 { return (made, answer) }
+        }
+        throw NeverHappened(description: "no creation was refused")
+    }
+
+    @Test("creations are refused; HEAD, append, completion, delivery and DELETE of others go on")
+    func existing() throws {
+        let bytes = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+        let begun = try sandbox.create("/files/begun")
+        let empty = try sandbox.create("/files/empty")
+        let cancelled = try sandbox.create("/files/cancelled")
+        let start = try sandbox.append(begun, offset: 0, bytes.prefix(100_000), complete: false)
+        #expect(start.status == 204)
+        let (made, refusal) = try createUntilRefused()
+        #expect(made > 50)
+        #expect(refusal.status == 507)
+        #expect(refusal["content-type"] == "application/problem+json")
+        let free = try disk.freeInodes(in: sandbox)
+        #expect(free >= Self.left - 4 && free < Self.left)
+        // Somebody else takes those that were left, too.
+        try disk.takeInodes(in: sandbox)
+        #expect(try disk.freeInodes(in: sandbox) == 0)
+        #expect(try create().status == 507)
+
+        #expect(try sandbox.offset(of: begun) == 100_000)
+        #expect(try sandbox.offset(of: empty) == 0)
+        let next = try sandbox.append(
+            begun,
+            offset: 100_000,
+            bytes[100_000..<200_000],
+            complete: false
+        )
+        #expect(next.status == 204)
+        #expect(try sandbox.offset(of: begun) == 200_000)
+        let rest = try sandbox.append(begun, offset: 200_000, bytes[200_000...], complete: true)
+        #expect(rest.status == 201)
+        let whole = try sandbox.append(empty, offset: 0, bytes, complete: true)
+        #expect(whole.status == 201)
+        #expect(backend.entries(to: "/files/begun").map(\.content) == [bytes])
+        #expect(backend.entries(to: "/files/empty").map(\.content) == [bytes])
+        #expect(try WireClient(port: sandbox.port).ask("DELETE", cancelled).status == 204)
+
+        // What somebody else gives back is for new ones.
+        try FileManager.default.removeItem(atPath: disk.root(in: sandbox) + "/elsewhere")
+        #expect(try create().status == 201)
+    }
+}
