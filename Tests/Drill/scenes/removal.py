@@ -1,6 +1,6 @@
 """The packages go, and nginx lives on."""
 
-from day import CURL, SITE, URL, Scene
+from day import CURL, SETTINGS, SITE, URL, Scene
 
 MODULE = "libnginx-mod-http-interim"
 
@@ -62,8 +62,38 @@ def purge(day):
     )
 
 
+def purge_empty(day):
+    """Nobody's upload is left: the package takes what it made, the user and the directories."""
+    day.must(
+        "rm -r /var/spool/spoolgate && userdel spoolgate",
+        "the operator removes what was left, as the package said",
+    )
+    package = next(name for name in day.packages if name.startswith("spoolgate_"))
+    result = day.run(f"cd /root && apt install -y ./{package}", network=True)
+    day.check(result.ok, "the package comes onto the machine again", result.output[-2000:])
+    day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
+    day.edit_settings(routes__default__anonymous="refuse")
+    day.must("systemctl enable -q --now spoolgate", "the service starts")
+    day.reload_nginx()
+    result = day.put("last.bin", 50_000)
+    day.check("status 201" in result.output, "an upload goes through", result.output)
+    day.check_delivered("last.bin")
+    result = day.run("spoolgate list")
+    day.check("No uploads" in result.output, "and leaves nothing in the spool")
+    day.run("find /var/spool/spoolgate -type f")
+    result = day.run("apt purge -y spoolgate", network=True)
+    day.check(result.ok, "the package is purged", result.output[-2000:])
+    day.check("are left" not in result.output, "it has nothing to say of uploads")
+    result = day.run("ls -d /var/spool/spoolgate /var/spool/spoolgate-delivered")
+    day.check(result.output.count("No such file") == 2, "the spool is gone")
+    result = day.run("getent passwd spoolgate; getent group spoolgate")
+    day.check(result.output.strip() == "", "and so are the user and its group")
+    day.must("nginx -t && systemctl restart nginx", "nginx lives on")
+
+
 SCENES = [
     Scene("Without the nginx module, and with it again", without_module),
     Scene("Remove the gateway", remove),
     Scene("Purge it", purge),
+    Scene("Purge it with an empty spool", purge_empty),
 ]
