@@ -35,7 +35,9 @@ struct LoadedRecord {
     }
 
     /// Reads the record of `id`, of whose file `size` bytes are there; fails with why its text is no
-    /// such record. Without a `cache` nothing is remembered of it.
+    /// such record.
+    ///
+    /// Without a `cache` nothing is remembered of it.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
