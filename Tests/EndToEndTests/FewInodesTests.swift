@@ -12,7 +12,7 @@ import Testing
     )
 )
 struct FewInodesTests {
-    /// The spool's directories take some 300, and 1,000 stay free: for some 150 uploads.
+    /// The spool's directories take some 240, and 1,000 stay free: for some 170 uploads of two files.
     private static let inodes = 1_600
     /// Inodes that creations leave (SpoolRoom).
     private static let left = 1_000
