@@ -219,7 +219,12 @@ import Upstream
         #expect(record.events == [.head(503)])
         #expect(record[.retryAfter] != nil)
         #expect(test.serve(.retrieval(location)).offset == 5)
+        // On an upload that exists, that would be taken for its answer.
+        test.disk.refuse(.write, on: "/data/", errno: errno)
+        let append = test.serve(.append(location, at: 5, [.text("!")], complete: true))
+        #expect(append.isAborted && append.head == nil)
         test.disk.allow()
+        #expect(test.serve(.append(location, at: 5, [.text("!")], complete: true)).status == 201)
         #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
     }
 

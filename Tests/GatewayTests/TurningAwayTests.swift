@@ -1,9 +1,11 @@
 // What requests get that cannot be served now: an answer where nothing is lost by it, a connection that
 // breaks where the client would take the answer for its upload's.
 
+import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Spool
 import Synchronization
 import TestSupport
 import Testing
@@ -182,6 +184,52 @@ import Upstream
         let records = try appends.map { try $0.finish() }
         #expect(records.count { $0.isAborted && $0.head == nil } == 3)
         #expect(records.count { $0.status == 201 } == 1)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("those that wait for a place among the deliveries are bounded, and lose nothing")
+    func waitingDeliveries() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("201 Created")
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+            settings.maximumDeliveries = 1
+            settings.inUseTimeout = .seconds(600)
+            settings.clients.maximumWaiting = 1
+        }
+        let first = try test.start(.creation([.text("first")], complete: true))
+        try eventually("the upstream has it") { origin.requests.count == 1 }
+        let others = try (0..<3).map { _ in
+            try test.start(.creation([.text("other")], complete: true))
+        }
+        try eventually("all but one are broken off") { others.count { $0.isOver } == 2 }
+        #expect(try test.summaries().count { $0.queue == .deferred && $0.offset == 5 } == 2)
+        gate.open()
+        #expect(try first.finish().status == 201)
+        let records = try others.map { try $0.finish() }
+        #expect(records.count { $0.isAborted && $0.head == nil } == 2)
+        #expect(records.count { $0.status == 201 } == 1)
+    }
+
+    @Test("an offset retrieval in the reserve begins no delivery")
+    func hurriedLook() throws {
+        let socket = QueueScene.socketPath()
+        let test = try GatewayUnderTest(.unix(path: socket))
+        // Its clients hear of offset == length only after a verdict.
+        let creation = test.serve(.creation([.text("hello")], complete: true, version: 5))
+        #expect(creation.status == 502)
+        let location = try #require(creation.location)
+        let origin = try LoopbackOrigin(socketPath: socket)
+        defer { unlink(socket) }
+        let hurried = ScriptedExchange.retrieval(location, version: 5)
+        test.gateway.serve(hurried, at: .reserve)
+        #expect(hurried.record.events == [.abort])
+        #expect(origin.requests.isEmpty)
+        #expect(test.serve(.retrieval(location, version: 5)).status == 204)
         #expect(origin.requests.count == 1)
     }
 }
