@@ -61,6 +61,32 @@ import Upstream
         )
     }
 
+    /// Why an upload waits for a person.
+    enum Cause: CaseIterable { case failed, indeterminate, held }
+
+    @Test("a client cannot cancel what waits for a person", arguments: Cause.allCases)
+    func cancellation(_ cause: Cause) throws {
+        let deed = cause == .failed ? QueueScene.Deed.answers(422) : .breaksOff
+        let origin = try QueueScene.origin([deed])
+        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            if cause != .indeterminate { route.reply = .accepted }
+        }
+        let record = test.serve(.creation([.text("0123456789")], complete: true))
+        let location = try #require(record.location)
+        switch cause {
+        case .failed: try test.gateway.startQueue()
+        case .indeterminate: #expect(record.status == 502)
+        case .held:
+            let upload = try #require(try test.spool.attachIfFree(test.id(location)))
+            try upload.held(reason: "held by a person")
+            upload.detach()
+        }
+        try test.waitUntil(location, isIn: .hold)
+        #expect(test.serve(.cancellation(location)).status == 409)
+        let kept = try test.summary(location)
+        #expect(kept.queue == .hold && kept.offset == 10)
+    }
+
     @Test(
         "above the bound no more are accepted, nothing is destroyed, and the log names the command"
     )
@@ -82,7 +108,9 @@ import Upstream
         #expect(test.log.level(of: "uploads not accepted") == .error)
         let reasons = test.log.values(of: "reason", in: "uploads not accepted")
         #expect(reasons.count == 1)
-        #expect(reasons[0].contains("spoolgate purge --force --older-than 0s --queue hold"))
+        #expect(
+            reasons.first?.contains("spoolgate purge --force --older-than 0s --queue hold") == true
+        )
         #expect(try test.summaries().count == 4)
         // Who has begun may end.
         #expect(test.serve(.append(begun, at: 5, [.text("!")], complete: true)).status == 202)

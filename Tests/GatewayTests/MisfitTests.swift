@@ -72,6 +72,18 @@ import Upstream
         }
     }
 
+    @Test(
+        "an append to a failed upload that was cut back gets what the upstream said, content or none",
+        arguments: [ContentLength.unknown, .known(0)]
+    )
+    func cutBack(length: ContentLength) throws {
+        let (test, location) = try upload(in: .failed)
+        try test.resizeData(of: location, to: 4)
+        let record = test.serve(.append(location, at: 4, complete: true, length: length))
+        #expect(record.status == 422)
+        #expect(test.log.level(of: "spool failed") == nil)
+    }
+
     private static let versions: [Int?] = [nil, 3, 5, 6, 8, 10]
     private static let requestCount = 8
 
