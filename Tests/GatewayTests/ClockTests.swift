@@ -149,6 +149,34 @@ private final class SetClock: Sendable {
         #expect(origin.requests.count == 1)
     }
 
+    @Test(
+        "time in the queue begins anew for what was whole only in a future that the clock has left"
+    )
+    func wholeAhead() throws {
+        let clock = SetClock()
+        let path = QueueScene.socketPath()
+        let test = try GatewayUnderTest(.unix(path: path), clock: clock.system) { _, route in
+            route.reply = .accepted
+        }
+        clock.set(error: Self.decade)
+        #expect(test.serve(.creation([.text("hello")], complete: true)).status == 202)
+        let id = try #require(try test.summaries().first?.id)
+        clock.set(error: 0)
+        #expect(test.spool.clock.lead == nil)
+        clock.sleep(Self.day)
+        func attempt() throws -> WallTime {
+            let upload = try #require(try test.spool.attachIfFree(id))
+            defer { upload.detach() }
+            try upload.deferred(reason: "not reached", next: upload.nextAttempt)
+            return try #require(upload.wholeSince)
+        }
+        let since = try attempt()
+        #expect(abs(since.seconds - test.spool.clock.now.seconds) < 60)
+        // And once only.
+        clock.sleep(3600)
+        #expect(try attempt() == since)
+    }
+
     @Test("a jump is told in the log, once, and noted down")
     func told() throws {
         let clock = SetClock()

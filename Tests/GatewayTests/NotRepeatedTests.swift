@@ -68,9 +68,12 @@ import Upstream
 
     @Test("a creation without content gets no 104, no heartbeat either; one with some does")
     func noContent() throws {
-        let test = try GatewayUnderTest { settings, _ in
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
             settings.interim.heartbeat = .nanoseconds(1)
         }
+        // One that hears heartbeats, so that it means something that others do not.
+        #expect(test.serve(.creation([.text("x")], complete: true)).interims.count > 1)
         for complete in [true, false] {
             let empty = test.serve(.creation([], complete: complete, length: .known(0)))
             #expect(empty.status == 201)
