@@ -97,6 +97,36 @@ extension FrontTests {
             #expect(calls <= 4)
         }
 
+        @Test("what a burst of content took is given back while the rest is awaited")
+        func burst() throws {
+            let taken = Monitor((most: 0, now: 0))
+            let gate = Gate()
+            let server = try TestServer { exchange in
+                gate.wait()
+                let buffer = try ContentBuffer(capacity: 1 << 20)
+                while (try? exchange.receive(into: buffer)) == true {
+                    taken.update { $0 = (max($0.most, buffer.touched), buffer.touched) }
+                    buffer.removeAll()
+                }
+                TestServer.reply(exchange, 200, "")
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(
+                Record.head(parameters())
+                    + Record.stream(.stdin, content, size: 8192, isEnded: false)
+            )
+            gate.open()
+            let isGivenBack = eventually {
+                client.send(Record.bytes(.stdin, [1]))
+                let (most, now) = taken.update { $0 }
+                return most > 32 << 10 && now < 4096
+            }
+            #expect(isGivenBack)
+            client.send(Record.bytes(.stdin))
+            #expect(client.answer().status == 200)
+        }
+
         /// What a client sends after the parameters, and how the content ends.
         struct Ending: CustomTestStringConvertible {
             var testDescription: String
