@@ -98,6 +98,26 @@ struct ListTests {
         #expect(try row(sandbox)["NEXT"] != "client")
     }
 
+    @Test(
+        "the query of a target is shown only where the settings ask for it",
+        arguments: [false, true]
+    )
+    func query(shows: Bool) throws {
+        let sandbox = try Sandbox(extra: ["log-queries: \(shows)"])
+        _ = try sandbox.create("/files/a.bin?token=secret")
+        let id = try #require(try listed(sandbox)["upload"] as? String)
+        for command in [["list"], ["list", "--json"], ["show", id], ["show", "--json", id]] {
+            let shown = try Command(
+                Sandbox.program,
+                command + ["--config", sandbox.directory.path() + "/spoolgate.yaml"]
+            )
+            #expect(shown.status == 0)
+            #expect(shown.output.contains("/files/a.bin?token=secret") == shows, "\(command)")
+            #expect(shown.output.contains("/files/a.bin?\u{2026}") == !shows, "\(command)")
+        }
+        #expect(sandbox.log.contains("secret") == shows)
+    }
+
     @Test("relative paths count from the working directory, and paths may have spaces")
     func paths() throws {
         let root = FileManager.default.temporaryDirectory

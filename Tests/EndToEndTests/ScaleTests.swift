@@ -80,6 +80,20 @@ struct ScaleTests {
         let objects = try run("list", "--json").output.split(separator: "\n")
         #expect(objects.count == count)
         #expect(objects.count { $0.utf8.count > 7_900 } == 1)
+        // On a terminal both say how far they are.
+        let commands = [("list", "uploads read"), ("purge --dry-run", "looked at")]
+        for (command, progress) in commands {
+            let shown = try Command(
+                Command.find("script") ?? "script",
+                [
+                    "-qec", "\(Sandbox.program) \(command) --spool \(directory) --config /dev/null",
+                    "/dev/null",
+                ]
+            )
+            #expect(shown.status == 0)
+            #expect(shown.output.contains("\r\u{1b}[K"), "\(command)")
+            #expect(shown.output.contains(progress), "\(command)")
+        }
         let kept = try run("purge")
         #expect(kept.output == "Removed 0 uploads, freed 0B.\n")
         let purge = try run("purge", "--force", "--older-than", "0s")
@@ -115,5 +129,20 @@ struct ScaleTests {
         let batches = 3
         let shards = 32
         #expect(calls.count { $0.contains("fsync(") } <= 5 * (shards + batches - 1))
+    }
+
+    @Test("nor does it where there are few rows, which are as wide as what is in them")
+    func few() throws {
+        let directory = "/dev/shm/few-\(UInt64.random(in: 0...(.max)))"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try make(20, in: directory)
+        let list = try Command(
+            Sandbox.program,
+            ["list", "--spool", directory, "--config", "/dev/null"]
+        )
+        let rows = list.output.split(separator: "\n")
+        #expect(rows.count == 21)
+        #expect(rows.count { $0.count > 150 } == 1)
+        #expect(rows.allSatisfy { $0.count < 300 })
     }
 }
