@@ -114,7 +114,10 @@ struct PopulationTests {
         let left = Monitor(8)
         for _ in 0..<8 {
             try Posix.Thread.start(name: "creator", stackSize: 1 << 20) {
-                while let upload = try? spool.create(.sample(), release: {}) { upload.detach() }
+                for _ in 0..<100 {
+                    guard let upload = try? spool.create(.sample(), release: {}) else { break }
+                    upload.detach()
+                }
                 left.update { $0 -= 1 }
             }
         }
