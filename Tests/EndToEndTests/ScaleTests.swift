@@ -80,20 +80,6 @@ struct ScaleTests {
         let objects = try run("list", "--json").output.split(separator: "\n")
         #expect(objects.count == count)
         #expect(objects.count { $0.utf8.count > 7_900 } == 1)
-        // On a terminal both say how far they are.
-        let commands = [("list", "uploads read"), ("purge --dry-run", "looked at")]
-        for (command, progress) in commands {
-            let shown = try Command(
-                Command.find("script") ?? "script",
-                [
-                    "-qec", "\(Sandbox.program) \(command) --spool \(directory) --config /dev/null",
-                    "/dev/null",
-                ]
-            )
-            #expect(shown.status == 0)
-            #expect(shown.output.contains("\r\u{1b}[K"), "\(command)")
-            #expect(shown.output.contains(progress), "\(command)")
-        }
         let kept = try run("purge")
         #expect(kept.output == "Removed 0 uploads, freed 0B.\n")
         let purge = try run("purge", "--force", "--older-than", "0s")
