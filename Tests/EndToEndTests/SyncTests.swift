@@ -117,6 +117,7 @@ struct SyncTests {
             #expect(retrieval == expected)
         }
     }
+
     @Test("a purge of many uploads syncs each directory now and then, not for each of them")
     func purge() throws {
         let count = 300
