@@ -5,7 +5,9 @@ import Testing
 @testable import FastCGIFront
 
 @Suite struct ThreadPoolTests {
-    @Test("a busy time is over once half of its threads are gone, and is told once for each halving")
+    @Test(
+        "a busy time is over once half of its threads are gone, and is told once for each halving"
+    )
     func busyTime() {
         var pool = ThreadPool(minimumSpare: 4, maximum: 1000, reserve: 0, turningAway: 1)
         func isOver() -> Bool { pool.busyTimeIsOver() }
