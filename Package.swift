@@ -59,44 +59,83 @@ let package = Package(
         // Floor 0
         .target(
             name: "UploadProtocol",
-            dependencies: [httpTypes, structuredFields],
+            dependencies: ["TextFormats", httpTypes, structuredFields],
             swiftSettings: settings
         ),
+        .target(name: "TextFormats", swiftSettings: settings),
         // Floor 1
         .target(name: "Posix", dependencies: ["CLinux"], swiftSettings: settings),
         .target(name: "Crypto", dependencies: ["COpenSSL"], swiftSettings: settings),
         // Floor 2
         .target(
+            name: "Exchange",
+            dependencies: ["UploadProtocol", "Posix", httpTypes],
+            swiftSettings: settings
+        ),
+        .target(
             name: "Spool",
-            dependencies: ["UploadProtocol", "Posix", "Crypto", httpTypes],
+            dependencies: ["UploadProtocol", "TextFormats", "Posix", "Crypto", httpTypes],
             swiftSettings: settings
         ),
         .target(
             name: "Upstream",
-            dependencies: ["UploadProtocol", "Posix", "Crypto", "CCurl", httpTypes],
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "CCurl", httpTypes,
+            ],
             swiftSettings: settings
         ),
         // Floor 3
         .target(
-            name: "Gateway",
+            name: "FastCGIFront",
             dependencies: [
-                "UploadProtocol", "Posix", "Crypto", "Spool", "Upstream", "CYAML", httpTypes,
-                logging,
+                "UploadProtocol", "TextFormats", "Posix", "Exchange", "CFastCGI", httpTypes,
+            ],
+            swiftSettings: settings
+        ),
+        .target(
+            name: "Settings",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Upstream", "CYAML", httpTypes, logging,
             ],
             swiftSettings: settings
         ),
         // Floor 4
         .target(
-            name: "FastCGIFront",
-            dependencies: ["UploadProtocol", "Posix", "Gateway", "CFastCGI", httpTypes],
+            name: "Journal",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
+                "Settings",
+                httpTypes, logging,
+            ],
             swiftSettings: settings
         ),
         // Floor 5
+        .target(
+            name: "Delivery",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Exchange", "Spool", "Upstream",
+                "Settings", "Journal", httpTypes,
+            ],
+            swiftSettings: settings
+        ),
+        // Floor 6
+        .target(
+            name: "Gateway",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
+                "Settings",
+                "Journal", "Delivery", httpTypes,
+            ],
+            swiftSettings: settings
+        ),
+        // Floor 7
         .executableTarget(
             name: "spoolgate",
             dependencies: [
-                "UploadProtocol", "Posix", "Spool", "Upstream", "Gateway", "FastCGIFront",
-                argumentParser, logging, httpTypes,
+                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
+                "FastCGIFront", "Settings", "Journal", "Delivery", "Gateway", argumentParser,
+                logging,
+                httpTypes,
             ],
             swiftSettings: settings
         ),
@@ -104,13 +143,16 @@ let package = Package(
         // Tests; Foundation is allowed here.
         .target(
             name: "TestSupport",
-            dependencies: ["UploadProtocol", "Posix", httpTypes],
+            dependencies: ["UploadProtocol", "TextFormats", "Posix", httpTypes],
             path: "Tests/TestSupport",
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "UploadProtocolTests",
-            dependencies: ["UploadProtocol", "TestSupport", httpTypes, structuredFields],
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Upstream", "Delivery", "TestSupport", httpTypes,
+                structuredFields,
+            ],
             resources: [.copy("Transcripts"), .copy("Vectors")],
             swiftSettings: testSettings
         ),
@@ -121,42 +163,51 @@ let package = Package(
         ),
         .testTarget(
             name: "SpoolTests",
-            dependencies: ["Spool", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            dependencies: [
+                "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+            ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "UpstreamTests",
-            dependencies: ["Upstream", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            dependencies: [
+                "Upstream", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+            ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Gateway", "Spool", "Upstream", "UploadProtocol", "Posix", "TestSupport",
-                httpTypes, logging,
+                "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream", "Exchange",
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
+                logging,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "FastCGIFrontTests",
             dependencies: [
-                "FastCGIFront", "Gateway", "Spool", "Upstream", "UploadProtocol", "Posix",
-                "TestSupport", httpTypes, logging,
+                "FastCGIFront", "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream",
+                "Exchange", "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport",
+                httpTypes, logging,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "FaultTests",
             dependencies: [
-                "Gateway", "Spool", "Upstream", "UploadProtocol", "Posix", "TestSupport",
-                httpTypes, logging,
+                "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream", "Exchange",
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
+                logging,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["Spool", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            dependencies: [
+                "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+            ],
             swiftSettings: testSettings
         ),
         .executableTarget(

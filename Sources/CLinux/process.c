@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 int spoolgate_spawn(const char *path, char *const arguments[], char *const environment[],
-                    int output, int errors, pid_t *child) {
+                    int output, int errors, int32_t *child) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t          attributes;
     sigset_t                   none, all;
@@ -76,7 +76,7 @@ int spoolgate_output_pipe(int ends[2]) {
     return 0;
 }
 
-int spoolgate_open_process(pid_t process) {
+int spoolgate_open_process(int32_t process) {
     /* Close-on-exec by itself. */
     return (int) syscall(SYS_pidfd_open, process, 0);
 }
@@ -100,9 +100,9 @@ int spoolgate_wait_any(const int descriptors[3], int milliseconds) {
     return ready;
 }
 
-int spoolgate_reap(pid_t process) {
+int spoolgate_reap(int32_t process) {
     int   status;
-    pid_t ended;
+    int32_t ended;
 
     do {
         ended = waitpid(process, &status, 0);

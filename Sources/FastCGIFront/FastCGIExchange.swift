@@ -4,7 +4,7 @@
 // has not got; content ends properly only where the web server said so and every byte is there.
 
 import CFastCGI
-package import Gateway
+package import Exchange
 import HTTPTypes
 package import Posix
 package import UploadProtocol
@@ -69,7 +69,7 @@ package final class FastCGIExchange: Exchange {
     ///
     /// It sends everything and then waits, so a closed side means that it has given the request up,
     /// even where all content had arrived (nginx after a 504 or a client that left).
-    package var isAbandoned: Bool {
+    package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true
         case .nothing, .content, .headOnly: request == nil || connection.isHungUp

@@ -4,7 +4,7 @@
 // Invariants: some thread can always accept, so that nobody is left waiting before a full house; no peer holds a thread
 // longer than the limits of `Settings` allow while nothing moves.
 
-package import Gateway
+package import Exchange
 package import Posix
 
 /// What happened in the front that an operator may want to read.

@@ -4,7 +4,7 @@
 // with HTTP_ is the client's word and becomes a field, every other one is the operator's and never
 // does, but for CONTENT_TYPE, which is the client's under another name.
 
-package import Gateway
+package import Exchange
 import HTTPTypes
 package import UploadProtocol
 

@@ -4,7 +4,7 @@
 // Invariant: while the pool is not draining, at least one thread waits for a connection, is being
 // started to do so, or is turning one away and will wait next.
 
-import Gateway
+import Exchange
 import Posix
 
 /// The pool's state.

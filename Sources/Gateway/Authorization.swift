@@ -4,13 +4,17 @@
 // Asked before content is read; the question before the delivery is DeliveryChecks'. Invariant: a
 // request that the authorizer did not let in has had no byte of its content read.
 
+import Delivery
+import Exchange
 import HTTPTypes
+import Journal
 import Posix
+import Settings
 import Spool
 import UploadProtocol
 import Upstream
 
-extension Transaction {
+extension Request {
     /// Answers the upload of a client whom the web server does not name, where the route refuses those.
     ///
     /// - Returns: whether it was answered.
@@ -18,11 +22,11 @@ extension Transaction {
         guard request.beginsUpload, route.settings.anonymous == .refuse,
             exchange.context.owner == nil
         else { return false }
-        log.anonymousRefused(route: routeName, target: head.target)
+        log.anonymousRefused(route: route.name, target: head.target)
         if case .creation = request {
             refuse(.anonymousRefused)
         } else {
-            refusePlain(.anonymousRefused)
+            refuseOrdinary(.anonymousRefused)
         }
         return true
     }
@@ -30,14 +34,14 @@ extension Transaction {
     /// Asks the authorizer about a creation or an ordinary upload.
     ///
     /// - Parameter creation: what a creation says of the upload; nil for an ordinary upload.
-    /// - Returns: this transaction with what is granted; nil when the request was answered here.
-    func authorized(_ creation: UploadRequest.Creation? = nil) -> Transaction? {
-        guard let authorizer = checks.authorizer else { return self }
+    /// - Returns: this request with what is granted; nil when the request was answered here.
+    func authorized(_ creation: UploadRequest.Creation? = nil) -> Request? {
+        guard let authorizer = route.authorizer else { return self }
         let place = waitingPlace
         guard place.take() else {
             let refusal = place.refusal ?? .tooManyWait
             noteTurnedAway(refusal)
-            if creation == nil { refusePlain(refusal) } else { refuse(refusal) }
+            if creation == nil { refuseOrdinary(refusal) } else { refuse(refusal) }
             return nil
         }
         let length = creation.map(\.length) ?? head.contentLength.count
@@ -54,7 +58,7 @@ extension Transaction {
         place.giveBack()
         switch answer {
         case .granted(let grant):
-            for name in grant.refusedNames { log.fieldNotSet(route: routeName, field: name) }
+            for name in grant.refusedNames { log.fieldNotSet(route: route.name, field: name) }
             var granted = limited(to: grant.maxSize)
             granted.grant = grant
             granted.head.fields = grant.applied(to: head.fields)
@@ -62,7 +66,7 @@ extension Transaction {
             guard isOver <= granted.route.limits.maxSize else {
                 let maxSize = granted.route.limits.maxSize
                 if creation == nil {
-                    refusePlain(.plainTooLarge(maxSize: maxSize))
+                    refuseOrdinary(.ordinaryTooLarge(maxSize: maxSize))
                 } else {
                     granted.refuse(.tooLarge(maxSize: maxSize))
                 }
@@ -71,15 +75,15 @@ extension Transaction {
             return granted
         case .refused(let response):
             log.notAuthorized(
-                route: routeName,
+                route: route.name,
                 target: head.target,
                 status: response.head.status.code
             )
             exchange.answer(response)
         case .unavailable(let reason):
-            log.authorizationFailed(route: routeName, target: head.target, reason: reason)
+            log.authorizationFailed(route: route.name, target: head.target, reason: reason)
             if creation == nil {
-                refusePlain(.notChecked(isKept: false))
+                refuseOrdinary(.notChecked(isKept: false))
             } else {
                 refuse(.notChecked(isKept: false))
             }
@@ -87,20 +91,20 @@ extension Transaction {
         return nil
     }
 
-    /// This transaction as a request on that upload: with the upload's own limits and in its name.
-    func on(_ upload: Upload) -> Transaction {
-        var transaction = limited(to: upload.creation.maxSize)
-        transaction.log = gateway.log.correlated(gateway.events.correlation(of: upload.creation))
-        transaction.answers.isSegmented = upload.creation.isSegmented
-        return transaction
+    /// This request as a request on that upload: with the upload's own limits and in its name.
+    func on(_ upload: Upload) -> Request {
+        var request = limited(to: upload.creation.maxSize)
+        request.journal = gateway.deliveries.journal.of(upload.creation)
+        request.responses.isSegmented = upload.creation.isSegmented
+        return request
     }
 
-    private func limited(to maxSize: Int64?) -> Transaction {
+    private func limited(to maxSize: Int64?) -> Request {
         guard let maxSize, maxSize < route.limits.maxSize else { return self }
-        var transaction = self
-        transaction.route = route.changed { $0.limits.maxSize = maxSize }
-        transaction.answers.limits.maxSize = maxSize
-        return transaction
+        var request = self
+        request.route = route.changed { $0.limits.maxSize = maxSize }
+        request.responses.limits.maxSize = maxSize
+        return request
     }
 }
 

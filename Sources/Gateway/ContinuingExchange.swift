@@ -4,6 +4,7 @@
 // Invariant: whatever reads content, the 100 goes out before the first read; a request that is
 // answered unread hears only its final response.
 
+import Exchange
 import HTTPTypes
 import Posix
 import UploadProtocol
@@ -26,7 +27,7 @@ final class ContinuingExchange: Exchange {
     var head: Result<RequestHead, Refusal> { inner.head }
     var context: ExchangeContext { inner.context }
     var release: @Sendable () -> Void { inner.release }
-    var isAbandoned: Bool { inner.isAbandoned }
+    var isPeerGone: Bool { inner.isPeerGone }
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         if isAwaited {

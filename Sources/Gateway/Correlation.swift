@@ -24,15 +24,3 @@ extension HTTPFields {
             && value.utf8.allSatisfy { (0x21...0x7e).contains($0) }
     }
 }
-
-extension SettingsSection {
-    /// The name of a field that may hold anything of the gateway's own making.
-    mutating func correlationField() throws(SettingsError) -> HTTPField.Name? {
-        try value(
-            "correlation-field",
-            expecting: "a field name that passes to the upstream, such as X-Request-Id"
-        ) { text in
-            FieldPolicy.name(text)
-        }
-    }
-}

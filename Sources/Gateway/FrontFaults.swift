@@ -3,24 +3,9 @@
 // Such a mistake comes with every request, so a line for each would bury the log. Invariant: every fault
 // is counted, and each one that is told says how many there were since the line before.
 
+package import Exchange
+import Journal
 import Posix
-
-/// One kind of mistake in the configuration of the web server in front.
-package enum FrontFault: String, Sendable, CaseIterable {
-    /// The web server kept the content of an upload in a file before it passed it on.
-    case buffered
-    /// An nginx does not say whether it does so: the parameters are not the shipped ones.
-    case bufferingUntold = "buffering_untold"
-    /// No `SPOOLGATE_ORIGIN` was passed.
-    case noOrigin = "no_origin"
-    /// What was passed as `SPOOLGATE_ORIGIN` is no origin.
-    case badOrigin = "bad_origin"
-    /// A parameter is not passed or wrong, so that there is no request: `REQUEST_METHOD`, `REQUEST_URI`,
-    /// `SPOOLGATE_INTERIM`, the role.
-    case noMethod = "no_method"
-    /// `SPOOLGATE_ROUTE` names a route that the settings do not have.
-    case unknownRoute = "unknown_route"
-}
 
 /// The faults of one process's front.
 ///

@@ -4,18 +4,22 @@
 // (URLSession), whatever its status. So a request on an upload that exists is never answered with what
 // only means "later". Invariant: an upload is as it was after its request was turned away.
 
+import Delivery
+import Exchange
+import Journal
 import Posix
+import Settings
 import UploadProtocol
 
-extension Transaction {
+extension Request {
     /// Turns a request away before anything was done for it.
     func turnAway(_ request: UploadRequest, _ refusal: Refusal) {
         noteTurnedAway(refusal)
         switch request {
         case .append, .offsetRetrieval, .cancellation: breakOff(refusal)
         case .creation: refuse(refusal)
-        case .resourceOptions, .options, .status, .plainUpload, .passThrough, .refused:
-            refusePlain(refusal)
+        case .resourceOptions, .options, .status, .ordinaryUpload, .passThrough, .refused:
+            refuseOrdinary(refusal)
         }
     }
 
@@ -37,6 +41,22 @@ extension Transaction {
         gateway.log.turnedAway(bound: bound, client: "\(client)", count: count)
     }
 
+    /// Refuses an upload that was to be accepted, where `hold` has no room for more that fail.
+    ///
+    /// - Returns: whether it was refused.
+    func refusesForHold(_ request: UploadRequest) -> Bool {
+        guard request.beginsUpload, route.reply == .accepted,
+            gateway.deliveries.isHoldFull(route)
+        else { return false }
+        gateway.deliveries.noteHoldFull(route)
+        if case .creation = request {
+            refuse(.notAccepted(isOrdinary: false))
+        } else {
+            refuseOrdinary(.notAccepted(isOrdinary: true))
+        }
+        return true
+    }
+
     /// Why the request may wait no longer.
     var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: visit) }
 }
@@ -46,7 +66,7 @@ extension UploadRequest {
     var isShort: Bool {
         switch self {
         case .offsetRetrieval, .cancellation, .resourceOptions, .status, .refused: true
-        case .creation, .append, .options, .plainUpload, .passThrough: false
+        case .creation, .append, .options, .ordinaryUpload, .passThrough: false
         }
     }
 }

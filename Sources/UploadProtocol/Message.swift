@@ -79,3 +79,11 @@ package struct Response: Sendable, Equatable {
         self.content = content
     }
 }
+
+extension HTTPRequest.Method {
+    /// Whether repeating the request has the same effect as one (RFC 9110 §9.2.2).
+    package var isIdempotent: Bool {
+        self == .get || self == .head || self == .options || self == .trace || self == .put
+            || self == .delete
+    }
+}

@@ -78,7 +78,7 @@ package protocol ResponseSink: AnyObject {
     /// and between two parts of content that is copied.
     ///
     /// May block: that time is not counted against the upstream.
-    func attemptGoesOn()
+    func onProgress()
     /// An interim response other than 100 and 101, before the head.
     func receive(interim head: ResponseHead) throws
     /// The final head, once. `contentLength` where the upstream told it.
@@ -89,25 +89,7 @@ package protocol ResponseSink: AnyObject {
 
 extension ResponseSink {
     /// Does nothing.
-    package func attemptGoesOn() {}
-}
-
-/// How an attempt ended.
-package enum AttemptOutcome: Sendable, Equatable {
-    /// A final response was received whole and went to the sink.
-    case answered
-    /// Not one byte of the request was sent: no connection, no TLS, no name. Safe to repeat.
-    /// `timedOut`: the connect timeout ended it, with every target.
-    case notReached(reason: String, timedOut: Bool = false)
-    /// Nothing was taken, because the upstream's directory has no room. Safe to repeat.
-    case noRoom(reason: String)
-    /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
-    /// deadlines ended it.
-    case indeterminate(reason: String, timedOut: Bool = false)
-    /// Our own side gave up: the request's content threw this.
-    case abandoned(reason: String)
-    /// A final response came, and the sink, which threw this, did not take all of it.
-    case unheard(reason: String)
+    package func onProgress() {}
 }
 
 /// An upstream.

@@ -5,6 +5,7 @@
 // `UpstreamTarget.http` has a scheme, a host, a port within range, no user, no query and no
 // fragment, and does not end in a slash.
 
+import TextFormats
 import UploadProtocol
 
 extension UpstreamTarget {

@@ -1,8 +1,9 @@
 // What `purge` tells: a line for each upload, then a summary, for people or as JSON.
 
-import Gateway
+import Delivery
 import Posix
 import Spool
+import TextFormats
 import UploadProtocol
 
 /// What a purge has done so far.

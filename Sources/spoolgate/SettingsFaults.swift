@@ -2,9 +2,12 @@
 //
 // It only looks: nothing is made, opened for writing or connected to.
 
-import Gateway
+import Delivery
+import Journal
 import Posix
+import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 
@@ -44,7 +47,7 @@ struct SettingsFaults {
         }
     }
 
-    private mutating func require(_ route: Route, _ key: String) {
+    private mutating func require(_ route: RouteSettings, _ key: String) {
         for target in route.upstream.targets { require(target, "\(key).upstream") }
         requireFile(route.upstream.certificateAuthority, "\(key).tls.ca")
         requireFile(route.upstream.clientCertificate, "\(key).tls.certificate")

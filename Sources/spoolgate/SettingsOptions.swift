@@ -1,9 +1,9 @@
 // Where a command's settings come from: the file named, the system's file, or the defaults.
 
 import ArgumentParser
-import Gateway
 import Glibc
 import Posix
+import Settings
 import Upstream
 
 struct ListenOption: ParsableArguments {

@@ -3,6 +3,7 @@
 // Invariant: nothing that is printed by way of this moves a cursor, turns the direction of text or begins
 // another line.
 
+import TextFormats
 import UploadProtocol
 
 extension String {

@@ -5,10 +5,12 @@
 // gets one line.
 
 import ArgumentParser
-import Gateway
+import Journal
 import Logging
 import Posix
+import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 
 /// Which uploads a command is about.

@@ -3,10 +3,10 @@
 // Invariant: no row is longer than a terminal is wide, and none makes the others wider than their limits.
 
 import Glibc
-import Gateway
 import HTTPTypes
 import Posix
 import Spool
+import TextFormats
 import UploadProtocol
 
 /// A table of uploads that is being printed.

@@ -50,8 +50,8 @@ struct ListTests {
         )
         #expect(plain.status == 0)
         #expect(sandbox.log.contains("upload refused by upstream") == (word == "refused"))
-        #expect(sandbox.log.contains("plain upload refused by upstream") == (word == "refused"))
-        #expect(sandbox.log.contains("plain upload delivered") == (word == "delivered"))
+        #expect(sandbox.log.contains("ordinary upload refused by upstream") == (word == "refused"))
+        #expect(sandbox.log.contains("ordinary upload delivered") == (word == "delivered"))
     }
 
     @Test("an upload is partial while no request uses it, and receiving while one does")

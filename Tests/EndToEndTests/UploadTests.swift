@@ -164,7 +164,7 @@ struct UploadTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
 
-    @Test("a plain upload of unknown length is delivered whole")
+    @Test("a ordinary upload of unknown length is delivered whole")
     func plainUploadOfUnknownLength() throws {
         let sandbox = try Sandbox()
         let (_, bytes) = try sandbox.randomFile(3 << 20)
@@ -177,7 +177,7 @@ struct UploadTests {
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
     }
 
-    @Test("a plain upload that is cut is not delivered and leaves nothing")
+    @Test("a ordinary upload that is cut is not delivered and leaves nothing")
     func plainUploadCut() throws {
         let sandbox = try Sandbox()
         let client = try WireClient(port: sandbox.port)

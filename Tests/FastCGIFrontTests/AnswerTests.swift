@@ -1,10 +1,12 @@
 // Answers as the web server sees them.
 
+import Exchange
 import FastCGIFront
 import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Spool
 import Testing
 import UploadProtocol
 
@@ -212,7 +214,7 @@ extension FrontTests {
                 let server = try TestServer({ $0.stallTimeout = .milliseconds(200) }) { exchange in
                     begun.open()
                     left.wait()
-                    let isAbandoned = exchange.isAbandoned
+                    let isPeerGone = exchange.isPeerGone
                     var isGone = false
                     let content = [UInt8](repeating: 0, count: 1 << 20)
                     do throws(ClientGone) {
@@ -221,7 +223,7 @@ extension FrontTests {
                     } catch {
                         isGone = true
                     }
-                    outcome.update { $0 = (isAbandoned, isGone) }
+                    outcome.update { $0 = (isPeerGone, isGone) }
                 }
                 var client: FastCGIClient? = try server.client()
                 client?.send(Record.head(parameters(length: "0")))

@@ -1,5 +1,6 @@
 // Content over real sockets: every way to cut it into records, and every way to end it.
 
+import Exchange
 import FastCGIFront
 import Foundation
 import Gateway

@@ -15,6 +15,8 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 
 /// A gateway behind a front, before an upstream that sends 103 and answers when its gate opens;
 /// heartbeats are quick where it is closed, and else never come.
@@ -38,10 +40,10 @@ private final class GatewayServer {
         settings.interim.progressInterval = .zero
         settings.interim.progressSize = 5
         settings.interim.heartbeat = isOpen ? .seconds(3600) : .milliseconds(20)
-        var route = Route()
+        var route = RouteSettings()
         route.upstream.targets = [.http(base: origin.base)]
         route.limits.minSize = 4
-        settings.routes[Route.defaultName] = route
+        settings.routes[RouteSettings.defaultName] = route
         spool = try Spool(directory: root, reserve: 0)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let gateway = Gateway(settings: settings, spool: spool, log: Log(logger))
@@ -152,7 +154,7 @@ struct InterimCase: Sendable, CustomTestStringConvertible {
             all: [100, 103]
         ),
         InterimCase(
-            testDescription: "plain upload",
+            testDescription: "ordinary upload",
             method: "PUT",
             content: "hello all",
             all: [100, 103]

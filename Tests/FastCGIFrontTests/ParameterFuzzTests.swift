@@ -9,8 +9,10 @@ import FastCGIFront
 import Foundation
 import Gateway
 import HTTPTypes
+import Journal
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing
@@ -66,10 +68,10 @@ private final class FrontWorld {
 
     init() throws {
         var settings = Settings()
-        var route = Route()
+        var route = RouteSettings()
         route.upstream.targets = [.directory(path: "\(root)/delivered")]
         route.limits.minSize = 0
-        settings.routes[Route.defaultName] = route
+        settings.routes[RouteSettings.defaultName] = route
         settings.inUseTimeout = .milliseconds(20)
         try FileManager.default.createDirectory(
             atPath: "\(root)/delivered",

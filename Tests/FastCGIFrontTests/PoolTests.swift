@@ -1,10 +1,12 @@
 // The pool under load, under garbage and at its end.
 
+import Exchange
 import FastCGIFront
 import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Settings
 import Synchronization
 import Testing
 import UploadProtocol

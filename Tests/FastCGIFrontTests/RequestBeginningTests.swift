@@ -1,6 +1,7 @@
 // Begins and parameters as raw records: values whole with their NULs, lengths that lie, records of others
 // in between.
 
+import Exchange
 import FastCGIFront
 import Foundation
 import Gateway

@@ -1,5 +1,6 @@
 // Which parameters make which request head, and which make none.
 
+import Exchange
 import FastCGIFront
 import Gateway
 import HTTPTypes

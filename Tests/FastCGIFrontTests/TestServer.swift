@@ -1,12 +1,14 @@
 // A FastCGI front on a socket of its own, for one test.
 
+import Exchange
 import FastCGIFront
 import Foundation
 import Gateway
 import HTTPTypes
 import Posix
-import Testing
+import Settings
 import Synchronization
+import Testing
 import UploadProtocol
 
 /// A running front and what it reported.

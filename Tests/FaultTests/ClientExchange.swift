@@ -3,6 +3,7 @@
 // What is sent after the daemon's death is heard by nobody. Invariant: a read that does not end by the
 // script ends by `release` or `hangUp`, or at a deadline that only broken code meets.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Posix
@@ -87,7 +88,7 @@ final class ClientExchange: Exchange, Sendable {
     // MARK: The front's side
 
     var head: Result<RequestHead, Refusal> { .success(request) }
-    var isAbandoned: Bool { isDead() }
+    var isPeerGone: Bool { isDead() }
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         guard !isDead() else { throw .truncated }

@@ -4,6 +4,7 @@
 
 import Foundation
 import Posix
+import Spool
 import TestSupport
 import UploadProtocol
 

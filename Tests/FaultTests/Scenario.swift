@@ -9,6 +9,7 @@ import Posix
 import UploadProtocol
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 /// One scenario.

@@ -3,16 +3,18 @@
 //
 // The queue's steps are made one by one, without its threads, so that every run makes the same calls.
 
+@testable import Delivery
 import HTTPTypes
 import Posix
 import UploadProtocol
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 extension Scenario {
     private static let accepted: @Sendable (inout Settings) -> Void = {
-        $0.routes[Route.defaultName]?.reply = .accepted
+        $0.routes[RouteSettings.defaultName]?.reply = .accepted
     }
 
     static let queued: [Scenario] = accepting + operating + refusing + verifying
@@ -188,7 +190,7 @@ extension World {
         guard let upload = try daemon.spool.attachIfFree(id) else { throw Stopped() }
         defer { upload.detach() }
         guard upload.state.phase == .deferred, upload.nextAttempt != nil else { return }
-        guard let delivery = daemon.gateway.delivery(of: upload) else { throw Stopped() }
+        guard let delivery = daemon.gateway.deliveries.delivery(of: upload) else { throw Stopped() }
         try delivery.deliverQueued(upload)
         if machine.isDead(daemon.process) { throw Stopped() }
     }

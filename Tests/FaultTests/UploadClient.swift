@@ -7,6 +7,7 @@ import HTTPTypes
 import Posix
 import UploadProtocol
 
+@testable import Delivery
 @testable import Gateway
 @testable import Spool
 

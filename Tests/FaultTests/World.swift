@@ -4,15 +4,18 @@
 // process does after its death changes neither the disk nor what a client has heard.
 
 import Foundation
-import Logging
 import HTTPTypes
+import Logging
 import Posix
 import Synchronization
 import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 @testable import Spool
 
 /// A run cannot go on as it was meant to: a process is dead or a request failed.
@@ -75,11 +78,11 @@ final class World {
         )
         // The system that made the directory has long since written it.
         empty = PowerCut(content: .kept, names: .kept, order: .journal).after(machine.model)
-        var route = Route()
+        var route = RouteSettings()
         route.upstream = UpstreamSettings(targets: [.unix(path: origin.target)])
         route.limits.minSize = 0
         route.maxResponseSize = 1000
-        defaults.routes = [Route.defaultName: route]
+        defaults.routes = [RouteSettings.defaultName: route]
         defaults.interim.heartbeat = .zero
         defaults.interim.progressInterval = .seconds(3600)
         defaults.inUseTimeout = .seconds(60)
@@ -142,9 +145,9 @@ final class World {
         machine.repair()
         origin.setReachable(true)
         origin.open()
-        let reply = settings.routes[Route.defaultName]?.reply ?? .upstream
+        let reply = settings.routes[RouteSettings.defaultName]?.reply ?? .upstream
         settings = defaults
-        settings.routes[Route.defaultName]?.reply = reply
+        settings.routes[RouteSettings.defaultName]?.reply = reply
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
         // A spool holds hundreds of directories open.
         daemons.removeAll { machine.isDead($0.process) }
@@ -190,7 +193,7 @@ final class World {
     }
 
     /// The daemon removes what is over.
-    func removeOld() { daemon.gateway.removeOld(in: Retention.queues) }
+    func removeOld() { daemon.gateway.deliveries.removeOld(in: Retention.queues) }
 
     // MARK: What is wrong
 

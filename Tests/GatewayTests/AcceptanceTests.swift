@@ -1,6 +1,7 @@
 // The reply `accepted`: what is promised with 202, what the status resource tells, and that no request
 // waits for the queue.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,7 +11,9 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 @Suite struct AcceptanceTests {
@@ -39,7 +42,7 @@ import Upstream
         #expect(waiting.text.contains("\"state\":\"deferred\""))
 
         let origin = try QueueScene.origin([], socketPath: path)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
         let done = test.serve(.status(location))
         #expect(done.text.contains("\"state\":\"delivered\""))
@@ -58,7 +61,7 @@ import Upstream
         let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
             route.reply = .accepted
         }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         let location = try #require(
             test.serve(.creation([.text("hello")], complete: true)).location
         )
@@ -83,7 +86,7 @@ import Upstream
         let link = try #require(record[.link])
         let status = String(link.dropFirst().prefix { $0 != ">" })
         #expect(test.serve(ScriptedExchange(.get, status)).status == 200)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try eventually("delivered") {
             test.serve(ScriptedExchange(.get, status)).text.contains("\"state\":\"delivered\"")
         }
@@ -101,7 +104,7 @@ import Upstream
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(20)
         }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         let location = try #require(
             test.serve(.creation([.text("hello")], complete: true)).location
         )

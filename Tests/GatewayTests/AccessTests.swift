@@ -1,8 +1,10 @@
 // Whose upload it is, on which route, for how long, and how it ends without being delivered.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Logging
+import Settings
 import Spool
 import Testing
 import UploadProtocol

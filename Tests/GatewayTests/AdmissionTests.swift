@@ -4,7 +4,9 @@ import Posix
 import Testing
 import UploadProtocol
 
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct AdmissionTests {
     private let alice = ClientName(owner: "alice", address: nil)
@@ -99,11 +101,11 @@ import UploadProtocol
 
     @Test("the threads fit the descriptors, and some are left for short requests")
     func budget() {
-        let settings = Settings()
-        let plenty = ThreadBudget(settings, descriptors: 32_768, open: 250)
+        let all = ThreadBudget(Settings())
+        let plenty = all.within(descriptors: 32_768, open: 250, deliveries: 32)
         #expect(plenty == ThreadBudget(maximum: 4096, reserve: 64))
         for descriptors in [256, 1024, 4096, 20_000] {
-            let few = ThreadBudget(settings, descriptors: descriptors, open: 250)
+            let few = all.within(descriptors: descriptors, open: 250, deliveries: 32)
             #expect(few.maximum >= 1 && few.reserve >= 1)
             guard descriptors > 256 else { continue }
             let requests = few.maximum + few.reserve + ThreadBudget.turningAway

@@ -9,7 +9,10 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct AuthorizationTests {
     private let owned = ExchangeContext(
@@ -23,7 +26,7 @@ import Upstream
     private func asking(
         _ origin: LoopbackOrigin,
         _ path: String = "/may?x=1",
-        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+        _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws -> GatewayUnderTest {
         let url = try ServiceURL(origin.base + path)
         return try GatewayUnderTest { settings, route in
@@ -45,7 +48,7 @@ import Upstream
                     .host: "uploads.example", .authorization: "Bearer t", .cookie: "a=b",
                     .contentType: "text/plain", .ifMatch: "x", .range: "bytes=0-1",
                     .spoolgateOwner: "forged", .xForwardedUri: "/forged", .xForwardedHost: "f",
-                    .known("spoolgate-set-x"): "forged",
+                    .made("spoolgate-set-x"): "forged",
                     .xForwardedFor: "198.51.100.1", .contentEncoding: "identity",
                 ],
                 context: owned
@@ -160,7 +163,7 @@ import Upstream
         let test = try asking(origin) { _, route in
             route.upstream.targets = [.http(base: backend.base)]
         }
-        let user = HTTPField(name: .known("x-user"), value: "forged")
+        let user = HTTPField(name: .made("x-user"), value: "forged")
         let forged: HTTPFields = [.cookie: "secret", user.name: user.value]
         _ = test.serve(.creation([.text("hello")], complete: true, fields: forged))
         _ = test.serve(ScriptedExchange(.put, "/plain", forged, [.text("hello")]))

@@ -8,7 +8,10 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 @testable import Spool
 
 /// Clocks that a test sets.
@@ -52,7 +55,7 @@ private final class SetClock: Sendable {
         let record = test.serve(.creation([.text("hello")], complete: true))
         #expect(record.status == 202)
         let id = try #require(try test.summaries().first?.id)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         // The first attempt finds no upstream, and the next is due in the 2030s.
         try eventually("it is put off") { (try test.spool.look(at: id)?.reason) != nil }
         let next = try #require(try test.spool.look(at: id)?.nextAttempt)
@@ -60,7 +63,7 @@ private final class SetClock: Sendable {
         let origin = try QueueScene.origin([], socketPath: path)
         clock.set(error: 0)
         // SIGUSR1.
-        test.gateway.runQueue()
+        test.gateway.deliveries.runQueue()
         try eventually("it is delivered") { try test.spool.look(at: id)?.queue == .delivered }
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
     }
@@ -77,25 +80,25 @@ private final class SetClock: Sendable {
         clock.set(error: 2 * Self.day)
         #expect(test.serve(.retrieval(partial)).status == 204)
         #expect(test.serve(.retrieval(done)).status == 204)
-        test.gateway.removeOld(in: Retention.queues)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
         // The next process knows no more than that.
         test.spool.noteClock()
         let next = try Spool(directory: "\(test.root)/spool", reserve: 0, clock: clock.system)
         let again = Gateway(
-            settings: test.gateway.current.settings,
+            settings: test.gateway.deliveries.current.settings,
             spool: next,
             log: Log(test.log.logger)
         )
-        again.removeOld(in: Retention.queues)
+        again.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
         #expect(next.clock.lead.map { abs($0 - 2 * Self.day) <= 2 } == true)
         // Time that does pass counts, and the rest once the clock was not set for a day.
         clock.sleep(Self.day - 10)
-        test.gateway.removeOld(in: Retention.queues)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
         clock.sleep(20)
-        test.gateway.removeOld(in: Retention.queues)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().isEmpty)
         #expect(test.serve(.retrieval(partial)).status == 404)
     }
@@ -114,12 +117,12 @@ private final class SetClock: Sendable {
         let told = test.serve(.retrieval(partial))
         #expect(told.status == 204)
         #expect(told[.uploadLimit]?.contains("max-age=\(Self.day)") == true)
-        test.gateway.removeOld(in: Retention.queues)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
         let ahead = try #require(try test.summaries().first?.lastActivity)
         #expect(ahead.seconds > WallTime.now.seconds + Self.day)
         // Once the clock has proved right, the upload is not kept until then.
         clock.sleep(Self.day)
-        test.gateway.removeOld(in: Retention.queues)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
         let mended = try #require(try test.summaries().first?.lastActivity)
         #expect(abs(mended.seconds - WallTime.now.seconds) < 60)
         #expect(test.log.messages.contains("upload time mended"))
@@ -141,7 +144,7 @@ private final class SetClock: Sendable {
         #expect(test.serve(.creation([.text("hello")], complete: true)).status == 202)
         let id = try #require(try test.summaries().first?.id)
         clock.set(error: 30 * Self.day)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try eventually("it was tried") { try test.spool.look(at: id)?.attempts ?? 0 > 1 }
         #expect(try test.spool.look(at: id)?.queue != .hold)
         let origin = try QueueScene.origin([], socketPath: path)
@@ -182,7 +185,7 @@ private final class SetClock: Sendable {
         let clock = SetClock()
         let test = try GatewayUnderTest(clock: clock.system)
         clock.set(error: 2 * Self.day)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try eventually("it is told") { test.log.messages.contains("clock doubted") }
         #expect(test.log.level(of: "clock doubted") == .warning)
         let text = try String(contentsOfFile: "\(test.root)/spool/clock", encoding: .utf8)

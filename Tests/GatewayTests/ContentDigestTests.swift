@@ -9,7 +9,9 @@ import TestSupport
 import Testing
 import UploadProtocol
 
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct ContentDigestTests {
     /// Of `hello`.

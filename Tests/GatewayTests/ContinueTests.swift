@@ -10,7 +10,10 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Exchange
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 
 @Suite struct ContinueTests {
     private static let expect: HTTPFields = [.expect: "100-Continue"]
@@ -58,10 +61,10 @@ import Upstream
                 context: context
             )
         },
-        Path(testDescription: "plain upload", status: 200) { _, context in
+        Path(testDescription: "ordinary upload", status: 200) { _, context in
             ScriptedExchange(.post, "/p", expect, [.text("c")], context: context)
         },
-        Path(testDescription: "plain upload of unknown length", status: 200) { _, context in
+        Path(testDescription: "ordinary upload of unknown length", status: 200) { _, context in
             ScriptedExchange(
                 .post,
                 "/p",

@@ -1,8 +1,11 @@
 // Creations and the appends that follow them: what is said, in which order, and what is kept.
 
+import Exchange
 import Gateway
 import HTTPTypes
+import Journal
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing

@@ -5,6 +5,7 @@ import Foundation
 import Gateway
 import HTTPTypes
 import Logging
+import Settings
 import Spool
 import TestSupport
 import Testing

@@ -1,10 +1,12 @@
 // The delivery: when it happens, what is kept when it does not, and that it never happens twice.
 
+import Exchange
 import Foundation
 import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing

@@ -9,7 +9,9 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
 @testable import Gateway
+@testable import Settings
 
 @Suite struct DigestTests {
     // Of `hello`, by openssl dgst.
@@ -175,7 +177,7 @@ import Upstream
                 read += part.count
                 return part.count
             },
-            goesOn: { words += 1 }
+            onProgress: { words += 1 }
         )
         let whole = DigestReading([.sha256, .sha512])
         whole.update(content.span.bytes)

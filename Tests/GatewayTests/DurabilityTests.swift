@@ -1,5 +1,6 @@
 // Pay for durability when it is promised: which requests cost a sync, and which must not.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Logging

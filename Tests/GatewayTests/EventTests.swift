@@ -1,5 +1,6 @@
 // Events: what the life of an upload tells, where it goes, and what correlates it.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -9,24 +10,28 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Exchange
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 
 @Suite struct EventTests {
     /// A gateway that tells events to a file, which `events` reads.
     private func telling(
         _ target: UpstreamTarget? = nil,
-        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+        _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws -> GatewayUnderTest {
         let file = "\(NSTemporaryDirectory())/events-\(UInt64.random(in: 0...(.max)))"
         return try GatewayUnderTest(target) { settings, route in
             settings.events.destination = .file(file)
-            settings.correlationField = .known("x-request-id")
+            settings.correlationField = .made("x-request-id")
             change(&settings, &route)
         }
     }
 
     private func file(of test: GatewayUnderTest) -> String {
-        guard case .file(let path) = test.gateway.current.settings.events.destination else {
+        guard case .file(let path) = test.gateway.deliveries.current.settings.events.destination
+        else {
             return ""
         }
         return path
@@ -51,7 +56,7 @@ import Upstream
     @Test("the life of an upload, from its creation over a cut to its delivery")
     func life() throws {
         let test = try telling()
-        let fields: HTTPFields = [.known("x-request-id"): "id-1", .authorization: "Bearer secret"]
+        let fields: HTTPFields = [.made("x-request-id"): "id-1", .authorization: "Bearer secret"]
         let context = ExchangeContext(owner: "alice", interimStatuses: [104])
         let cut = test.serve(
             .creation(
@@ -64,7 +69,7 @@ import Upstream
             )
         )
         let location = try #require(cut.location)
-        let other: HTTPFields = [.known("x-request-id"): "id-2"]
+        let other: HTTPFields = [.made("x-request-id"): "id-2"]
         _ = test.serve(
             .append(
                 location,
@@ -128,10 +133,10 @@ import Upstream
             route.reply = .accepted
             route.honoursIdempotencyKey = true
         }
-        try queued.gateway.startQueue()
+        try queued.gateway.deliveries.startQueue()
         _ = queued.serve(.creation([.text("x")], complete: true))
         try eventually("it is deferred") { queued.log.messages.contains("delivery deferred") }
-        #expect(queued.gateway.stopQueue(until: .after(.seconds(60))) == 0)
+        #expect(queued.gateway.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
         let told = try events(queued)
         #expect(told.map { $0["event"] } == ["created", "completed", "deferred"])
         #expect(told.last?["next-attempt"] != nil)
@@ -215,7 +220,7 @@ import Upstream
         let backend = try LoopbackOrigin()
         let test = try telling(.http(base: backend.base))
         var fields = HTTPFields()
-        if let value { fields.append(HTTPField(name: .known("x-request-id"), value: value)) }
+        if let value { fields.append(HTTPField(name: .made("x-request-id"), value: value)) }
         _ = test.serve(.creation([.text("x")], complete: true, fields: fields))
         _ = test.serve(ScriptedExchange(.get, "/a", fields, []))
         #expect(backend.requests.count == 2)
@@ -236,8 +241,8 @@ import Upstream
         let backend = try LoopbackOrigin()
         let test = try telling(.http(base: backend.base))
         var fields = HTTPFields()
-        fields.append(HTTPField(name: .known("x-request-id"), value: "a"))
-        fields.append(HTTPField(name: .known("x-request-id"), value: "b"))
+        fields.append(HTTPField(name: .made("x-request-id"), value: "a"))
+        fields.append(HTTPField(name: .made("x-request-id"), value: "b"))
         _ = test.serve(.creation([.text("x")], complete: true, fields: fields))
         let sent = try #require(backend.requests.first).values("x-request-id")
         #expect(sent.count == 1 && sent != ["a"] && sent != ["b"])
@@ -247,7 +252,7 @@ import Upstream
     @Test("log lines of an upload have its own value, whoever works on it")
     func correlatedLines() throws {
         let test = try telling()
-        let name = HTTPField.Name.known("x-request-id")
+        let name = HTTPField.Name.made("x-request-id")
         let created = test.serve(
             .creation([.text("x")], complete: false, fields: [name: "first"])
         )

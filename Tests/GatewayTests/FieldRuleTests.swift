@@ -1,5 +1,6 @@
 // The operator's rules for fields, as the upstream sees them, the record keeps them and the log does not.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -9,7 +10,9 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct FieldRuleTests {
     private func name(_ text: String) throws -> HTTPField.Name {

@@ -11,6 +11,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 
 @Suite struct FormTests {
     private let creationFields: HTTPFields = [

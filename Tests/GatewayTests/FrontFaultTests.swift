@@ -1,5 +1,6 @@
 // What is wrong with the web server's configuration is counted, and told now and then.
 
+@testable import Delivery
 import Gateway
 import HTTPTypes
 import Logging
@@ -8,7 +9,9 @@ import TestSupport
 import Testing
 import UploadProtocol
 
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct FrontFaultTests {
     private func exchange(
@@ -79,7 +82,7 @@ import UploadProtocol
         #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
         #expect(test.gateway.faults.counts == [.noOrigin: 16])
         // Who mends the web server's configuration reloads, and hears whether it was enough.
-        test.gateway.reload(test.gateway.current.settings)
+        test.gateway.reload(test.gateway.deliveries.current.settings)
         test.serve(exchange(.get, [.noOrigin]))
         test.serve(exchange(.get, [.noOrigin]))
         #expect(test.log.values(of: "route", in: line).count == 3)

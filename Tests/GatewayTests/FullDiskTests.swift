@@ -1,9 +1,11 @@
 // A disk without room: refused before content is read where that can be known, nothing lost, and
 // everything that needs no room goes on.
 
+import Exchange
 import Gateway
 import Glibc
 import HTTPTypes
+import Journal
 import Posix
 import Spool
 import TestSupport
@@ -160,7 +162,7 @@ import Upstream
     // MARK: What goes on
 
     @Test("on a full disk offsets are told, and what is whole is delivered and replayed")
-    func goesOn() throws {
+    func onProgress() throws {
         let origin = try LoopbackOrigin(status: "201 Created", content: "stored")
         let test = try test(quota: 10, origin: origin)
         let location = test.createPartial("ten bytes.")

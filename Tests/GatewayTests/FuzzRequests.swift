@@ -4,6 +4,7 @@
 // Invariant: what a front never gives is not drawn: content ends properly only where its length is the
 // announced one.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import TestSupport

@@ -3,6 +3,7 @@
 // What is not real is the front (ScriptedExchange) and the check before each call on the disk, which
 // counts and can refuse. Invariant: every exchange served here kept a front's rules, or its test fails.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Logging
@@ -13,6 +14,8 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 @testable import Spool
 
 final class GatewayUnderTest: Sendable {
@@ -30,7 +33,7 @@ final class GatewayUnderTest: Sendable {
         reserve: Int64 = 0,
         quota: Int64? = nil,
         clock: SystemClock = SystemClock(),
-        _ change: (inout Settings, inout Route) -> Void = { _, _ in }
+        _ change: (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
         let memory = "/dev/shm"
@@ -41,11 +44,11 @@ final class GatewayUnderTest: Sendable {
             withIntermediateDirectories: true
         )
         var settings = Settings()
-        var route = Route()
+        var route = RouteSettings()
         route.upstream.targets = [target ?? .directory(path: "\(root)/delivered")]
         route.limits.minSize = 0
         change(&settings, &route)
-        settings.routes[Route.defaultName] = route
+        settings.routes[RouteSettings.defaultName] = route
         spool = try Spool(
             directory: "\(root)/spool",
             reserve: reserve,
@@ -58,7 +61,7 @@ final class GatewayUnderTest: Sendable {
     }
 
     deinit {
-        _ = gateway.stopQueue(until: .after(.seconds(10)))
+        _ = gateway.deliveries.stopQueue(until: .after(.seconds(10)))
         try? FileManager.default.removeItem(atPath: root)
     }
 

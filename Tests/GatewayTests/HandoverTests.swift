@@ -10,7 +10,10 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct HandoverTests {
     private static let key = "a key of 24 bytes \u{e9} and"
@@ -24,7 +27,7 @@ import Upstream
         init(
             _ target: UpstreamTarget,
             copies: Bool = false,
-            _ change: (inout Route) -> Void = { _ in }
+            _ change: (inout RouteSettings) -> Void = { _ in }
         ) throws {
             let folder = "\(NSTemporaryDirectory())/handover-\(UUID().uuidString)"
             test = try GatewayUnderTest(target) { _, route in
@@ -95,7 +98,7 @@ import Upstream
         let origin = try Self.origin("204 No Content", seen)
         let stage = try Stage(.http(base: origin.base), copies: true)
         defer { stage.end() }
-        var settings = stage.test.gateway.current.settings
+        var settings = stage.test.gateway.deliveries.current.settings
         settings.interim.heartbeat = .nanoseconds(1)
         stage.test.gateway.reload(settings)
         stage.test.disk.refuse(.sync, on: "/data/", errno: EIO, times: 1)
@@ -179,7 +182,7 @@ import Upstream
         for other in ["precious", "\(name.prefix(25))-x", ".\(name).part"] {
             try Data().write(to: URL(filePath: "\(stage.directory)/\(other)"))
         }
-        var route = Route()
+        var route = RouteSettings()
         route.form = .path
         route.path.directory = stage.directory
         route.path.retention = .seconds(3600)
@@ -225,7 +228,7 @@ import Upstream
         #expect(try stage.test.queue(of: location) == .deferred)
         let reason = try #require(try stage.test.summaries().first?.reason)
         #expect(reason.contains(what == "directory" ? stage.directory : stage.keyFile))
-        var route = Route()
+        var route = RouteSettings()
         route.form = .path
         route.path.keyFile = stage.keyFile
         #expect((route.keyFault == nil) == (what == "directory"))
@@ -244,10 +247,10 @@ import Upstream
     @Test(
         "PHP verifies and takes a file with the lines of the settings' page",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/php"), "no php"),
-        arguments: HandoverNotice.Encoding.allCases,
+        arguments: PathSettings.Encoding.allCases,
         [true, false]
     )
-    func php(encoding: HandoverNotice.Encoding, isTampered: Bool) throws {
+    func php(encoding: PathSettings.Encoding, isTampered: Bool) throws {
         let taken = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: taken, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: taken) }
@@ -288,7 +291,7 @@ import Upstream
     /// Runs the page's example on a request's content; the status it sets.
     private static func runPHP(
         _ content: String,
-        _ encoding: HandoverNotice.Encoding,
+        _ encoding: PathSettings.Encoding,
         key: String,
         taken: String
     ) throws -> Int {

@@ -1,10 +1,12 @@
 // Heartbeats: what the client of a whole upload hears while it waits for the upstream.
 
+import Exchange
 import Foundation
 import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing

@@ -9,7 +9,10 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 @testable import Spool
 
 @Suite struct HoldTests {
@@ -18,7 +21,7 @@ import Upstream
     /// A gateway that accepts what its upstream refuses.
     private static func gateway(
         _ origin: LoopbackOrigin,
-        _ change: @escaping (inout Route) -> Void
+        _ change: @escaping (inout RouteSettings) -> Void
     ) throws -> GatewayUnderTest {
         try GatewayUnderTest(.http(base: origin.base)) { settings, route in
             route.reply = .accepted
@@ -44,7 +47,7 @@ import Upstream
     func lifetime() throws {
         let origin = try Self.refusing()
         let test = try Self.gateway(origin) { $0.queue.failedRetention = .seconds(10 * 86_400) }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try fail(3, in: test)
         let all = try test.summaries()
         let held = try #require(try test.spool.attachIfFree(all[0].id))
@@ -52,7 +55,7 @@ import Upstream
         try held.held(reason: "by an operator")
         held.detach()
         for summary in all.prefix(2) { try test.age("/\(summary.id)", by: 11 * Self.day) }
-        test.gateway.removeOld(in: Retention.queues)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(Set(try test.summaries().map(\.id)) == [all[0].id, all[2].id])
         #expect(test.log.level(of: "failed upload removed") == .notice)
         #expect(
@@ -74,7 +77,7 @@ import Upstream
         let record = test.serve(.creation([.text("0123456789")], complete: true))
         let location = try #require(record.location)
         switch cause {
-        case .failed: try test.gateway.startQueue()
+        case .failed: try test.gateway.deliveries.startQueue()
         case .indeterminate: #expect(record.status == 502)
         case .held:
             let upload = try #require(try test.spool.attachIfFree(test.id(location)))
@@ -94,7 +97,7 @@ import Upstream
         let origin = try Self.refusing()
         let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 30 }
         let begun = test.createPartial("hello")
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try fail(3, in: test)
         for exchange in [
             ScriptedExchange.creation([.text("more")], complete: true),
@@ -129,15 +132,16 @@ import Upstream
     func restart() throws {
         let origin = try Self.refusing()
         let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 0 }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try fail(5, in: test)
-        var settings = test.gateway.current.settings
-        settings.routes[Route.defaultName]?.queue.maximumHoldSize = 50
+        var settings = test.gateway.deliveries.current.settings
+        settings.routes[RouteSettings.defaultName]?.queue.maximumHoldSize = 50
+        settings.routes["other"] = settings.routes[RouteSettings.defaultName]
         let next = Gateway(settings: settings, spool: test.spool, log: Log(test.log.logger))
-        next.removeOld(in: Retention.queues)
-        let route = try #require(settings.routes[Route.defaultName])
-        #expect(next.isHoldFull(route, named: Route.defaultName))
-        #expect(!next.isHoldFull(route, named: "other"))
+        next.deliveries.removeOld(in: Retention.queues)
+        let routes = next.deliveries.current.routes
+        #expect(next.deliveries.isHoldFull(try #require(routes[RouteSettings.defaultName])))
+        #expect(!next.deliveries.isHoldFull(try #require(routes["other"])))
     }
 }
 

@@ -9,14 +9,17 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
+@testable import Exchange
 @testable import Gateway
+@testable import Settings
 
 @Suite struct InspectionTests {
     /// A gateway whose route inspects with a script.
     private func inspecting(
         _ script: String,
         to target: UpstreamTarget? = nil,
-        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+        _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws -> GatewayUnderTest {
         try GatewayUnderTest(target) { settings, route in
             route.inspection.command = ["/bin/sh", "-c", script, "inspect"]
@@ -255,7 +258,7 @@ import Upstream
         let record = test.serve(ScriptedExchange(.put, "/a", [:], [.text("x")]))
         #expect(record.status == 503)
         #expect(try test.drops() == [])
-        #expect(test.log.messages.contains("plain upload failed"))
+        #expect(test.log.messages.contains("ordinary upload failed"))
     }
 
     @Test("where a file cannot get a name, the command reaches it over the descriptor")
@@ -276,7 +279,7 @@ import Upstream
             route.reply = .accepted
             settings.inUseTimeout = .seconds(60)
         }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         let record = test.serve(.creation([.text("x")], complete: true))
         let location = try #require(record.location)
         try eventually("it is inspected") {
@@ -292,7 +295,7 @@ import Upstream
     @Test("the queue inspects as well")
     func queued() throws {
         let test = try inspecting("echo no; exit 1") { _, route in route.reply = .accepted }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         let record = test.serve(.creation([.text("x")], complete: true))
         #expect(record.status == 202)
         try eventually("it is refused") { test.log.messages.contains("upload refused") }

@@ -4,6 +4,7 @@ import Logging
 import Testing
 
 @testable import Gateway
+@testable import Journal
 
 @Suite struct LineHandlerTests {
     @Test("the message comes first, then the upload, the other keys by name, and the reason")

@@ -1,6 +1,7 @@
 // Uploads whose data file does not fit their record, as a damaged disk or a person leaves them, and every
 // request that a client can make of one: an answer or a broken connection, never the end of the daemon.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,6 +11,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 @Suite struct MisfitTests {
@@ -36,7 +38,7 @@ import Upstream
             route.queue.minimumBackoff = .seconds(3_600)
             route.queue.maximumBackoff = .seconds(3_600)
         }
-        if place == .failed { try test.gateway.startQueue() }
+        if place == .failed { try test.gateway.deliveries.startQueue() }
         let isComplete = place != .receiving
         let creation = ScriptedExchange.creation(
             [.text("0123456789")],

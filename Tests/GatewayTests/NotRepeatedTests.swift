@@ -1,6 +1,7 @@
 // Final responses after which tus-js-client would send everything again: told as 424, at once and from the
 // store; and creations without content, whose clients take a 104 for the answer.
 
+@testable import Delivery
 import HTTPTypes
 import TestSupport
 import Testing
@@ -8,6 +9,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 @Suite struct NotRepeatedTests {
@@ -96,7 +98,7 @@ import Upstream
         let served = create()
         #expect(served.interims.first?.fields[.uploadDraftInteropVersion] == "11")
         #expect(served[.uploadDraftInteropVersion] == "11")
-        test.gateway.reload(Settings.withoutAliases(test.gateway.current.settings))
+        test.gateway.reload(Settings.withoutAliases(test.gateway.deliveries.current.settings))
         #expect(create().interims.isEmpty)
     }
 }

@@ -1,8 +1,10 @@
 // Ordinary uploads beside others, and those that pass as they come.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Posix
+import Settings
 import Synchronization
 import TestSupport
 import Testing

@@ -1,9 +1,11 @@
 // Requests that are no uploads: streamed to the upstream and back, nothing added that it did not say.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Spool
 import TestSupport
 import Testing
 import UploadProtocol

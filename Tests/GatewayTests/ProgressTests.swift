@@ -1,10 +1,12 @@
 // Progress by 104 while content comes: its rate, what it promises, and that silence costs nothing.
 
+import Exchange
 import Foundation
 import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing

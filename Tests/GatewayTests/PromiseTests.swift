@@ -3,10 +3,12 @@
 //
 // The page is read here, so a row without a scenario and a scenario without a row both fail.
 
+import Exchange
 import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Settings
 import Synchronization
 import TestSupport
 import Testing
@@ -131,8 +133,10 @@ private let scenarios: [String: Scenario] = [
     "postponed": Scenario(
         prepare: { test in
             var settings = Settings()
-            settings.routes[Route.defaultName]?.upstream.targets = [.unix(path: "/none/at/all")]
-            settings.routes[Route.defaultName]?.limits.minSize = 0
+            settings.routes[RouteSettings.defaultName]?.upstream.targets = [
+                .unix(path: "/none/at/all")
+            ]
+            settings.routes[RouteSettings.defaultName]?.limits.minSize = 0
             test.gateway.reload(settings)
             return .creation([.text("hello")], complete: true)
         },
@@ -141,8 +145,8 @@ private let scenarios: [String: Scenario] = [
     "accepted": Scenario(
         prepare: { test in
             var settings = Settings()
-            settings.routes[Route.defaultName]?.reply = .accepted
-            settings.routes[Route.defaultName]?.limits.minSize = 0
+            settings.routes[RouteSettings.defaultName]?.reply = .accepted
+            settings.routes[RouteSettings.defaultName]?.limits.minSize = 0
             test.gateway.reload(settings)
             return .creation([.text("hello")], complete: true)
         },

@@ -1,5 +1,6 @@
 // What bounds the delivery queue: places, the end of the daemon, and the pauses between attempts.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,6 +11,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 @Suite struct QueueBoundsTests {
@@ -34,7 +36,7 @@ import Upstream
             route.queue.maximumConcurrent = 2
         }
         for _ in 0..<40 { test.serve(.creation([.text("x")], complete: true)) }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try eventually("all delivered") {
             try test.summaries().allSatisfy { $0.queue == .delivered }
         }
@@ -50,13 +52,13 @@ import Upstream
             route.reply = .accepted
             route.queue.maximumConcurrent = 1
         }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         let first = try #require(test.serve(.creation([.text("1")], complete: true)).location)
         let second = try #require(test.serve(.creation([.text("2")], complete: true)).location)
         try eventually("the attempt") { origin.requests.count == 1 }
-        #expect(test.gateway.stopQueue(until: .after(.zero)) == 1)
+        #expect(test.gateway.deliveries.stopQueue(until: .after(.zero)) == 1)
         gate.open()
-        #expect(test.gateway.stopQueue(until: .after(.seconds(60))) == 0)
+        #expect(test.gateway.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
         let queues = try [first, second].map { try test.queue(of: $0) }
         #expect(queues.contains(.delivered) && queues.contains(.deferred))
         #expect(origin.requests.count == 1)

@@ -11,6 +11,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 enum QueueScene {
@@ -52,7 +53,7 @@ enum QueueScene {
     /// A gateway whose queue waits a second between attempts.
     static func gateway(
         _ target: UpstreamTarget,
-        _ change: @escaping (inout Settings, inout Route) -> Void = { _, _ in }
+        _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws -> GatewayUnderTest {
         try GatewayUnderTest(target) { settings, route in
             route.queue.minimumBackoff = .seconds(1)

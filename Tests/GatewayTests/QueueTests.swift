@@ -1,5 +1,6 @@
 // The delivery queue: what it takes up, what it leaves to clients, and when it tries again.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,6 +11,8 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 @testable import Spool
 
 @Suite struct QueueTests {
@@ -28,7 +31,7 @@ import Upstream
         #expect(waiting.queue == .deferred)
         #expect(waiting.nextAttempt != nil)
         #expect(waiting.attempts == 1)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 3))
         // Its client comes back, and hears what the upstream said.
@@ -50,7 +53,7 @@ import Upstream
         let location = try #require(told.location)
         #expect(try test.summary(location).nextAttempt == nil)
         let origin = try QueueScene.origin([], socketPath: path)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         // An upload that is the queue's shows that runs go on and leave the first alone.
         let other = try #require(test.serve(.creation([.text("x")], complete: false)).location)
         let upload = try #require(
@@ -101,7 +104,7 @@ import Upstream
             route.fields.credentials = .completing
         }
         let location = try #require(test.serve(exchange).location)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
         let sent = origin.requests.flatMap { $0.values("Authorization") }
         #expect(sent == Array(repeating: "Bearer mine", count: 3))
@@ -126,13 +129,13 @@ import Upstream
         unlink(path)
         let second = try QueueScene.origin([], socketPath: path)
         let heir = Gateway(
-            settings: test.gateway.current.settings,
+            settings: test.gateway.deliveries.current.settings,
             spool: try Spool(directory: "\(test.root)/spool", reserve: 0),
             log: Log(test.log.logger)
         )
-        try heir.startQueue()
+        try heir.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
-        #expect(heir.stopQueue(until: .after(.seconds(60))) == 0)
+        #expect(heir.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
         #expect(second.requests.map(\.content) == [Array("hello".utf8)])
     }
 
@@ -153,10 +156,10 @@ import Upstream
             return location
         }
         let first = try leave()
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try test.waitUntil(first, isIn: .delivered)
         let second = try leave()
-        test.gateway.reload(test.gateway.current.settings)
+        test.gateway.reload(test.gateway.deliveries.current.settings)
         try test.waitUntil(second, isIn: .delivered)
     }
 
@@ -168,13 +171,13 @@ import Upstream
             settings.queueRunInterval = .milliseconds(10)
         }
         let other = Gateway(
-            settings: test.gateway.current.settings,
+            settings: test.gateway.deliveries.current.settings,
             spool: try Spool(directory: "\(test.root)/spool", reserve: 0),
             log: Log(test.log.logger)
         )
-        try test.gateway.startQueue()
-        try other.startQueue()
-        defer { _ = other.stopQueue(until: .after(.seconds(10))) }
+        try test.gateway.deliveries.startQueue()
+        try other.deliveries.startQueue()
+        defer { _ = other.deliveries.stopQueue(until: .after(.seconds(10))) }
         for number in 0..<100 {
             let record = test.serve(.creation([.text("upload \(number)")], complete: true))
             #expect(record.status == 202)
@@ -198,7 +201,7 @@ import Upstream
             let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
                 route.reply = .accepted
             }
-            try test.gateway.startQueue()
+            try test.gateway.deliveries.startQueue()
             let record = test.serve(
                 .creation([.text("hello")], complete: true, method: method)
             )
@@ -231,7 +234,7 @@ import Upstream
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(20)
         }
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         let location = try #require(
             test.serve(.creation([.text("hello")], complete: true)).location
         )
@@ -252,8 +255,8 @@ import Upstream
         let told = test.serve(.creation([.text("hello")], complete: true, method: .put))
         let location = try #require(told.location)
         #expect(told.status == 502)
-        var settings = test.gateway.current.settings
-        settings.routes[Route.defaultName]?.form = .multipart
+        var settings = test.gateway.deliveries.current.settings
+        settings.routes[RouteSettings.defaultName]?.form = .multipart
         test.gateway.reload(settings)
         let origin = try QueueScene.origin([.breaksOff], socketPath: path)
         let broken = test.serve(.append(location, at: 5, complete: true))
@@ -273,7 +276,7 @@ import Upstream
         )
         defer { upload.detach() }
         #expect(upload.nextAttempt == nil)
-        try #require(test.gateway.delivery(of: upload)).deliverQueued(upload)
+        try #require(test.gateway.deliveries.delivery(of: upload)).deliverQueued(upload)
         #expect(upload.state.phase == .deferred)
     }
 
@@ -308,7 +311,7 @@ import Upstream
         let next = try #require(test.serve(.creation([.text("x")], complete: true)).location)
         let holder = try Spool(directory: "\(test.root)/spool", reserve: 0)
         let held = try #require(try holder.attachIfFree(try test.id(location)))
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         // One after the other, in the order in which they came: the first was found in use.
         try test.waitUntil(next, isIn: .delivered)
         held.detach()
@@ -330,7 +333,7 @@ import Upstream
         try test.age(locations[2], by: 3_700)
         #expect(test.serve(.append(locations[0], at: 5, complete: true)).status == 201)
         #expect(test.serve(.append(locations[1], at: 5, complete: true)).status == 404)
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try eventually("the last is removed") {
             try test.summaries().map(\.id) == [try test.id(locations[0])]
         }

@@ -5,6 +5,7 @@
 // `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process, so the seeds at work are
 // named first: SPOOLGATE_FUZZ_SEED=n plays that one alone.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -15,6 +16,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 @Suite("Random requests")
@@ -108,7 +110,7 @@ private final class FuzzWorld {
 
     private static func draw(
         _ settings: inout Settings,
-        _ route: inout Route,
+        _ route: inout RouteSettings,
         isHTTP: Bool,
         _ random: inout SplitMix
     ) {
@@ -157,7 +159,7 @@ private final class FuzzWorld {
 
     /// Makes uploads, damages them, and sends requests.
     func play() throws {
-        if hasQueue { try test.gateway.startQueue() }
+        if hasQueue { try test.gateway.deliveries.startQueue() }
         for _ in 0..<12 {
             let record = serve(drawn.creation())
             let location = path(record.location)
@@ -166,13 +168,13 @@ private final class FuzzWorld {
             uploads += 1
             for _ in 0..<2 + random.next() % 8 {
                 if random.once(in: 3) { damage.damage(id) }
-                if hasQueue, random.once(in: 4) { test.gateway.runQueue() }
+                if hasQueue, random.once(in: 4) { test.gateway.deliveries.runQueue() }
                 let size = random.once(in: 4) ? 0 : damage.size(of: id)
                 serve(drawn.next(.init(location: location, size: size)))
             }
             _ = try test.summaries()
         }
-        _ = test.gateway.stopQueue(until: .after(.seconds(10)))
+        _ = test.gateway.deliveries.stopQueue(until: .after(.seconds(10)))
         try recover()
     }
 

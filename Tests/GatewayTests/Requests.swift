@@ -1,5 +1,6 @@
 // The requests that the tests speak, each as one call, in the words of the protocol.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import UploadProtocol

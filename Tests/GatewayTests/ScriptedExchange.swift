@@ -4,8 +4,10 @@
 // after it no interim one, and content of the length the head announced. Invariant: a read that
 // does not end by the script ends by `release`, or at a deadline that only broken code meets.
 
+import Exchange
 import Gateway
 import HTTPTypes
+import Journal
 import Posix
 import UploadProtocol
 
@@ -45,7 +47,7 @@ final class ScriptedExchange: Exchange, Sendable {
         var isAborted = false
         /// What no front would let pass.
         var faults: [String] = []
-        var isAbandoned = false
+        var isPeerGone = false
         /// Bytes of content after which the client is found to be gone; -1: at the head already.
         var leavesAfter: Int?
         fileprivate var steps: [Step] = []
@@ -96,10 +98,10 @@ final class ScriptedExchange: Exchange, Sendable {
         return .success(request)
     }
 
-    var isAbandoned: Bool { monitor.update { $0.isAbandoned } }
+    var isPeerGone: Bool { monitor.update { $0.isPeerGone } }
 
     /// The web server gives the request up.
-    func abandon() { monitor.update { $0.isAbandoned = true } }
+    func abandon() { monitor.update { $0.isPeerGone = true } }
 
     /// The client goes while the answer is sent, after that many bytes of its content.
     func leave(after count: Int) { monitor.update { $0.leavesAfter = count } }

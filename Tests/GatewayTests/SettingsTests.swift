@@ -9,6 +9,7 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 
 @Suite struct SettingsTests {
     /// The defaults as a file has them that names no upstream.
@@ -102,7 +103,7 @@ import Upstream
         expected.interim.progressSize = 0
         expected.interim.heartbeat = .zero
         expected.routes["default"]?.upstream.targets = [.http(base: "http://127.0.0.1:81/base")]
-        var route = Route()
+        var route = RouteSettings()
         route.upstream = UpstreamSettings(
             targets: [.http(base: "https://b.test"), .unix(path: "/b")],
             connectTimeout: .seconds(1),

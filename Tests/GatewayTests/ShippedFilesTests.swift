@@ -6,9 +6,12 @@
 import Foundation
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 
 @Suite struct ShippedFilesTests {
     private static func text(_ path: String) throws -> String {

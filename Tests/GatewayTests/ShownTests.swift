@@ -9,7 +9,9 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
+import TextFormats
 
 @Suite struct ShownTests {
     @Test(

@@ -1,10 +1,12 @@
 // What requests get that cannot be served now: an answer where nothing is lost by it, a connection that
 // breaks where the client would take the answer for its upload's.
 
+import Exchange
 import Foundation
 import Gateway
 import HTTPTypes
 import Posix
+import Settings
 import Spool
 import Synchronization
 import TestSupport

@@ -1,5 +1,6 @@
 // What the daemon removes by itself: what is over, and nothing that anybody uses or was promised.
 
+@testable import Delivery
 import Foundation
 import Posix
 import TestSupport
@@ -7,6 +8,7 @@ import Testing
 import UploadProtocol
 
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 @Suite struct UpkeepTests {
@@ -28,7 +30,7 @@ import UploadProtocol
         let young = test.createPartial()
         try test.age(young, by: 3500)
         test.disk.forget()
-        try test.gateway.startQueue()
+        try test.gateway.deliveries.startQueue()
         try eventually("the old ones are gone") { try test.summaries().count == 1 }
         #expect(try test.queue(of: young) == .incoming)
         #expect(test.log.messages.count { $0 == "upload expired" } == 70)
@@ -55,7 +57,7 @@ import UploadProtocol
         let appending = try test.start(append)
         #expect(append.waitUntilStuck())
         try test.age(location, by: 7200)
-        test.gateway.removeOld(in: [.incoming, .delivered])
+        test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.queue(of: location) == .incoming)
         // Its client comes back before it is looked for again.
         try test.age(location, by: 0)
@@ -74,17 +76,17 @@ import UploadProtocol
         let record = test.serve(.creation([.text("hello")], complete: true))
         let location = try #require(record.location)
         try test.age(location, by: 9 * 86_400)
-        test.gateway.removeOld(in: [.incoming, .delivered])
+        test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.queue(of: location) == .delivered)
-        var settings = test.gateway.current.settings
-        settings.routes["other"] = settings.routes.removeValue(forKey: Route.defaultName)
+        var settings = test.gateway.deliveries.current.settings
+        settings.routes["other"] = settings.routes.removeValue(forKey: RouteSettings.defaultName)
         settings.routes["other"]?.responseRetention = .seconds(20 * 86_400)
         test.gateway.reload(settings)
         try test.age(location, by: 19 * 86_400)
-        test.gateway.removeOld(in: [.incoming, .delivered])
+        test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.queue(of: location) == .delivered)
         try test.age(location, by: 21 * 86_400)
-        test.gateway.removeOld(in: [.incoming, .delivered])
+        test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.summaries().isEmpty)
         #expect(test.log.messages.contains("response expired"))
     }

@@ -1,9 +1,11 @@
 // The upstream's final response: stored, relayed, told again to a client that lost it.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing

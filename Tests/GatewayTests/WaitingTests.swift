@@ -1,9 +1,11 @@
 // Requests that meet a delivery under way: who waits, for how long, and what each is told.
 
+import Exchange
 import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing
@@ -209,7 +211,7 @@ import Upstream
         let other = try LoopbackOrigin(status: "202 Accepted")
         var settings = Settings()
         settings.maximumDeliveries = 2
-        settings.routes[Route.defaultName]?.upstream.targets = [.http(base: other.base)]
+        settings.routes[RouteSettings.defaultName]?.upstream.targets = [.http(base: other.base)]
         test.gateway.reload(settings)
         #expect(test.serve(.creation([.text("x")], complete: true)).status == 202)
         slow.gate.open()

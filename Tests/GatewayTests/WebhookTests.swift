@@ -1,5 +1,6 @@
 // The webhook's queue: in order, at least once, through refusals and restarts.
 
+@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,6 +11,8 @@ import UploadProtocol
 import Upstream
 
 @testable import Gateway
+@testable import Journal
+@testable import Settings
 
 @Suite struct WebhookTests {
     private func telling(
@@ -26,7 +29,7 @@ import Upstream
 
     /// Another process's view of the same events.
     private func events(_ test: GatewayUnderTest, url: String? = nil) throws -> Events {
-        var settings = test.gateway.current.settings
+        var settings = test.gateway.deliveries.current.settings
         if let url { settings.events.webhook.url = try ServiceURL(url) }
         return Events(settings, spool: test.spool, log: Log(test.log.logger))
     }
@@ -269,7 +272,7 @@ import Upstream
         try test.gateway.events.startSending()
         _ = test.createPartial()
         try eventually("it is refused") { !refusing.requests.isEmpty }
-        var settings = test.gateway.current.settings
+        var settings = test.gateway.deliveries.current.settings
         settings.events.webhook.url = try ServiceURL(taking.base)
         test.gateway.reload(settings)
         try eventually("the other one has it") { taking.requests.count == 1 }

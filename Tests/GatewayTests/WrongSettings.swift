@@ -1,6 +1,8 @@
 // Texts that settings cannot be, each with the exact place and sentence that refuses it.
 
 import Gateway
+import Posix
+import Spool
 
 extension SettingsTests {
     static let wrongTexts = wrongKeys + wrongValues + wrongForms + wrongFields + wrongYAML

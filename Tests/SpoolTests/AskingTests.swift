@@ -3,8 +3,8 @@
 // A second `Spool` on the same directory is another process here, as in HoldingTests.
 
 import Posix
-import Testing
 import TestSupport
+import Testing
 import UploadProtocol
 
 @testable import Spool

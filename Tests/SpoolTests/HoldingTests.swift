@@ -5,8 +5,8 @@
 
 import Posix
 import Synchronization
-import Testing
 import TestSupport
+import Testing
 import UploadProtocol
 
 @testable import Spool

@@ -29,7 +29,7 @@ struct RecoveryTests {
     }
 
     @Test("goes on past an upload the disk will not let it mend, and says so")
-    func goesOn() throws {
+    func onProgress() throws {
         let directory = TemporarySpool()
         let ids = try (0..<5).map { _ in try upload(in: directory, attempt: true) }
         let scripted = ScriptedDisk()

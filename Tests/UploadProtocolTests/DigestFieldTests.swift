@@ -3,6 +3,7 @@
 import Foundation
 import HTTPTypes
 import Testing
+import TextFormats
 import UploadProtocol
 
 @Suite("integrity fields")

@@ -3,6 +3,7 @@
 import HTTPTypes
 import Testing
 import UploadProtocol
+import Upstream
 
 @Suite("field policy")
 struct FieldPolicyTests {

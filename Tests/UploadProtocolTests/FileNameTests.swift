@@ -1,9 +1,13 @@
 // The names, types and words that clients give their files, and the forms written of them.
 
+import Delivery
 import Foundation
 import HTTPTypes
+import Settings
 import Testing
+import TextFormats
 import UploadProtocol
+import Upstream
 
 @Suite("file names and forms")
 struct FileNameTests {

@@ -5,6 +5,7 @@
 import HTTPTypes
 import Testing
 import UploadProtocol
+import Upstream
 
 /// SplitMix64.
 private struct Seeded: RandomNumberGenerator {
@@ -68,7 +69,7 @@ struct FuzzTests {
                 resources: UploadResources(),
                 limits: FuzzTests.limits
             )
-            let builder = UploadResponse(dialect: dialect, limits: FuzzTests.limits)
+            let builder = ResponseBuilder(dialect: dialect, limits: FuzzTests.limits)
             switch request {
             case .append(_, let append):
                 #expect(append.offset >= 0 && append.length ?? 0 >= 0)
@@ -88,7 +89,8 @@ struct FuzzTests {
             case .refused(let refusal):
                 let answer = builder.refused(refusal, offset: nil)
                 #expect((400..<600).contains(answer.head.status.code))
-            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status, .plainUpload,
+            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status,
+                .ordinaryUpload,
                 .passThrough:
                 break
             }

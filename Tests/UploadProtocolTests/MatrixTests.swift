@@ -67,8 +67,8 @@ struct MatrixTests {
         )
     }
 
-    private func response(_ version: Version) -> UploadResponse {
-        UploadResponse(dialect: version.dialect, limits: MatrixTests.limits)
+    private func response(_ version: Version) -> ResponseBuilder {
+        ResponseBuilder(dialect: version.dialect, limits: MatrixTests.limits)
     }
 
     /// The fields as lines, sorted.
@@ -128,7 +128,7 @@ struct MatrixTests {
         var fields = version.fields
         let name: HTTPField.Name = version.semantics == 3 ? .uploadComplete : .uploadIncomplete
         fields.append(HTTPField(name: name, value: "?1"))
-        #expect(classify(.post, "/a", fields) == .plainUpload(isMarked: false))
+        #expect(classify(.post, "/a", fields) == .ordinaryUpload(isMarked: false))
     }
 
     @Test("an empty creation of length 0 is whole in versions 5 and 6 only", arguments: Version.all)

@@ -5,9 +5,11 @@
 
 import Foundation
 import HTTPTypes
-import Testing
 import TestSupport
+import Testing
+import TextFormats
 import UploadProtocol
+import Upstream
 
 @Suite("golden transcripts")
 struct TranscriptTests {
@@ -82,7 +84,7 @@ private struct Model {
     mutating func answer(_ exchange: Transcript.Exchange) -> Outcome {
         let head = exchange.request
         let dialect = Dialect(of: head.fields, aliases: aliases)
-        var response = UploadResponse(dialect: dialect, limits: limits)
+        var response = ResponseBuilder(dialect: dialect, limits: limits)
         response.isSegmented = true
         let request = UploadRequest(head, dialect: dialect, resources: resources, limits: limits)
         switch request {
@@ -109,8 +111,8 @@ private struct Model {
         case .resourceOptions:
             return Outcome(responses: [seen(response.resourceOptions())])
         case .status: return Outcome(decision: "status")
-        case .plainUpload:
-            return Outcome(decision: "plain upload")
+        case .ordinaryUpload:
+            return Outcome(decision: "ordinary upload")
         case .passThrough:
             return Outcome(decision: "pass through")
         case .refused(let refusal):
@@ -118,7 +120,7 @@ private struct Model {
         }
     }
 
-    private func retrieve(_ id: UploadID, _ response: UploadResponse) -> Response? {
+    private func retrieve(_ id: UploadID, _ response: ResponseBuilder) -> Response? {
         guard let state = uploads[id.description] else {
             return response.refused(.unknownUpload, offset: nil)
         }
@@ -126,7 +128,7 @@ private struct Model {
         case .delivering:
             // The others' connection is broken off.
             guard response.dialect.takesOffsetForSuccess else { return nil }
-            return response.refused(.verdictPending, offset: nil)
+            return response.refused(.finalResponsePending, offset: nil)
         case .indeterminate: return response.refused(.outcomeUnknownGone, offset: nil)
         case .failed: return response.refused(.deliveryFailedGone, offset: nil)
         case .receiving, .deferred, .delivered, .held:
@@ -138,7 +140,7 @@ private struct Model {
         _ creation: UploadRequest.Creation,
         _ head: RequestHead,
         _ exchange: Transcript.Exchange,
-        _ response: UploadResponse
+        _ response: ResponseBuilder
     ) -> Outcome {
         guard let id = UploadID(Model.newID) else { return Outcome(decision: "bad id") }
         let location = resources.path(of: id, creationPath: head.path)
@@ -166,7 +168,7 @@ private struct Model {
         _ append: UploadRequest.Append,
         to id: UploadID,
         _ exchange: Transcript.Exchange,
-        _ response: UploadResponse
+        _ response: ResponseBuilder
     ) -> Outcome {
         guard let state = uploads[id.description] else {
             return Outcome(responses: [seen(response.refused(.unknownUpload, offset: nil))])
@@ -186,7 +188,7 @@ private struct Model {
         _ completeness: Completeness,
         into id: UploadID,
         _ exchange: Transcript.Exchange,
-        _ response: UploadResponse,
+        _ response: ResponseBuilder,
         location: String?
     ) -> Outcome {
         let before = uploads[id.description] ?? UploadState(offset: 0)
@@ -239,7 +241,7 @@ private struct Model {
         _ length: Int64,
         _ id: UploadID,
         _ exchange: Transcript.Exchange,
-        _ response: UploadResponse,
+        _ response: ResponseBuilder,
         location: String?
     ) -> Outcome {
         uploads[id.description] = UploadState(offset: length, length: length, phase: .delivered)

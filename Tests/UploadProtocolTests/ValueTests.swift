@@ -4,7 +4,9 @@
 import Foundation
 import HTTPTypes
 import Testing
+import TextFormats
 import UploadProtocol
+import Upstream
 
 @Suite("identities and resource names")
 struct NameTests {
@@ -126,8 +128,8 @@ struct DocumentTests {
         .missingCompleteness, .strayField(.uploadOffset), .offsetMismatch(expected: 1, provided: 2),
         .lengthChanged(known: 1, told: 2), .lengthExceeded(length: 1),
         .lengthNotReached(length: 2, offset: 1), .alreadyComplete(typed: true),
-        .alreadyComplete(typed: false), .tooLarge(maxSize: 1), .plainTooLarge(maxSize: 1),
-        .appendTooLarge(maxAppendSize: 1), .appendTooSmall(minAppendSize: 1), .verdictPending,
+        .alreadyComplete(typed: false), .tooLarge(maxSize: 1), .ordinaryTooLarge(maxSize: 1),
+        .appendTooLarge(maxAppendSize: 1), .appendTooSmall(minAppendSize: 1), .finalResponsePending,
         .deliveryUnderWay, .outcomeUnknown, .outcomeUnknownGone,
         .upstreamNotReached(reason: "r", isKept: true),
         .upstreamNotReached(reason: "r", timedOut: true, isKept: false),

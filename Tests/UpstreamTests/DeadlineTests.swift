@@ -135,7 +135,7 @@ struct DeadlineTests {
                 try UpstreamRequest("PUT", content: content),
                 sink: sink
             )
-            #expect(outcome.isAbandoned, "\(outcome)")
+            #expect(outcome.isPeerGone, "\(outcome)")
             #expect(sink.head == nil)
             #expect(origin.requests.isEmpty)
         }

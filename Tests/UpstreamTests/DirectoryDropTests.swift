@@ -198,7 +198,7 @@ struct DirectoryDropTests {
         ]
         for content in broken {
             let (outcome, sink) = try drop(request(content: content), in: directory)
-            #expect(outcome.isAbandoned, "\(outcome)")
+            #expect(outcome.isPeerGone, "\(outcome)")
             #expect(sink.head == nil)
             #expect(directory.names.isEmpty)
         }

@@ -5,6 +5,7 @@
 
 import Foundation
 import HTTPTypes
+import Posix
 import Synchronization
 import TestSupport
 import Testing

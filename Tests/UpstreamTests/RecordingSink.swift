@@ -56,7 +56,7 @@ extension AttemptOutcome {
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }
     var isIndeterminate: Bool { if case .indeterminate = self { true } else { false } }
-    var isAbandoned: Bool { if case .abandoned = self { true } else { false } }
+    var isPeerGone: Bool { if case .abandoned = self { true } else { false } }
     var isUnheard: Bool { if case .unheard = self { true } else { false } }
 }
 

@@ -18,7 +18,7 @@ private final class PatientSink: ResponseSink {
 
     init(_ whileWaiting: @escaping (Int) -> Void = { _ in }) { self.whileWaiting = whileWaiting }
 
-    func attemptGoesOn() {
+    func onProgress() {
         guard !hasHead else { return }
         calls += 1
         whileWaiting(calls)

@@ -1,0 +1,222 @@
+// The service that is asked whether an upload may come in, and again whether it may be delivered.
+//
+// It asks and reads the answer; what follows from it is done in Authorization.swift. Invariant: an
+// answer that cannot be understood lets nothing in.
+
+package import HTTPTypes
+import Posix
+import Settings
+import Spool
+package import UploadProtocol
+package import Upstream
+
+/// What is asked about.
+package struct AuthorizationQuestion {
+    /// The moments at which it is asked.
+    package enum Moment: String {
+        /// Before any content is read.
+        case creation
+        /// Before the upstream is sent the whole upload.
+        case delivery
+    }
+
+    var moment: Moment
+    /// The request that creates the upload.
+    var head: RequestHead
+    /// The upload; nil where it has no resource, or not yet.
+    var id: UploadID?
+    /// Bytes of the upload, where known.
+    var length: Int64?
+    /// Who the client is, as far as known.
+    var owner: String?
+    /// The client's address.
+    var remoteAddress: String?
+    /// The scheme the client used.
+    var scheme: String?
+    /// The fields of the request that completes the upload, where one does.
+    var completing: HTTPFields?
+    /// Whose credentials go along; the rest of it is for the upstream.
+    var policy: FieldPolicy
+
+    /// Makes a question from its parts.
+    package init(
+        moment: Moment,
+        head: RequestHead,
+        id: UploadID? = nil,
+        length: Int64?,
+        owner: String?,
+        remoteAddress: String?,
+        scheme: String?,
+        completing: HTTPFields? = nil,
+        policy: FieldPolicy = FieldPolicy()
+    ) {
+        self.moment = moment
+        self.head = head
+        self.id = id
+        self.length = length
+        self.owner = owner
+        self.remoteAddress = remoteAddress
+        self.scheme = scheme
+        self.completing = completing
+        self.policy = policy
+    }
+}
+
+/// What an authorizer lets an upload have.
+package struct Grant: Equatable {
+    /// Who the client is, as the authorizer says.
+    package var owner: String?
+    /// Most bytes the upload may have.
+    package var maxSize: Int64?
+    /// Fields to set in the request to the upstream; one without a value is left out there.
+    package var fields = HTTPFields()
+    /// Names of fields that cannot be set.
+    package var refusedNames: [String] = []
+
+    /// Nothing beside the upload itself.
+    package init() {}
+}
+
+/// An authorizer's answer.
+package enum AuthorizationAnswer {
+    /// Let it in.
+    case granted(Grant)
+    /// The client is to get this.
+    case refused(Response)
+    /// There is no answer, or none that can be understood.
+    case unavailable(reason: String)
+}
+
+/// The authorizer of one route.
+///
+/// Any thread; connections are kept and reused.
+package final class Authorizer: Sendable {
+    /// The settings it was made with.
+    let settings: ServiceSettings
+    private let url: ServiceURL
+    private let upstream: Upstream
+    /// Most content of an answer that a client gets.
+    static let answerCap = 64 << 10
+
+    /// Makes an authorizer; nil where the settings name none.
+    init?(_ settings: ServiceSettings) {
+        guard let url = settings.url, let upstream = settings.upstream else { return nil }
+        self.settings = settings
+        self.url = url
+        self.upstream = Upstream(upstream)
+    }
+
+    /// Asks; blocks for up to the timeouts.
+    ///
+    /// `meanwhile` is called at least once a second once there is a connection.
+    package func ask(
+        _ question: AuthorizationQuestion,
+        meanwhile: @escaping () -> Void = {}
+    ) -> AuthorizationAnswer {
+        let sink = WholeResponse(
+            cap: Self.answerCap,
+            timeout: settings.timeout,
+            meanwhile: meanwhile
+        )
+        let outcome = upstream.attempt(
+            UpstreamRequest(
+                method: .get,
+                target: url.requestTarget,
+                fields: Self.fields(for: question),
+                content: .none,
+                isUpload: false,
+                id: .random()
+            ),
+            sink: sink
+        )
+        if let reason = outcome.reason { return .unavailable(reason: reason) }
+        guard let head = sink.head, let response = sink.response else {
+            return .unavailable(reason: "\(url.text) gave no answer")
+        }
+        guard (200..<300).contains(head.status.code) else { return .refused(response) }
+        guard let grant = Grant(head.fields) else {
+            return .unavailable(
+                reason: "\(url.text) answered with a Spoolgate-Max-Size that is no number above 0"
+            )
+        }
+        return .granted(grant)
+    }
+
+    /// The client's fields, without what belongs to content, framing or conditions, and what is asked.
+    private static func fields(for question: AuthorizationQuestion) -> HTTPFields {
+        var policy = FieldPolicy()
+        policy.credentials = question.policy.credentials
+        policy.credentialFields = question.policy.credentialFields
+        policy.trustsForwarded = question.policy.trustsForwarded
+        var fields = UpstreamFields.delivered(
+            question.head.fields,
+            completing: question.completing,
+            policy: policy
+        )
+        let host = fields[.host]
+        fields.removeAll { leftOut($0.name.canonicalName) }
+        fields.addForwarding(
+            .xForwarded,
+            address: question.remoteAddress,
+            scheme: question.scheme,
+            host: host
+        )
+        fields[.xForwardedMethod] = question.head.method.rawValue
+        fields[.xForwardedUri] = question.head.target
+        fields[.spoolgateEvent] = question.moment.rawValue
+        fields[.spoolgateOwner] = question.owner
+        fields[.spoolgateUpload] = question.id?.description
+        fields[.uploadLength] = question.length.map { String($0) }
+        return fields
+    }
+
+    /// `Host` names the authorizer; conditions and ranges are about the upload's target, and would
+    /// change the answer; nobody but the gateway says `Spoolgate-`.
+    private static func leftOut(_ name: String) -> Bool {
+        name == "host" || name == "range" || name.hasPrefix("if-") || name.hasPrefix("spoolgate-")
+            || ["x-forwarded-method", "x-forwarded-uri", "x-forwarded-host"].contains(name)
+    }
+}
+
+extension Grant {
+    private static let setPrefix = "spoolgate-set-"
+
+    /// Reads the fields of an answer that lets an upload in; nil where they say what cannot be.
+    package init?(_ fields: HTTPFields) {
+        if let owner = fields[.spoolgateOwner], !owner.isEmpty { self.owner = owner }
+        if let text = fields[.spoolgateMaxSize] {
+            guard let size = Int64(text), size > 0 else { return nil }
+            maxSize = min(size, UploadLimits.mostSize)
+        }
+        for field in fields where field.name.canonicalName.hasPrefix(Self.setPrefix) {
+            let name = String(field.name.rawName.dropFirst(Self.setPrefix.count))
+            guard let name = Self.settable(name) else {
+                refusedNames.append(name)
+                continue
+            }
+            self.fields.append(HTTPField(name: name, value: field.value))
+        }
+    }
+
+    /// The name of a field that can be set; nil for another.
+    private static func settable(_ text: String) -> HTTPField.Name? {
+        FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
+    }
+
+    /// The fields of a request with those that are to be set in it.
+    package func applied(to fields: HTTPFields) -> HTTPFields {
+        var applied = fields
+        for field in self.fields { applied[field.name] = nil }
+        for field in self.fields where !field.value.isEmpty { applied.append(field) }
+        return applied
+    }
+}
+
+extension HTTPField.Name {
+    static let xForwardedMethod = made("x-forwarded-method")
+    static let xForwardedUri = made("x-forwarded-uri")
+    static let spoolgateEvent = made("spoolgate-event")
+    static let spoolgateOwner = made("spoolgate-owner")
+    static let spoolgateUpload = made("spoolgate-upload")
+    static let spoolgateMaxSize = made("spoolgate-max-size")
+}

@@ -1,0 +1,151 @@
+// What stands between a whole upload and its delivery: the inspection, then the authorizer once more.
+//
+// Nothing is moved, removed or answered here. Invariant: neither is asked while the upload is in
+// `active`, so that a crash meanwhile leaves an upload that was never sent.
+
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Route {
+    /// Whether an upload may be delivered.
+    enum Clearance {
+        /// Deliver it.
+        case cleared
+        /// This is its final response; it is not to be delivered.
+        case refused(Response, reason: String)
+        /// Nobody knows yet: try again later.
+        case postponed(reason: String)
+    }
+
+    /// Finds out whether a whole upload may be delivered.
+    ///
+    /// - Parameters:
+    ///   - upload: held, and not in `active`.
+    ///   - policy: whose credentials the authorizer gets.
+    ///   - completing: the fields of the request that completes the upload, where one does.
+    ///   - meanwhile: called at least once a second, except while a connection is being made; what it
+    ///     throws ends the check.
+    /// - Returns: the verdict; an authorizer that has trouble of its own (408, 429 or 5xx) gives none.
+    /// - Throws: what `meanwhile` throws.
+    func clear(
+        _ upload: Upload,
+        policy: FieldPolicy,
+        completing: HTTPFields?,
+        meanwhile: () throws(SpoolError) -> Void
+    ) throws(SpoolError) -> Clearance {
+        let creation = upload.creation
+        if let inspection {
+            let subject = InspectionSubject(creation, length: upload.state.offset)
+            switch try inspection.run(upload.path, about: subject, meanwhile: meanwhile) {
+            case .taken: break
+            case .refused(let message):
+                let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
+                return .refused(refusal.response, reason: "refused by the inspection: \(message)")
+            case .failed(let reason): return .postponed(reason: reason)
+            }
+        }
+        guard let authorizer else { return .cleared }
+        let question = AuthorizationQuestion(
+            moment: .delivery,
+            head: creation.head,
+            id: creation.id,
+            length: upload.state.offset,
+            owner: creation.principal,
+            remoteAddress: creation.remoteAddress,
+            scheme: creation.scheme,
+            completing: completing,
+            policy: policy
+        )
+        var failure: SpoolError?
+        let answer = withoutActuallyEscaping(meanwhile) { meanwhile in
+            authorizer.ask(question) {
+                guard failure == nil else { return }
+                do throws(SpoolError) { try meanwhile() } catch { failure = error }
+            }
+        }
+        if let failure { throw failure }
+        switch answer {
+        case .granted: return .cleared
+        case .unavailable(let reason): return .postponed(reason: reason)
+        case .refused(let response):
+            let status = response.head.status.code
+            let reason = "the authorizer answered \(status)"
+            return status >= 500 || [408, 429].contains(status)
+                ? .postponed(reason: reason) : .refused(response, reason: reason)
+        }
+    }
+}
+
+extension Delivery {
+    /// What came of the checks before a delivery.
+    enum Checked {
+        /// It may be delivered.
+        case cleared
+        /// It is not delivered now: what `deliver` returns.
+        case ended(Refusal?)
+    }
+
+    /// Asks what stands before the delivery of a whole upload.
+    ///
+    /// One that is refused has that for its final response, and its content is gone.
+    func check(
+        _ upload: Upload,
+        _ listener: ResponseListener
+    ) throws(SpoolError) -> Checked {
+        guard !route.hasNoChecks else { return .cleared }
+        // Whoever asks for it must hear the verdict, not what came before.
+        upload.awaitFinalResponse()
+        let place = WaitingPlace(deliveries.admission, for: visit)
+        guard place.take() else {
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: "too many requests wait for others",
+                    listener.isResumable ? listener.unheard : listener,
+                    telling: .tooManyWait
+                )
+            )
+        }
+        defer { place.giveBack() }
+        let clearance = try route.clear(
+            upload,
+            policy: route.fields,
+            completing: listener.completing
+        ) { () throws(SpoolError) in
+            try listener.heartbeat?.beat(upload)
+        }
+        switch clearance {
+        case .cleared:
+            return .cleared
+        case .postponed(let reason):
+            // No attempt was counted, so the pauses grow with the time it has waited.
+            let waited = upload.wholeSince.map { deliveries.clock.confirmed.seconds - $0.seconds }
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    asked: waited.map { Int(max(0, $0)) },
+                    telling: .notChecked(isKept: true)
+                )
+            )
+        case .refused(let response, let reason):
+            let status = response.head.status.code
+            try upload.delivered(StoredResponse(head: response.head, content: response.content))
+            journal.refused(upload, status: status, reason: reason)
+            let head = listener.responses.final(
+                response.head,
+                offset: upload.state.offset,
+                location: listener.location
+            )
+            listener.exchange?.answer(Response(head, content: response.content))
+            return .ended(nil)
+        }
+    }
+}

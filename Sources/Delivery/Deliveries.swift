@@ -1,0 +1,84 @@
+// Everything that delivers: the settings in force with their routes, the bounds on attempts, the queue.
+//
+// A request that completes an upload delivers it here, and so do the queue's threads. Invariant: whoever
+// delivers, the same rules hold.
+
+package import Exchange
+package import Journal
+import Posix
+package import Settings
+package import Spool
+import Synchronization
+
+/// The deliveries of one process.
+///
+/// Any thread.
+package final class Deliveries: Sendable {
+    /// Where uploads lie.
+    package let spool: Spool
+    /// Where it is told what happens to uploads.
+    package let journal: Journal
+    /// Who may be at work, and who may wait.
+    package let admission: Admission
+    /// What waits for its next attempt.
+    package let queue = DeliveryQueue()
+    package let slots: DeliverySlots
+    let holdSizes = HoldSizes()
+    let upkeep = Upkeep()
+    private let configuration: Mutex<Configuration>
+
+    /// The settings in force and the routes made from them.
+    ///
+    /// One reference, so that a request has the lock for the time of one retain.
+    package final class Configuration: Sendable {
+        /// The settings.
+        package let settings: Settings
+        /// The routes by name.
+        package let routes: [String: Route]
+        package let bounds: DeliveryBounds
+
+        init(_ settings: Settings, keeping old: Configuration?, log: Log) {
+            self.settings = settings
+            bounds = DeliveryBounds(settings)
+            routes = settings.routes.reduce(into: [:]) { routes, named in
+                let (name, settings) = named
+                routes[name] = Route(name, settings, keeping: old?.routes[name]) {
+                    log.upstreamSkipped(route: name, reason: $0)
+                }
+            }
+        }
+    }
+
+    /// Makes the deliveries over an opened and recovered spool; nothing is delivered before `start`.
+    ///
+    /// - Parameters:
+    ///   - settings: the settings in force.
+    ///   - spool: the spool.
+    ///   - log: the log.
+    ///   - admission: the bounds on requests, of which waiting ones are kept here.
+    package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
+        self.spool = spool
+        self.admission = admission
+        journal = Journal(log, Events(settings, spool: spool, log: log))
+        let first = Configuration(settings, keeping: nil, log: log)
+        slots = DeliverySlots(first.bounds)
+        configuration = Mutex(first)
+    }
+
+    /// The configuration in force.
+    package var current: Configuration { configuration.withLock { $0 } }
+
+    /// What time it is.
+    package var clock: SpoolClock { spool.clock }
+
+    /// Puts new settings in force for the requests and attempts that begin from now on.
+    package func reload(_ settings: Settings) {
+        configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
+        slots.setBounds(current.bounds)
+        journal.events.reload(settings)
+        // The pause before the next run was the old settings', and uploads may have a route again.
+        queue.askForRun()
+    }
+
+    var log: Log { journal.log }
+}

@@ -1,0 +1,264 @@
+// The delivery of one upload: one regular request to the upstream, the verdict stored, then relayed.
+//
+// A request that completed the upload drives it, or the queue; here they are the same. Invariant: an
+// upload is in `active` exactly while its attempt runs.
+
+import Crypto
+package import Exchange
+package import HTTPTypes
+package import Journal
+import Posix
+import Settings
+package import Spool
+package import UploadProtocol
+import Upstream
+
+/// Delivers whole uploads of one route.
+package struct Delivery {
+    /// What all deliveries share.
+    package let deliveries: Deliveries
+    package var route: Route
+    let journal: Journal
+    /// How long to wait for a free place among the deliveries.
+    package let patience: Duration
+    /// The request that drives it; nil: the queue does.
+    package var visit: Visit?
+
+    /// Makes the delivery of uploads of one route.
+    ///
+    /// - Parameters:
+    ///   - deliveries: what all deliveries share.
+    ///   - route: the route.
+    ///   - journal: the journal, correlated with the upload.
+    ///   - patience: how long to wait for a free place among the deliveries.
+    ///   - visit: the request that drives it; nil: the queue does.
+    package init(
+        _ deliveries: Deliveries,
+        route: Route,
+        journal: Journal,
+        patience: Duration,
+        visit: Visit? = nil
+    ) {
+        self.deliveries = deliveries
+        self.route = route
+        self.journal = journal
+        self.patience = patience
+        self.visit = visit
+    }
+
+    /// Delivers an upload that is whole and held.
+    ///
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - listener: who waits for the verdict.
+    /// - Returns: nil when the verdict is in and went to the listener, else why there is none; the
+    ///   offset is durable then.
+    /// - Throws: where the spool failed and the upstream has nothing.
+    package func deliver(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
+        -> Refusal?
+    {
+        if case .ended(let refusal) = try check(upload, listener) { return refusal }
+        guard let slot = try waitForSlot(upload, listener.heartbeat) else {
+            return try postpone(
+                upload,
+                reason: "no free place among the deliveries",
+                // Broken off, it hears nothing, and the queue goes on.
+                listener.isResumable ? listener.unheard : listener,
+                telling: .deliveryUnderWay
+            )
+        }
+        defer { slot.giveBack() }
+        return try attempt(upload, listener, in: slot)
+    }
+
+    /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its verdict.
+    package func deliverQueued(_ upload: Upload) throws(SpoolError) {
+        if upload.nextAttempt == nil {
+            // Its client was told that it is not delivered, and has the time of the queue to come back.
+            guard isOver(upload) else { return }
+            return try fail(upload, reason: upload.reason ?? "its client did not come back")
+        }
+        // Who put it there may have died before it was durable, and clients are told of the attempt.
+        try upload.settle()
+        let responses = ResponseBuilder(dialect: .newest, limits: route.limits)
+        _ = try deliver(upload, to: .nobody(responses, completing: try upload.completion()))
+    }
+
+    /// Keeps of the completing request what a delivery by the queue needs.
+    ///
+    /// - Throws: `SpoolError` where the record cannot be written.
+    package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
+        let kept = UpstreamFields.keptOfCompletion(fields ?? [:], policy: route.fields)
+        if !kept.isEmpty { try upload.keepCompletion(kept) }
+    }
+
+    /// Waits for a slot; nil when none came free in time, or a newer request wants the upload.
+    private func waitForSlot(
+        _ upload: Upload,
+        _ heartbeat: Heartbeat?
+    ) throws(SpoolError) -> DeliverySlot? {
+        let place = WaitingPlace(deliveries.admission, for: visit)
+        let end = Deadline.after(patience)
+        let limit = WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
+            !end.hasPassed && place.take() ? end : nil
+        }
+        while true {
+            let deadline = limit.deadline
+            // Whoever asks for the upload must not wait for a slot as well.
+            let look = Deadline.after(.milliseconds(100))
+            let next = min(deadline, look, heartbeat?.next ?? deadline)
+            if let slot = deliveries.slots.take(of: route.name, until: next) { return slot }
+            if limit.hasPassed || upload.isAsked { return nil }
+            // One that fails may have cut the content back: then this is no whole upload any more.
+            try heartbeat?.beat(upload)
+        }
+    }
+
+    private func attempt(
+        _ upload: Upload,
+        _ listener: ResponseListener,
+        in slot: DeliverySlot
+    ) throws(SpoolError) -> Refusal? {
+        let id = upload.creation.id
+        let isRepeatable = isRepeatable(upload)
+        let relay = FinalResponseRelay(
+            upload,
+            to: listener,
+            cap: Int(route.maxResponseSize),
+            keepsRefused: isAccepted(upload),
+            isRepeatable: isRepeatable,
+            log: journal.log
+        )
+        relay.slot = slot
+        switch try checkDigests(of: upload, completing: listener.completing, relay.onProgress) {
+        case .success(let digests): relay.digests = digests
+        case .failure(let refusal): return refusal
+        }
+        let form: UploadForm
+        do throws(FormFailure) {
+            form = try self.form(of: upload, completing: listener.completing, relay)
+        } catch {
+            return try postpone(
+                upload,
+                reason: error.reason,
+                listener,
+                telling: error.refusal(isKept: true)
+            )
+        }
+        try upload.beginAttempt(isRepeatable: isRepeatable)
+        journal.log.delivering(id, length: upload.state.offset)
+        let outcome = route.upstream.attempt(form.request, sink: relay)
+        if outcome == .answered { relay.finish() }
+        form.end(status: relay.isStored ? relay.status : nil)
+        if let error = relay.spoolError {
+            // The upstream has taken the upload: its client must hear that, stored or not.
+            guard relay.hasBegun else { throw error }
+            journal.log.spoolFailed(error, upload: id)
+        }
+        if outcome == .answered, relay.isPutOff {
+            return try postpone(
+                upload,
+                reason: "the upstream answered \(relay.status)",
+                listener,
+                asked: relay.retryAfter,
+                telling: .upstreamBusy(retryAfter: relay.retryAfter)
+            )
+        }
+        guard let reason = outcome.reason,
+            let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
+        else {
+            noteFinalResponse(of: upload, relay)
+            return nil
+        }
+        // Over the cap the verdict was stored before its content was relayed; what the client has of
+        // that content is not the whole.
+        if relay.isStored || relay.hasBegun {
+            noteFinalResponse(of: upload, relay)
+            relay.breakOff()
+            return nil
+        }
+        if outcome.isUnsent || isRepeatable {
+            return try postpone(upload, reason: reason, listener, telling: refusal)
+        }
+        try upload.indeterminate(reason: reason)
+        deliveries.holdSizes.add(upload.state.offset, of: route.name)
+        journal.indeterminate(upload, reason: reason)
+        return refusal
+    }
+
+    private func noteFinalResponse(of upload: Upload, _ relay: FinalResponseRelay) {
+        if let reason = upload.holdCause == .failed ? upload.reason : nil {
+            deliveries.holdSizes.add(upload.state.offset, of: route.name)
+            journal.failed(upload, status: relay.status, reason: reason)
+        } else {
+            journal.delivered(upload, status: relay.status)
+        }
+    }
+
+    /// Whether an attempt of unknown outcome may be repeated, by the settings of the creation and by those
+    /// in force: a reload may have made a POST of it, or taken its key away.
+    private func isRepeatable(_ upload: Upload) -> Bool {
+        upload.creation.isRepeatable && route.settings.mayRepeat(upload.creation.head)
+    }
+
+    /// Whether the client was told 202, and so hears nothing of what the upstream says.
+    private func isAccepted(_ upload: Upload) -> Bool {
+        route.reply == .accepted && upload.nextAttempt != nil
+    }
+
+    // MARK: Trying again
+
+    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try.
+    ///
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - reason: why there is no verdict.
+    ///   - listener: who is told.
+    ///   - asked: seconds the upstream asked to wait.
+    ///   - refusal: what the listener is told.
+    /// - Returns: the refusal, or another one where it is not tried again.
+    /// - Throws: where the disk does not take what became of it.
+    func postpone(
+        _ upload: Upload,
+        reason: String,
+        _ listener: ResponseListener,
+        asked: Int? = nil,
+        telling refusal: Refusal
+    ) throws(SpoolError) -> Refusal {
+        let pause = route.queue.pause(
+            after: upload.attempts,
+            asked: asked,
+            random: RandomBits.next()
+        )
+        let next = WallTime(seconds: deliveries.clock.now.seconds + pause.components.seconds)
+        if isOver(upload, in: pause) {
+            // It goes to `hold` from `deferred` or `active`, never from where it is received.
+            if upload.state.phase == .receiving { try upload.deferred(reason: reason) }
+            try fail(upload, reason: reason)
+            return .deliveryFailed
+        }
+        // Who hears that it is not delivered must not find it delivered behind its back.
+        let isQueued = !listener.isThere
+        if isQueued { try keepCompletion(upload, listener.completing) }
+        try upload.deferred(reason: reason, next: isQueued ? next : nil)
+        try upload.settle()
+        journal.deferred(upload, reason: reason)
+        return refusal
+    }
+
+    /// Whether the upload's time in the queue is over when `pause` is.
+    private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
+        let now = deliveries.clock.confirmed
+        return route.queue.isOver(
+            since: upload.wholeSince ?? now,
+            at: WallTime(seconds: now.seconds + pause.components.seconds)
+        )
+    }
+
+    private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
+        let whole = "its time in the queue is over; the last attempt: \(reason)"
+        try upload.failed(reason: whole)
+        deliveries.holdSizes.add(upload.state.offset, of: route.name)
+        journal.failed(upload, reason: whole)
+    }
+}

@@ -1,0 +1,210 @@
+// The upstream's final response on its way to the client: stored first, then relayed.
+//
+// Up to the cap the whole response is stored before its first byte leaves; beyond it the head is
+// stored, and the content streams through. Invariant: nothing of a response that is no verdict is
+// stored or relayed.
+
+package import Exchange
+package import HTTPTypes
+import Journal
+import Posix
+import Spool
+package import UploadProtocol
+import Upstream
+
+/// Who hears the verdict of a delivery, and how it is told.
+package struct ResponseListener {
+    /// The request that waits for it; nil: it is only stored.
+    var exchange: (any Exchange)?
+    /// Builds what that request hears.
+    var responses: ResponseBuilder
+    /// The upload resource's URI, where the request is the creation.
+    var location: String?
+    /// Tells the client that the wait goes on; nil where it cannot hear that.
+    var heartbeat: Heartbeat?
+    /// The fields of the request that completes the upload; nil if none does.
+    var completing: HTTPFields?
+    /// Whether some client hears, of a verdict that is only stored, that there is none yet.
+    package var isWitnessed = false
+    /// Whether its client knows where the upload is, and comes back when its connection breaks.
+    package let isResumable: Bool
+
+    /// Makes a listener from its parts.
+    package init(
+        exchange: (any Exchange)? = nil,
+        responses: ResponseBuilder,
+        location: String? = nil,
+        heartbeat: Heartbeat? = nil,
+        completing: HTTPFields?,
+        isResumable: Bool = false
+    ) {
+        self.exchange = exchange
+        self.responses = responses
+        self.location = location
+        self.heartbeat = heartbeat
+        self.completing = completing
+        self.isResumable = isResumable
+    }
+
+    /// Nobody: the verdict is only stored.
+    package static func nobody(
+        _ responses: ResponseBuilder,
+        completing: HTTPFields?
+    ) -> ResponseListener {
+        ResponseListener(responses: responses, completing: completing)
+    }
+
+    /// The same where nobody will hear anything.
+    package var unheard: ResponseListener {
+        .nobody(responses, completing: completing)
+    }
+
+    /// Whether the client can still be told something.
+    package var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
+}
+
+/// Stores the upstream's final response, then relays it, also where storing failed.
+package final class FinalResponseRelay: ResponseSink {
+    /// Statuses by which an upstream says that it did not take a request now (RFC 9110 §15.6, RFC 6585
+    /// §4): no verdict on an upload that may be repeated.
+    private static let putOffStatuses: Set<Int> = [429, 502, 503, 504]
+
+    private let upload: Upload
+    private let listener: ResponseListener
+    private let cap: Int
+    /// Whether an error status is a failure to be kept, and not the client's answer.
+    private let keepsRefused: Bool
+    private let isRepeatable: Bool
+    private let log: Log
+    /// Given back when the head is there.
+    var slot: DeliverySlot?
+    /// The upload's digests, of which the client may want one.
+    var digests = UploadDigests()
+    private var head: ResponseHead?
+    private var contentLength: Int64?
+    private var content: [UInt8] = []
+    private var isStreaming = false
+    /// Whether the response asks for another attempt; then it is no verdict.
+    private(set) var isPutOff = false
+    /// Seconds the upstream asked to wait, where it did.
+    private(set) var retryAfter: Int?
+    private(set) var isStored = false
+    /// Why the verdict could not be stored.
+    private(set) var spoolError: SpoolError?
+    /// Whether the client was told the verdict.
+    private(set) var hasBegun = false
+
+    /// Relays to `listener`, storing up to `cap` bytes of content.
+    ///
+    /// - Parameters:
+    ///   - upload: what is delivered.
+    ///   - listener: who hears of it.
+    ///   - cap: most bytes of content that are stored.
+    ///   - keepsRefused: whether an upload that the upstream answers with an error has failed, and keeps
+    ///     its content for an operator.
+    ///   - isRepeatable: whether the upstream may be sent it again.
+    ///   - log: where a heartbeat that failed is told.
+    init(
+        _ upload: Upload,
+        to listener: ResponseListener,
+        cap: Int,
+        keepsRefused: Bool,
+        isRepeatable: Bool,
+        log: Log
+    ) {
+        self.upload = upload
+        self.listener = listener
+        self.cap = cap
+        self.keepsRefused = keepsRefused
+        self.isRepeatable = isRepeatable
+        self.log = log
+    }
+
+    /// The upstream's status; 0 before its head came.
+    var status: Int { head?.status.code ?? 0 }
+
+    func onProgress() {
+        if !hasBegun { listener.heartbeat?.beat(upload, failingInto: log) }
+    }
+
+    func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }
+
+    func receive(head: ResponseHead, contentLength: Int64?) {
+        slot?.giveBack()
+        var told = ResponseHead(
+            status: head.status,
+            fields: UpstreamFields.relayed(head.fields)
+        ).fitting(telling: log, upload: upload.creation.id)
+        digests.plan.tell(digests.values, in: &told)
+        self.head = told
+        self.contentLength = contentLength
+        isPutOff = isRepeatable && Self.putOffStatuses.contains(head.status.code)
+        retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
+    }
+
+    func receive(content part: RawSpan) throws {
+        if isPutOff { return }
+        if !isStreaming {
+            if content.count + part.byteCount <= cap {
+                part.withUnsafeBytes { content.append(contentsOf: $0) }
+                return
+            }
+            isStreaming = true
+            store(content: nil)
+            try sendHead(contentLength: contentLength)
+            let held = content
+            content = []
+            try listener.exchange?.send(content: held.span.bytes)
+        }
+        try listener.exchange?.send(content: part)
+    }
+
+    /// Stores and relays a response that ended.
+    func finish() {
+        guard !isStreaming, !isPutOff else { return }
+        store(content: content)
+        let held = content
+        do throws(ClientGone) {
+            try sendHead(contentLength: contentLength ?? Int64(held.count))
+            if !held.isEmpty { try listener.exchange?.send(content: held.span.bytes) }
+        } catch {
+            // The verdict is stored; the client can come back for it.
+        }
+    }
+
+    /// Ends a response whose content did not come whole.
+    func breakOff() { listener.exchange?.abort() }
+
+    private func store(content: [UInt8]?) {
+        guard let head else { return }
+        let response = StoredResponse(head: head, content: content)
+        do throws(SpoolError) {
+            if keepsRefused, head.status.code >= 400 {
+                let reason = "the upstream answered \(head.status.code)"
+                try upload.failed(reason: reason, response: response)
+            } else {
+                try upload.delivered(response)
+            }
+            isStored = true
+        } catch {
+            spoolError = error
+        }
+    }
+
+    private func sendHead(contentLength: Int64?) throws(ClientGone) {
+        guard let head, let exchange = listener.exchange else { return }
+        hasBegun = true
+        try exchange.send(
+            head: listener.responses.final(
+                head,
+                offset: upload.state.offset,
+                location: listener.location
+            ),
+            contentLength: head.status.hasContent ? contentLength : nil
+        )
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let retryAfter = HTTPField.Name.made("retry-after")
+}

@@ -1,0 +1,203 @@
+// What the digests of one upload are computed for: to verify what clients say, to tell the upstream, to
+// tell the client.
+//
+// Invariant: nothing is computed that nobody asked for, and nothing is delivered that a client's digest
+// contradicts.
+
+import Crypto
+package import HTTPTypes
+package import Settings
+package import UploadProtocol
+
+/// The digests that one upload needs.
+package struct DigestPlan {
+    /// What `Repr-Digest` of the creation, and of the completing request, say; none if they say nothing.
+    private let representations: [DigestValues]
+    /// What `Content-Digest` says, where the one message is the whole upload.
+    private let content: DigestValues
+    /// What the client wants to hear with the final response.
+    private let wanted: DigestAlgorithm?
+    /// What the upstream is told.
+    package let told: Set<DigestAlgorithm>
+
+    /// No plan.
+    package init() {
+        representations = []
+        content = DigestValues()
+        wanted = nil
+        told = []
+    }
+
+    /// The plan of an upload with a resource, at its delivery.
+    ///
+    /// - Parameters:
+    ///   - creation: the creation's fields.
+    ///   - completing: the fields of the request that completes it; nil if that is the creation, or
+    ///     nobody.
+    ///   - route: the upload's route.
+    package init(creation: HTTPFields, completing: HTTPFields?, route: RouteSettings) {
+        // `try?`: what cannot be verified was refused with its request.
+        representations = [creation, completing ?? [:]].compactMap {
+            try? DigestValues(.reprDigest, in: $0)
+        }
+        content = DigestValues()
+        wanted = DigestAlgorithm.wanted(in: creation)
+        told = route.toldDigests
+    }
+
+    /// The plan of an ordinary upload.
+    ///
+    /// - Throws: `Refusal.invalidDigest`, without the protocol's fields.
+    package init(ordinary fields: HTTPFields, route: RouteSettings) throws(Refusal) {
+        do throws(Refusal) {
+            // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
+            let isPart = fields.contains(.contentRange)
+            representations = isPart ? [] : [try DigestValues(.reprDigest, in: fields)]
+            content = try DigestValues(.contentDigest, in: fields)
+        } catch {
+            throw error.ofOrdinaryRequest
+        }
+        // In an ordinary request the wish is for the upstream's own representation (RFC 9530 §4).
+        wanted = nil
+        told = route.toldDigests
+    }
+
+    /// What has to be computed.
+    package var algorithms: Set<DigestAlgorithm> {
+        representations.reduce(content.algorithms) { $0.union($1.algorithms) }
+            .union(told).union(wanted.map { [$0] } ?? [])
+    }
+
+    /// Why an upload with these digests, one for each of `algorithms`, is not to be delivered; nil if it
+    /// may be.
+    package func refusal(_ computed: DigestValues) -> Refusal? {
+        guard content.agrees(with: computed) else { return .contentDigestMismatch }
+        guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
+            return .reprDigestMismatch
+        }
+        return nil
+    }
+
+    /// Adds `Repr-Digest` to the upstream's final response for a client that wants it and would not hear
+    /// it otherwise.
+    package func tell(_ computed: DigestValues, in response: inout ResponseHead) {
+        guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
+        else {
+            return
+        }
+        var values = DigestValues()
+        values[wanted] = bytes
+        response.fields[.reprDigest] = values.fieldValue
+    }
+
+    /// Why the integrity fields of a request cannot be verified, found before its content is read; nil if
+    /// they can.
+    package static func refusal(of fields: HTTPFields) -> Refusal? {
+        do throws(Refusal) {
+            _ = try DigestValues(.reprDigest, in: fields)
+            _ = try DigestValues(.contentDigest, in: fields)
+            return nil
+        } catch {
+            return error
+        }
+    }
+}
+
+extension RouteSettings {
+    /// The digests that the upstream is told of each upload.
+    fileprivate var toldDigests: Set<DigestAlgorithm> {
+        Set([digest, form == .path ? .sha256 : nil].compactMap { $0 })
+    }
+}
+
+/// The digests of content that passes by.
+///
+/// Used by one thread.
+package final class DigestReading {
+    private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
+
+    /// Begins digests; with no algorithm it costs nothing.
+    package init(_ algorithms: Set<DigestAlgorithm>) {
+        running = algorithms.map { ($0, RunningDigest($0.function)) }
+    }
+
+    /// Adds the next part of the content.
+    package func update(_ bytes: RawSpan) {
+        for one in running { one.digest.update(bytes) }
+    }
+
+    /// The digests of the whole content; called once.
+    package func finish() -> DigestValues {
+        var values = DigestValues()
+        for one in running { values[one.algorithm] = one.digest.finish() }
+        return values
+    }
+
+    /// The digests of content that can be read, all in one pass.
+    ///
+    /// - Parameters:
+    ///   - algorithms: which; without any nothing is read.
+    ///   - length: bytes of content.
+    ///   - read: fills a buffer from a position on, as `Upload.read` does; fewer bytes only at the end.
+    ///   - onProgress: called between two parts, so that the client can be told that the wait goes on.
+    /// - Returns: one digest for each algorithm; nil where the content ends before its length.
+    /// - Throws: what `read` throws.
+    package static func values<Failure: Error>(
+        _ algorithms: Set<DigestAlgorithm>,
+        length: Int64,
+        read: (UnsafeMutableRawBufferPointer, Int64) throws(Failure) -> Int,
+        onProgress: () -> Void = {}
+    ) throws(Failure) -> DigestValues? {
+        let reading = DigestReading(algorithms)
+        guard !algorithms.isEmpty else { return reading.finish() }
+        let size = Int(min(Int64(partSize), max(length, 1)))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
+        defer { buffer.deallocate() }
+        var position: Int64 = 0
+        while position < length {
+            let part = Int(min(Int64(size), length - position))
+            let count = try read(UnsafeMutableRawBufferPointer(rebasing: buffer[..<part]), position)
+            guard count > 0 else { return nil }
+            for one in reading.running {
+                one.digest.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            }
+            position += Int64(count)
+            if position < length { onProgress() }
+        }
+        return reading.finish()
+    }
+
+    private static let partSize = 1 << 20
+}
+
+extension DigestAlgorithm {
+    fileprivate var function: DigestFunction {
+        switch self {
+        case .sha256: .sha256
+        case .sha512: .sha512
+        }
+    }
+}
+
+/// The `Content-Digest` of one message of an upload: all of it, or nothing (draft-11 §9).
+///
+/// Used by one thread.
+package final class ContentCheck {
+    private let told: DigestValues
+    private let reading: DigestReading
+
+    /// The check of a message; nil where it tells no digest that is known here.
+    ///
+    /// - Throws: `Refusal.invalidDigest`.
+    package init?(_ fields: HTTPFields) throws(Refusal) {
+        told = try DigestValues(.contentDigest, in: fields)
+        guard !told.isEmpty else { return nil }
+        reading = DigestReading(told.algorithms)
+    }
+
+    /// Adds the next part of the message's content.
+    package func update(_ bytes: RawSpan) { reading.update(bytes) }
+
+    /// Whether the content that was added is the one described; called once, at its proper end.
+    package func isRight() -> Bool { told.agrees(with: reading.finish()) }
+}

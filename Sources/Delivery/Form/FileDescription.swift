@@ -1,0 +1,108 @@
+// What forms tell an upstream of an upload's file: name, type, digests and the client's other words.
+//
+// Pure. Invariant: what a client says never takes the place of what the settings or the gateway say.
+
+import HTTPTypes
+import Settings
+import Spool
+import TextFormats
+import UploadProtocol
+import Upstream
+
+/// The words that go with one upload's file.
+struct FileDescription {
+    /// The upload's identity.
+    let id: UploadID
+    /// The name the client gave.
+    let name: ClientFileName
+    private let type: String
+    private let length: Int64
+    private let coding: String?
+    private let owner: String?
+    private let digests: [(name: String, value: String)]
+    private let metadata: [(key: String, value: String)]
+
+    /// Describes an upload; `told` names the digests that go along.
+    init(_ upload: WholeUpload, told: Set<DigestAlgorithm>) {
+        let fields = upload.creation.fields
+        let metadata = UploadMetadata(fields)
+        id = upload.id
+        name = ClientFileName(target: upload.creation.target, fields: fields)
+        let own = UpstreamFields.delivered(fields)[.contentType]
+        let isVague = own == nil || own == Self.anyType
+        type = isVague ? metadata["filetype"].flatMap(Self.mediaType) ?? Self.anyType : own ?? ""
+        length = upload.length
+        coding = fields[.contentEncoding].flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
+        owner = upload.owner
+        digests = DigestAlgorithm.allCases.compactMap { algorithm in
+            guard told.contains(algorithm), let bytes = upload.digests[algorithm] else {
+                return nil
+            }
+            return (algorithm.rawValue, Hexadecimal.text(bytes))
+        }
+        self.metadata = metadata.others
+    }
+
+    private static let anyType = "application/octet-stream"
+
+    /// A text that is a media type; nil for another.
+    private static func mediaType(_ text: String) -> String? {
+        let essence = text.prefix { $0 != ";" }.split(
+            separator: "/",
+            omittingEmptySubsequences: false
+        )
+        let isType =
+            essence.count == 2
+            && essence.allSatisfy { HTTPField.Name(String($0)) != nil }
+        return isType && HTTPField.isValidValue(text) ? text : nil
+    }
+
+    /// The bytes around the file in a `multipart` form.
+    func multipart(_ settings: MultipartSettings, creation: HTTPFields) -> MultipartForm {
+        var own = settings.fields.map { ($0.name, $0.value) }
+        for field in settings.fromFields {
+            if let value = creation[field.source] { own.append((field.name, value)) }
+        }
+        own += digests.map { ($0.name, $0.value) }
+        if let coding { own.append(("content-encoding", coding)) }
+        var fields: [(name: String, value: String)] = []
+        if settings.metadata {
+            let names =
+                settings.fields.map(\.name) + settings.fromFields.map(\.name)
+                + DigestAlgorithm.allCases.map(\.rawValue)
+                + ["content-encoding", settings.fileField]
+            let taken = Set(names.map { FormFieldName.key($0) })
+            fields = metadata.filter { !taken.contains(FormFieldName.key($0.key)) }
+                .map { ($0.key, $0.value) }
+        }
+        // Of two fields with one name most readers take the last.
+        fields += own.map { (name: $0.0, value: $0.1) }
+        return MultipartForm(
+            boundary: "spoolgate" + Self.unforeseen(),
+            fields: fields,
+            file: (settings.fileField, name.text, type)
+        )
+    }
+
+    /// What a `path` form tells, but for time and signature.
+    func notice(path: String, target: String) -> HandoverNotice {
+        var notice = HandoverNotice()
+        notice.add("upload", .text(id.description))
+        notice.add("target", .text(target))
+        notice.add("path", .text(path))
+        notice.add("size", .number(length))
+        notice.add("content-type", .text(type))
+        if let coding { notice.add("content-encoding", .text(coding)) }
+        notice.add("name", .text(name.text))
+        for digest in digests { notice.add(digest.name, .text(digest.value)) }
+        if let owner { notice.add("owner", .text(owner)) }
+        if !metadata.isEmpty {
+            let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })
+            notice.add("metadata", .text(object.text))
+        }
+        return notice
+    }
+
+    /// 26 characters that no client can have put into its content.
+    private static func unforeseen() -> String { UploadID.random().description }
+}

@@ -1,0 +1,99 @@
+// The fields that tell the upstream who stands behind the request, as a reverse proxy adds them.
+
+package import Exchange
+package import HTTPTypes
+import UploadProtocol
+package import Upstream
+
+extension HTTPFields {
+    /// Adds the client's address, scheme and host, and our own mark (RFC 9110 §7.6.3).
+    ///
+    /// The address is put behind those already named, whichever the fields; scheme and host replace what
+    /// was said of them in `X-Forwarded-*`.
+    ///
+    /// - Parameters:
+    ///   - forwarding: by which fields.
+    ///   - address: the client's address as the web server said; nil leaves it out.
+    ///   - scheme: the scheme the client used; nil leaves it out.
+    ///   - host: the host the client asked for; nil leaves it out.
+    package mutating func addForwarding(
+        _ forwarding: FieldPolicy.Forwarding,
+        address: String?,
+        scheme: String?,
+        host: String?
+    ) {
+        let host = host.flatMap { $0.isEmpty ? nil : $0 }
+        if forwarding == .xForwarded || forwarding == .both {
+            if let address {
+                let before = self[.xForwardedFor].map { "\($0), " } ?? ""
+                self[.xForwardedFor] = before + address
+            }
+            if let scheme { self[.xForwardedProto] = scheme }
+            if let host { self[.xForwardedHost] = host }
+        }
+        if forwarding == .forwarded || forwarding == .both {
+            let pairs = [
+                address.map { "for=\(Self.node($0))" }, scheme.map { "proto=\(Self.value($0))" },
+                host.map { "host=\(Self.value($0))" },
+            ].compactMap { $0 }
+            if !pairs.isEmpty {
+                let before = self[.forwarded].map { "\($0), " } ?? ""
+                self[.forwarded] = before + pairs.joined(separator: ";")
+            }
+        }
+        append(HTTPField(name: .via, value: "1.1 spoolgate"))
+    }
+
+    /// Puts the host of the origin in place of what the client sent as `Host`.
+    ///
+    /// A web server may have chosen by another name than that: the one in the request's target (RFC 9112
+    /// §3.2.2). Where the origin is none, nobody vouches for a host.
+    package mutating func takeHost(from context: ExchangeContext) {
+        if let origin = context.origin, let slash = origin.firstIndex(of: "/") {
+            self[.host] = String(origin[slash...].dropFirst(2))
+        } else if context.badOrigin != nil {
+            self[.host] = nil
+        }
+    }
+
+    /// An address as a node (RFC 7239 §6): one of IPv6 in brackets and quotes, a text that is none
+    /// `unknown`.
+    private static func node(_ address: String) -> String {
+        let bytes = address.utf8
+        guard bytes.allSatisfy({ isOfAddress($0) }), !bytes.isEmpty else { return "unknown" }
+        return address.contains(":") ? "\"[\(address)]\"" : address
+    }
+
+    private static func isOfAddress(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
+            UInt8(ascii: "A")...UInt8(ascii: "F"), UInt8(ascii: "."), UInt8(ascii: ":"):
+            true
+        default: false
+        }
+    }
+
+    /// A token, or else a quoted string (RFC 7239 §4).
+    private static func value(_ text: String) -> String {
+        if HTTPField.Name(text) != nil { return text }
+        var quoted = "\""
+        for character in text.unicodeScalars {
+            if character == "\"" || character == "\\" { quoted += "\\" }
+            quoted.unicodeScalars.append(character)
+        }
+        return quoted + "\""
+    }
+}
+
+extension HTTPField.Name {
+    package static let forwarded = made("forwarded")
+    package static let xForwardedFor = made("x-forwarded-for")
+    static let xForwardedProto = made("x-forwarded-proto")
+    package static let xForwardedHost = made("x-forwarded-host")
+    static let idempotencyKey = made("idempotency-key")
+}
+
+extension HTTPResponse.Status {
+    /// Whether a final response of this status can have content (RFC 9110 §6.4.1).
+    package var hasContent: Bool { code >= 200 && code != 204 && code != 304 }
+}

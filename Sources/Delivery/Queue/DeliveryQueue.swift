@@ -1,0 +1,148 @@
+// The queue of whole uploads that wait for their next attempt: which of them is due, and the threads
+// that make the attempts.
+//
+// What waits is written in the spool; here is only a table of it, so that nothing is lost with the
+// process. Invariant: an upload is in the table at most once, waiting, ready or under way.
+
+package import Posix
+import Spool
+package import UploadProtocol
+
+/// The delivery queue.
+///
+/// Any thread.
+package final class DeliveryQueue: Sendable {
+    /// How long a thread waits for more work before it ends.
+    private static let linger = Duration.seconds(5)
+
+    private struct Table {
+        var schedule = DueList()
+        /// Uploads whose time has come, of each route in the order in which it did.
+        var ready: [String: ReadyList] = [:]
+        var known: Set<UploadID> = []
+        /// When those that wait for their time are due; what the schedule says else is out of date.
+        var due: [UploadID: WallTime] = [:]
+        var running: [String: Int] = [:]
+        var threads = 0
+        var idle = 0
+        var isStopping = false
+        var isRunAsked = false
+
+        /// Moves what is due to the ready lists.
+        mutating func promote(until now: WallTime) {
+            while let entry = schedule.popFirst(until: now) {
+                guard due[entry.id] == entry.due else { continue }
+                due[entry.id] = nil
+                ready[entry.route, default: ReadyList()].append(entry.id)
+            }
+        }
+
+        /// Takes one ready upload of a route that has a free place.
+        mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
+            // Another route's turn first, so that a long list does not keep the others waiting.
+            let free = ready.filter { running[$0.key, default: 0] < bounds.ofRoute($0.key) }
+            let turn = free.min {
+                (running[$0.key, default: 0], $0.key) < (running[$1.key, default: 0], $1.key)
+            }
+            guard let route = turn?.key, let id = ready[route]?.popFirst() else { return nil }
+            if ready[route]?.isEmpty == true { ready[route] = nil }
+            running[route, default: 0] += 1
+            return (id, route)
+        }
+
+        var readyCount: Int { ready.values.reduce(0) { $0 + $1.count } }
+    }
+
+    private let table = Monitor(Table())
+
+    /// Adds an upload that is to be tried at `due`; one that is there already is tried then if it
+    /// waited for longer.
+    package func add(_ id: UploadID, route: String, due: WallTime) {
+        table.update { table in
+            guard !table.isStopping else { return }
+            if !table.known.insert(id).inserted {
+                guard let known = table.due[id], due < known else { return }
+            }
+            table.due[id] = due
+            table.schedule.insert(DueList.Entry(due: due, id: id, route: route))
+        }
+    }
+
+    /// Asks for a look through the whole spool at once.
+    func askForRun() { table.update { $0.isRunAsked = true } }
+
+    /// Stops taking uploads up and waits for the attempts under way.
+    ///
+    /// - Returns: how many are still under way at `deadline`.
+    func stop(until deadline: Deadline) -> Int {
+        table.update { $0.isStopping = true }
+        let isEmpty: Bool? = table.wait(until: deadline) { $0.running.isEmpty ? true : nil }
+        return isEmpty == nil ? table.update { $0.running.values.reduce(0, +) } : 0
+    }
+
+    /// What the scheduler has to do next.
+    enum Step {
+        /// Start a thread for ready uploads.
+        case startThread
+        /// Look through the spool.
+        case run
+        /// Nothing any more.
+        case end
+    }
+
+    /// Waits for the scheduler's next step; a run is due at `nextRun`.
+    func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
+        while !nextRun.hasPassed {
+            // Wall time can be set while we wait, so it is looked at again every second.
+            let step = table.wait(until: min(nextRun, .after(.seconds(1)))) { table -> Step? in
+                if table.isStopping { return .end }
+                if table.isRunAsked {
+                    table.isRunAsked = false
+                    return .run
+                }
+                table.promote(until: clock.now)
+                guard table.readyCount > table.idle, table.threads < bounds.total else {
+                    return nil
+                }
+                table.threads += 1
+                return .startThread
+            }
+            if let step { return step }
+        }
+        return .run
+    }
+
+    // MARK: The threads' side
+
+    /// Notes that a thread that was to start did not.
+    func noteUnstarted() { table.update { $0.threads -= 1 } }
+
+    /// The next upload for a thread; nil: the thread is to end.
+    func take(_ bounds: DeliveryBounds, clock: SpoolClock) -> (id: UploadID, route: String)? {
+        table.update { $0.idle += 1 }
+        let deadline = Deadline.after(Self.linger)
+        let taken = table.wait(until: deadline) { table -> (id: UploadID, route: String)?? in
+            if table.isStopping { return .some(nil) }
+            table.promote(until: clock.now)
+            return table.take(bounds).map { .some($0) }
+        }
+        return table.update { table in
+            table.idle -= 1
+            // Also one that was added between the deadline and now is this thread's.
+            guard let work = taken ?? (table.isStopping ? nil : table.take(bounds)) else {
+                table.threads -= 1
+                return nil
+            }
+            return work
+        }
+    }
+
+    /// Ends the turn of an upload; one that is to be tried again is added afterwards.
+    func finish(_ id: UploadID, route: String) {
+        table.update { table in
+            table.known.remove(id)
+            let left = table.running[route, default: 1] - 1
+            table.running[route] = left > 0 ? left : nil
+        }
+    }
+}

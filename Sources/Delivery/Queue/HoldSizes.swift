@@ -1,0 +1,110 @@
+// How much content the queue `hold` keeps of what clients sent: failed uploads, and those of unknown
+// outcome. Where a route's is full, no more uploads are accepted that could end there.
+//
+// Nothing in `hold` is destroyed to make room. Invariant: before anything is refused it was counted
+// lately, since commands change the queue too.
+
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+
+/// What `hold` keeps of each route, as far as this process knows.
+///
+/// Any thread.
+final class HoldSizes: Sendable {
+    private struct State {
+        var sizes: [String: Int64] = [:]
+        /// When it may be counted again, and whether a thread does so.
+        var nextCount = Deadline.after(.zero)
+        var isCounting = false
+        /// Refusals of each route that were not told, and when the next line may be.
+        var untold: [String: (count: Int, next: Deadline)] = [:]
+    }
+
+    private let state = Monitor(State())
+    private static let countInterval = Duration.seconds(10)
+    private static let tellInterval = Duration.seconds(60)
+
+    /// Notes that an upload of a route has come to `hold`.
+    func add(_ size: Int64, of route: String) {
+        state.update { $0.sizes[route, default: 0] += size }
+    }
+
+    /// Bytes that `hold` keeps of a route.
+    func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
+
+    /// Whether the caller is to count now, and give the result to `set`.
+    func takesCount() -> Bool {
+        state.update { state in
+            guard !state.isCounting, state.nextCount.hasPassed else { return false }
+            state.isCounting = true
+            return true
+        }
+    }
+
+    /// Ends a count; nil: it did not work.
+    func set(_ sizes: [String: Int64]?) {
+        state.update { state in
+            if let sizes { state.sizes = sizes }
+            state.isCounting = false
+            state.nextCount = .after(Self.countInterval)
+        }
+    }
+
+    /// Counts a refusal; how many are to be told now, or nil for none.
+    func noteRefusal(of route: String) -> Int? {
+        state.update { state in
+            var (count, next) = state.untold[route] ?? (0, .after(.zero))
+            count += 1
+            defer { state.untold[route] = (count, next) }
+            guard next.hasPassed else { return nil }
+            next = .after(Self.tellInterval)
+            defer { count = 0 }
+            return count
+        }
+    }
+}
+
+extension Deliveries {
+    /// Counts what `hold` keeps of each route, unless that was done just now.
+    func countHold(step: () -> Void = {}) {
+        guard holdSizes.takesCount() else { return }
+        var sizes: [String: Int64] = [:]
+        do throws(SpoolError) {
+            let limit = WallTime(seconds: .max)
+            try spool.forEachIdle(in: [.hold], since: limit, seesUse: false, step: step) {
+                summary in
+                // What an operator holds is the operator's.
+                guard summary.holdCause != .held, let route = summary.creation?.route else {
+                    return
+                }
+                sizes[route, default: 0] += summary.offset
+            }
+            holdSizes.set(sizes)
+        } catch {
+            holdSizes.set(nil)
+            log.spoolFailed(error, upload: nil)
+        }
+    }
+
+    /// Whether `hold` keeps as much of a route as it may.
+    package func isHoldFull(_ route: Route) -> Bool {
+        let limit = route.queue.maximumHoldSize
+        guard limit > 0, holdSizes.size(of: route.name) >= limit else { return false }
+        countHold()
+        return holdSizes.size(of: route.name) >= limit
+    }
+
+    /// Tells, once in a while, that an upload was not accepted because `hold` is full.
+    package func noteHoldFull(_ route: Route) {
+        guard let count = holdSizes.noteRefusal(of: route.name) else { return }
+        log.holdFull(
+            route: route.name,
+            size: holdSizes.size(of: route.name),
+            limit: route.queue.maximumHoldSize,
+            count: count
+        )
+    }
+}

@@ -1,0 +1,143 @@
+// The queue at work: threads that make the attempts that are due, and runs through the spool for what
+// the table does not know, at start and from time to time.
+//
+// A run finds what another process has put there, as `requeue` does, and uploads whose time in the queue
+// is over.
+// Invariant: a run never takes an upload from a request.
+
+import Journal
+package import Posix
+import Settings
+package import Spool
+package import UploadProtocol
+
+extension Deliveries {
+    /// Starts the queue: one run through the spool at once, then attempts as they are due; and the removal
+    /// of what is over.
+    ///
+    /// Call it once, after recovery.
+    ///
+    /// - Throws: `SystemError` when no thread can be started.
+    package func startQueue() throws(SystemError) {
+        try Thread.start(name: "queue", stackSize: Self.queueStack) { [self] in scheduleQueue() }
+        try startUpkeep()
+    }
+
+    /// Makes no more attempts and waits for those under way.
+    ///
+    /// - Returns: how many are still under way at `deadline`.
+    package func stopQueue(until deadline: Deadline) -> Int {
+        upkeep.end()
+        return queue.stop(until: deadline)
+    }
+
+    /// Looks through the spool at once for uploads that wait for an attempt.
+    package func runQueue() { queue.askForRun() }
+
+    /// Tells in the log and as an event that recovery held an upload.
+    package func noteHeld(_ id: UploadID) {
+        // One that cannot be read now, or that somebody has queued again since, tells of itself.
+        guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
+            return
+        }
+        journal.indeterminate(summary)
+    }
+
+    private static let queueStack = 512 * 1024
+
+    private func scheduleQueue() {
+        var nextRun = Deadline.after(.zero)
+        while true {
+            let configuration = current
+            let settings = configuration.settings
+            switch queue.nextStep(nextRun: nextRun, bounds: configuration.bounds, clock: clock) {
+            case .end: return
+            case .run:
+                nextRun = .after(settings.queueRunInterval)
+                run(settings)
+            case .startThread:
+                do throws(SystemError) {
+                    try Thread.start(name: "delivery", stackSize: Self.queueStack) { [self] in
+                        work()
+                    }
+                } catch {
+                    queue.noteUnstarted()
+                    log.queueTrouble("cannot start a thread: \(error)")
+                    let pause = Monitor(())
+                    let _: Void? = pause.wait(until: .after(.seconds(1))) { _ in nil }
+                }
+            }
+        }
+    }
+
+    // MARK: A run
+
+    private func run(_ settings: Settings) {
+        let (now, confirmed) = (clock.now, clock.confirmed)
+        do throws(SpoolError) {
+            try spool.forEachQueued { queued in
+                let policy = settings.routes[queued.route]?.queue
+                let since = queued.wholeSince ?? confirmed
+                // Of a route that is no more, the attempt says so.
+                let isOver = policy?.isOver(since: since, at: confirmed) ?? (since < confirmed)
+                guard let next = queued.next ?? (isOver ? now : nil) else { return }
+                let isDue = policy?.isDue(next, at: now) ?? true
+                queue.add(queued.id, route: queued.route, due: isDue ? now : next)
+            }
+        } catch {
+            log.spoolFailed(error, upload: nil)
+        }
+    }
+
+    // MARK: An attempt
+
+    private func work() {
+        while let (id, route) = queue.take(current.bounds, clock: clock) {
+            let again = attempt(id)
+            queue.finish(id, route: route)
+            if let again { queue.add(id, route: route, due: again) }
+        }
+    }
+
+    /// Tries one upload that is due; returns when to look at it again, where that is not written.
+    private func attempt(_ id: UploadID) -> WallTime? {
+        do throws(SpoolError) {
+            guard let upload = try spool.attachIfFree(id) else {
+                // A request may only ask for its offset just now.
+                let isThere = try spool.look(at: id)?.queue == .deferred
+                return isThere ? WallTime(seconds: clock.now.seconds + 1) : nil
+            }
+            defer { upload.detach() }
+            guard upload.state.phase == .deferred else { return nil }
+            guard let delivery = delivery(of: upload) else {
+                log.queueTrouble(
+                    "upload \(id) is of the route '\(upload.creation.route)', which is no more"
+                )
+                return nil
+            }
+            if let next = upload.nextAttempt, !delivery.route.queue.isDue(next, at: clock.now) {
+                return next
+            }
+            try delivery.deliverQueued(upload)
+            return upload.state.phase == .deferred ? upload.nextAttempt : nil
+        } catch {
+            log.spoolFailed(error, upload: id)
+            // A spool in trouble is left in peace for a while.
+            return WallTime(seconds: clock.now.seconds + 30)
+        }
+    }
+
+    /// How an upload of the queue is delivered by the settings in force; nil where they have its route
+    /// no more.
+    package func delivery(of upload: Upload) -> Delivery? {
+        let name = upload.creation.route
+        let configuration = current
+        guard let route = configuration.routes[name] else { return nil }
+        return Delivery(
+            self,
+            route: route,
+            journal: journal.of(upload.creation),
+            patience: configuration.settings.inUseTimeout
+        )
+    }
+}

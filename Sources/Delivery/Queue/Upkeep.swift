@@ -1,0 +1,109 @@
+// What the daemon removes by itself: partial uploads that their clients left, failed ones, stored responses
+// and handed-over files, each when the time that its route keeps it is over.
+//
+// A thread of its own goes through the spool in small steps with pauses between them, so that nobody waits
+// for it and the disk has time for others. Invariant: nothing is removed that anybody uses, or that
+// `Retention` still promises.
+
+import Journal
+import Posix
+package import Spool
+import UploadProtocol
+
+/// The end of the thread that looks for what is over, and its pauses.
+///
+/// Any thread.
+final class Upkeep: Sendable {
+    private let isEnding = Monitor(false)
+
+    /// Waits; false where it is to end.
+    @discardableResult
+    func pause(_ duration: Duration) -> Bool {
+        let isEnding: Bool? = isEnding.wait(until: .after(duration)) { $0 ? true : nil }
+        return isEnding == nil
+    }
+
+    /// Ends the thread at its next pause between two looks.
+    func end() { isEnding.update { $0 = true } }
+}
+
+extension Deliveries {
+    /// Time between two looks.
+    private static let lookInterval = Duration.seconds(600)
+    /// Time between two looks at the clock.
+    private static let clockInterval = Duration.seconds(60)
+    /// Time between two looks at what is being received: there may be very many, and most are young.
+    private static let partialInterval = Duration.seconds(3_600)
+    /// Uploads looked at between two pauses.
+    private static let step = 64
+    private static let pause = Duration.milliseconds(20)
+    /// Uploads removed at a time: each takes a descriptor until that is durable.
+    private static let batch = 32
+
+    /// Starts the thread: one look at once, then from time to time.
+    func startUpkeep() throws(SystemError) {
+        try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
+            var nextLook = Deadline.after(.zero)
+            var nextPartials = nextLook
+            var wasDoubted = false
+            repeat {
+                watchClock(&wasDoubted)
+                guard nextLook.hasPassed else { continue }
+                nextLook = .after(Self.lookInterval)
+                let isTurnOfPartials = nextPartials.hasPassed
+                if isTurnOfPartials { nextPartials = .after(Self.partialInterval) }
+                removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
+                spool.noteClock()
+            } while upkeep.pause(Self.clockInterval)
+        }
+    }
+
+    /// Tells once that the clock is doubted, and once that it is not any more.
+    private func watchClock(_ wasDoubted: inout Bool) {
+        let lead = clock.lead
+        guard (lead != nil) != wasDoubted else { return }
+        wasDoubted = lead != nil
+        if let lead { log.clockDoubted(lead: lead) } else { log.clockBelieved() }
+        spool.noteClock()
+    }
+
+    /// Removes what was kept for as long as its route says: handed-over files, and what is over in
+    /// `queues`.
+    package func removeOld(in queues: [Queue]) {
+        let settings = current.settings
+        let now = clock.confirmed
+        removeOldHandovers(settings, now)
+        do throws(SpoolError) { try removeOld(in: queues, Retention(settings), now) } catch {
+            log.spoolFailed(error, upload: nil)
+        }
+    }
+
+    private func removeOld(
+        in queues: [Queue],
+        _ retention: Retention,
+        _ now: WallTime
+    ) throws(SpoolError) {
+        let limit = WallTime(seconds: now.seconds - retention.shortest(queues))
+        var looked = 0
+        var due: [UploadSummary] = []
+        func look() {
+            looked += 1
+            if looked % Self.step == 0 { upkeep.pause(Self.pause) }
+        }
+        defer { if queues.contains(.hold) { countHold(step: look) } }
+        try spool.forEachIdle(in: queues, since: limit, seesUse: false, step: look) {
+            summary throws(SpoolError) in
+            if try spool.mendTime(of: summary) { return log.timeMended(summary) }
+            guard retention.isOver(summary, at: now) else { return }
+            due.append(summary)
+            guard due.count >= Self.batch else { return }
+            defer { due = [] }
+            try spool.remove(due, noteOver)
+        }
+        try spool.remove(due, noteOver)
+    }
+
+    private func noteOver(_ summary: UploadSummary, isRemoved: Bool) {
+        if isRemoved { journal.of(summary.creation).expired(summary) }
+    }
+}

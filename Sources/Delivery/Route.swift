@@ -1,0 +1,72 @@
+// One route in force: its settings and what was made from them, held by reference: thousands of requests
+// wait at a time, each with frames that would hold copies of it.
+
+package import Settings
+package import Upstream
+
+/// One route as requests and deliveries use it.
+///
+/// Any thread. Never changes; a request with settings of its own has a reference of its own.
+@dynamicMemberLookup
+package final class Route: Sendable {
+    /// Its name.
+    package let name: String
+    /// What the operator set.
+    package let settings: RouteSettings
+    /// Who gets its uploads.
+    package let upstream: Upstream
+    /// Who is asked whether an upload may come in; nil: nobody.
+    package let authorizer: Authorizer?
+    /// What looks at a whole upload; nil: nothing.
+    package let inspection: Inspection?
+
+    /// A setting.
+    package subscript<Value>(dynamicMember member: KeyPath<RouteSettings, Value>) -> Value {
+        settings[keyPath: member]
+    }
+
+    /// Makes a route from its settings.
+    ///
+    /// - Parameters:
+    ///   - name: its name.
+    ///   - settings: what the operator set; at least one target.
+    ///   - old: the route of that name before, of which is kept what its settings do not change: open
+    ///     connections, and places that are taken.
+    ///   - skipped: called where targets of the upstream were not reached and another one was.
+    package init(
+        _ name: String,
+        _ settings: RouteSettings,
+        keeping old: Route?,
+        skipped: @escaping @Sendable (_ reason: String) -> Void
+    ) {
+        self.name = name
+        self.settings = settings
+        upstream =
+            old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
+            ?? Upstream(settings.upstream, skipped: skipped)
+        authorizer =
+            old?.authorizer?.settings == settings.authorization
+            ? old?.authorizer : Authorizer(settings.authorization)
+        inspection =
+            old?.inspection?.settings == settings.inspection
+            ? old?.inspection : Inspection(settings.inspection)
+    }
+
+    private init(_ route: Route, _ settings: RouteSettings) {
+        name = route.name
+        upstream = route.upstream
+        authorizer = route.authorizer
+        inspection = route.inspection
+        self.settings = settings
+    }
+
+    /// The same with changed settings, which what was made from them does not hear of.
+    package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
+        var settings = settings
+        change(&settings)
+        return Route(self, settings)
+    }
+
+    /// Whether there is nothing to ask before a delivery.
+    var hasNoChecks: Bool { authorizer == nil && inspection == nil }
+}

@@ -1,0 +1,41 @@
+// How many requests can be served at a time with the descriptors there are.
+//
+// Pure. Invariant: as many requests as it allows never run out of descriptors.
+
+/// Threads for requests.
+package struct ThreadBudget: Sendable, Equatable {
+    /// Requests of any kind at a time.
+    package let maximum: Int
+    /// Short requests beyond those.
+    package let reserve: Int
+    /// Threads beyond both, which only turn requests away.
+    package static let turningAway = 8
+
+    /// Descriptors of one request at most: the connection, a second one of it while its parameters are
+    /// read; then a data file and its record, or a scratch file, the upstream's connection and what
+    /// libcurl wakes itself with.
+    package static let ofRequest = 5
+    /// Of a delivery by the queue: data file, record, the upstream's connection and libcurl's.
+    private static let ofDelivery = 4
+    /// For what opens files now and then: the queue's runs, events, inspections.
+    private static let slack = 64
+
+    /// As the settings say.
+    package init(maximum: Int, reserve: Int) {
+        self.maximum = maximum
+        self.reserve = reserve
+    }
+
+    /// The same, or less where there are not descriptors enough.
+    ///
+    /// - Parameters:
+    ///   - descriptors: the process's limit.
+    ///   - open: descriptors that are open before the first request.
+    ///   - deliveries: most deliveries of the queue at a time.
+    package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
+        let own = open + Self.slack + Self.ofDelivery * deliveries
+        let requests = max(0, descriptors - own) / Self.ofRequest - Self.turningAway
+        let reserve = max(1, min(reserve, requests / 4))
+        return ThreadBudget(maximum: max(1, min(maximum, requests - reserve)), reserve: reserve)
+    }
+}

@@ -1,0 +1,202 @@
+// Every request that is no upload, and ordinary uploads where the route says so: streamed to the upstream
+// and back, nothing kept.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    /// Passes a request through.
+    ///
+    /// - Parameters:
+    ///   - most: most bytes of content; a request with more is refused, or broken off where its
+    ///     answer has begun.
+    ///   - transform: has the last word on the response's head.
+    func passThrough(
+        atMost most: Int64 = .max,
+        _ transform: @escaping (ResponseHead) -> ResponseHead
+    ) {
+        do throws(SpoolError) {
+            try gateway.buffers.withBuffer { passThrough(by: $0, atMost: most, transform) }
+        } catch {
+            log.spoolFailed(error, upload: nil)
+            refuse(error.refusal)
+        }
+    }
+
+    private func passThrough(
+        by buffer: ContentBuffer,
+        atMost most: Int64,
+        _ transform: @escaping (ResponseHead) -> ResponseHead
+    ) {
+        let content: UpstreamContent
+        let room = PassedRoom(most)
+        do throws(ContentError) {
+            content = try passedContent(buffer, room)
+        } catch {
+            log.clientGone(
+                route: route.name,
+                target: head.target,
+                reason: "the content could not be read: \(error)"
+            )
+            return exchange.abort()
+        }
+        var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
+        fields.addForwarding(
+            route.fields.forwarding,
+            address: exchange.context.remoteAddress,
+            scheme: exchange.context.scheme,
+            host: head.fields[.host]
+        )
+        UpstreamFields.finish(&fields, policy: route.fields)
+        let relay = StreamRelay(
+            exchange,
+            fields: UpstreamFields.passedBack,
+            transform: transform,
+            log: log
+        )
+        let outcome = route.upstream.attempt(
+            UpstreamRequest(
+                method: head.method,
+                target: head.target,
+                fields: fields,
+                content: content,
+                isUpload: false,
+                id: .random()
+            ),
+            sink: relay
+        )
+        guard let reason = outcome.reason,
+            let refusal = outcome.refusal(isRepeatable: false, isKept: false)
+        else { return }
+        switch outcome {
+        case .abandoned where room.isExceeded:
+            fail(.ordinaryTooLarge(maxSize: most), relay)
+        case .abandoned, .unheard:
+            // The client's content broke off, or the client is gone: it hears nothing of the
+            // upstream, which is not at fault.
+            log.clientGone(route: route.name, target: head.target, reason: reason)
+            exchange.abort()
+        case .answered, .notReached, .noRoom, .indeterminate:
+            log.passThroughFailed(route: route.name, target: head.target, reason: reason)
+            fail(refusal, relay)
+        }
+    }
+
+    /// The request's content as a stream.
+    ///
+    /// Without a length only reading tells whether there is any; a client that expects 100 (Continue)
+    /// has some (RFC 9110 §10.1.1), which is read when the upstream takes it.
+    private func passedContent(
+        _ buffer: ContentBuffer,
+        _ room: PassedRoom
+    ) throws(ContentError) -> UpstreamContent {
+        buffer.removeAll()
+        let length: Int64?
+        switch head.contentLength {
+        case .known(0): return .none
+        case .known(let known): length = known
+        case .unknown where head.expectsContinue: length = nil
+        case .unknown:
+            guard try exchange.receive(into: buffer) else { return .none }
+            length = nil
+            // What is too much already is told when it is read.
+            room.note(buffer.count)
+        }
+        var taken = 0
+        return .stream(length: length) { [exchange] target in
+            try room.check()
+            if taken == buffer.count {
+                buffer.removeAll()
+                taken = 0
+                guard try exchange.receive(into: buffer) else { return 0 }
+                try room.take(buffer.count)
+            }
+            let count = min(target.count, buffer.count - taken)
+            buffer.withBytes { bytes in
+                bytes.withUnsafeBytes { filled in
+                    target.copyMemory(
+                        from: UnsafeRawBufferPointer(rebasing: filled[taken..<taken + count])
+                    )
+                }
+            }
+            taken += count
+            return count
+        }
+    }
+}
+
+/// How much content a request that passes through may still have.
+private final class PassedRoom {
+    private struct Exceeded: Error {}
+
+    private var free: Int64
+    var isExceeded: Bool { free < 0 }
+
+    init(_ most: Int64) { free = most }
+
+    func note(_ count: Int) { free -= Int64(count) }
+
+    func check() throws { if isExceeded { throw Exceeded() } }
+
+    func take(_ count: Int) throws {
+        note(count)
+        try check()
+    }
+}
+
+/// Relays a response as it arrives.
+final class StreamRelay: ResponseSink {
+    private let exchange: any Exchange
+    private let fields: (HTTPFields) -> HTTPFields
+    private let transform: (ResponseHead) -> ResponseHead
+    private let log: Log
+    /// Whether the upstream's content belongs to another status than the one sent on.
+    private var dropsContent = false
+    /// The upstream's status; 0 before its head came.
+    private(set) var status = 0
+    /// Whether the final head has been sent on.
+    var hasBegun: Bool { status != 0 }
+
+    /// Relays to `exchange`.
+    ///
+    /// - Parameters:
+    ///   - exchange: where the response goes.
+    ///   - fields: which of the upstream's fields the client may see.
+    ///   - transform: has the last word on the head; where it changes the status, the upstream's content
+    ///     is left out.
+    ///   - log: where it is told that a head could not be relayed whole.
+    init(
+        _ exchange: any Exchange,
+        fields: @escaping (HTTPFields) -> HTTPFields,
+        transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
+        log: Log
+    ) {
+        self.exchange = exchange
+        self.fields = fields
+        self.transform = transform
+        self.log = log
+    }
+
+    func receive(interim head: ResponseHead) { exchange.send(interim: head) }
+
+    func receive(head: ResponseHead, contentLength: Int64?) throws {
+        status = head.status.code
+        let fitting = ResponseHead(status: head.status, fields: fields(head.fields))
+            .fitting(telling: log)
+        var relayed = transform(fitting)
+        dropsContent = relayed.status != head.status
+        if dropsContent { relayed.fields[.contentType] = nil }
+        try exchange.send(head: relayed, contentLength: dropsContent ? 0 : contentLength)
+    }
+
+    func receive(content: RawSpan) throws {
+        if !dropsContent { try exchange.send(content: content) }
+    }
+}

@@ -1,0 +1,198 @@
+// One request on its way through the gateway: what it needs in one value, the switch over what it
+// asks for, and the answers every kind of request can get.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+/// One request and everything it needs.
+///
+/// Lives on one thread.
+struct Request {
+    let gateway: Gateway
+    let exchange: any Exchange
+    /// Whose request it is.
+    let client: ClientName
+    var head: RequestHead
+    var route: Route
+    var journal: Journal
+    let inUseTimeout: Duration
+    let interimRate: InterimRate
+    var responses: ResponseBuilder
+    /// Its place among the requests at work; nil where it has none and is turned away.
+    var visit: Visit?
+    /// What the authorizer lets this request's upload have.
+    var grant = Grant()
+
+    var log: Log { journal.log }
+    var dialect: Dialect { responses.dialect }
+    /// Whether the client is told progress where it can hear it: not that of a creation without content
+    /// (`Dialect.allowsInterim(toCreationOf:)`).
+    var tellsProgress = true
+    /// How this request's client can hear of progress.
+    var progressReport: ProgressReport? {
+        tellsProgress ? ProgressReport(to: exchange, responses) : nil
+    }
+
+    /// Does what the request asks for.
+    func run(_ request: UploadRequest) {
+        switch request {
+        case .creation, .append:
+            if let refusal = DigestPlan.refusal(of: head.fields) { return refuse(refusal) }
+        default: break
+        }
+        if refusesAnonymous(request) || refusesForHold(request) { return }
+        switch request {
+        case .creation(let creation): authorized(creation)?.create(creation)
+        case .offsetRetrieval(let id): retrieveOffset(id)
+        case .append(let id, let append): self.append(append, to: id)
+        case .cancellation(let id): cancel(id)
+        case .resourceOptions(let id): resourceOptions(id)
+        case .status(let id): tellStatus(of: id)
+        case .options: passThrough { responses.options($0) }
+        case .ordinaryUpload(let isMarked): authorized()?.takeOrdinaryUpload(isMarked: isMarked)
+        case .passThrough: passThrough { $0 }
+        case .refused(let refusal): refuse(refusal)
+        }
+    }
+
+    // MARK: Answers
+
+    /// Refuses a request; `offset` must be durable.
+    func refuse(_ refusal: Refusal, offset: Int64? = nil) {
+        log.refused(refusal, target: head.target)
+        exchange.answer(responses.refused(refusal, offset: offset))
+    }
+
+    /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
+    /// and waiting helps.
+    func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
+        note(error, upload: upload)
+        if exists { putOff(error.refusal) } else { refuse(error.refusal) }
+    }
+
+    /// Writes a log line of what failed in the spool, or what a bound kept out of it.
+    func note(_ error: SpoolError, upload: UploadID?) {
+        if case .tooMany(_, .ofClient) = error {
+            noteTurnedAway(error.refusal)
+        } else {
+            log.spoolFailed(error, upload: upload)
+        }
+    }
+
+    // MARK: Finding an upload
+
+    /// How long to wait for another request on the same upload.
+    enum Patience {
+        /// As long as `timeouts.in-use`: the answer must not keep the client waiting.
+        case short
+        /// As long as a delivery may take: the answer is that delivery's verdict.
+        case verdict
+    }
+
+    /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
+    /// exist, expired, or is not this client's.
+    func withUpload(
+        _ id: UploadID,
+        patience: Patience,
+        _ body: (Upload) throws(SpoolError) -> Void
+    ) {
+        let place = waitingPlace
+        do throws(SpoolError) {
+            let found = try gateway.spool.attach(
+                id,
+                until: limit(patience, place),
+                admits: isOurs,
+                release: exchange.release
+            )
+            place.giveBack()
+            guard let upload = found else { return refuse(.unknownUpload) }
+            defer { upload.detach() }
+            if upload.state.phase == .delivered,
+                route.settings.isResponseOld(
+                    since: upload.lastActivity,
+                    at: gateway.clock.confirmed
+                )
+            {
+                try upload.remove()
+                log.responseExpired(id)
+                return refuse(.unknownUpload)
+            }
+            if remainingAge(of: upload) <= 0, upload.state.phase == .receiving {
+                try upload.remove(durably: true)
+                on(upload).journal.expired(upload)
+                return refuse(.unknownUpload)
+            }
+            try body(upload)
+        } catch {
+            guard case .busy = error else { return refuse(error, upload: id) }
+            if let refusal = place.refusal { noteTurnedAway(refusal) }
+            // That client knows this answer for what it is.
+            let isLook = head.method == .head || head.method == .get
+            if isLook, dialect.takesOffsetForSuccess { return refuse(.finalResponsePending) }
+            breakOff(.uploadInUse)
+        }
+    }
+
+    /// How long to wait for another request on the same upload: briefly, and as long as `patience` says
+    /// with a place among those that wait, if the client is there.
+    private func limit(_ patience: Patience, _ place: WaitingPlace) -> WaitLimit {
+        let timeout = timeout(patience)
+        let end = Deadline.after(timeout)
+        return WaitLimit(.after(min(timeout, WaitingPlace.briefWait))) {
+            guard !end.hasPassed, !exchange.isPeerGone, place.take() else { return nil }
+            return min(end, .after(WaitingPlace.briefWait))
+        }
+    }
+
+    private func timeout(_ patience: Patience) -> Duration {
+        switch patience {
+        case .short: inUseTimeout
+        case .verdict:
+            max(
+                inUseTimeout,
+                route.settings.upstream.connectTimeout + route.settings.upstream.stallTimeout
+                    + route.settings.upstream.responseTimeout
+            )
+        }
+    }
+
+    /// Seconds the upload will still be kept without activity.
+    func remainingAge(of upload: Upload) -> Int64 {
+        let idle = gateway.clock.confirmed.seconds - upload.lastActivity.seconds
+        return route.limits.maxAge - max(0, idle)
+    }
+
+    /// Whether the client may use an upload.
+    func isOurs(_ creation: UploadCreation) -> Bool {
+        creation.route == route.name && creation.owner == exchange.context.owner
+    }
+
+    /// The upload resource's URI as the client must use it (draft-12 §4.2.2).
+    func location(_ path: String) -> String {
+        if let origin = exchange.context.origin { return origin + path }
+        // What follows two slashes would be taken for a host (RFC 3986 §4.2).
+        return path.hasPrefix("//") ? "/." + path : path
+    }
+}
+
+extension SpoolError {
+    /// What a client is told.
+    var refusal: Refusal {
+        switch self {
+        case .full, .fewFiles, .noSpace, .overQuota: .spoolFull
+        case .tooMany(_, .total): .tooManyUploads
+        case .tooMany(_, .ofClient): .clientHasUploads
+        case .exhausted: .noDescriptor
+        case .busy: .uploadInUse
+        case .corrupt: .uploadLost
+        case .disk, .contradiction, .unusable, .bootUnknown: .spoolFailed
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// The reply `accepted`: 202 as soon as an upload is durable, and the status resource that tells what
+// became of it.
+//
+// Invariant: after a 202 the upload is in the queue, whatever dies.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import TextFormats
+import UploadProtocol
+
+extension Request {
+    /// Leaves a whole upload to the queue and answers 202 (RFC 9110 §15.3.3).
+    ///
+    /// The upload is let go.
+    func accept(_ upload: Upload, isOrdinary: Bool = false) throws(SpoolError) {
+        let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
+        if isNew { try upload.deferred(reason: upload.reason, next: gateway.clock.now) }
+        // Also where that was before: who wrote it may have died before it was durable.
+        try upload.settle()
+        if isNew {
+            log.accepted(
+                upload.creation.id,
+                route: route.name,
+                target: upload.creation.head.target,
+                length: upload.state.offset
+            )
+        }
+        let due = upload.nextAttempt ?? gateway.clock.now
+        answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
+        upload.detach()
+        gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: due)
+    }
+
+    private func answerAccepted(_ creation: UploadCreation, length: Int64?) {
+        exchange.answer(
+            responses.accepted(
+                id: creation.id,
+                status: location(creation.resourcePath) + UploadResources.statusSuffix,
+                length: length
+            )
+        )
+    }
+
+    /// Answers a request for an upload that the queue is delivering just now, without waiting for it;
+    /// false where that is not so.
+    func answerQueued(_ id: UploadID, _ append: UploadRequest.Append?) throws(SpoolError) -> Bool {
+        guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
+            // In `deferred` and in use it is being checked before its attempt.
+            summary.queue == .active || summary.queue == .deferred && summary.isInUse,
+            summary.nextAttempt != nil,
+            let creation = summary.creation, isOurs(creation)
+        else { return false }
+        guard let append else {
+            let state = UploadState(
+                offset: summary.offset,
+                length: summary.length,
+                phase: .deferred
+            )
+            exchange.answer(responses.offsetTold(state, remainingAge: route.limits.maxAge))
+            return true
+        }
+        guard append.offset == summary.offset, append.completeness == .complete,
+            append.contentLength == .known(0)
+        else { return false }
+        answerAccepted(creation, length: summary.offset)
+        return true
+    }
+
+    // MARK: The status resource
+
+    /// Tells as JSON how far an upload has come; touches nothing and waits for nobody.
+    func tellStatus(of id: UploadID) {
+        do throws(SpoolError) {
+            guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,
+                isOurs(creation)
+            else { return refuse(.unknownUpload) }
+            exchange.answer(
+                responses.status(
+                    .object([
+                        ("upload", .string(id.description)),
+                        ("state", .string(summary.stateWord)),
+                        ("offset", .integer(summary.offset)),
+                        ("length", summary.length.map { .integer($0) } ?? .null),
+                        ("created", .string(creation.created.description)),
+                        ("attempts", .integer(Int64(summary.attempts))),
+                        (
+                            "next-attempt",
+                            summary.nextAttempt.map { .string($0.description) } ?? .null
+                        ),
+                        ("status", summary.status.map { .integer(Int64($0)) } ?? .null),
+                    ])
+                )
+            )
+        } catch {
+            refuse(error, upload: id, exists: false)
+        }
+    }
+}

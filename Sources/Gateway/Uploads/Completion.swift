@@ -1,0 +1,100 @@
+// What happens to an upload that a request found whole: it is delivered while the client waits, or
+// accepted for the queue, or its stored response is told again.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    private var delivery: Delivery {
+        Delivery(
+            gateway.deliveries,
+            route: route,
+            journal: journal,
+            patience: inUseTimeout,
+            visit: visit
+        )
+    }
+
+    /// Answers the request that completed an upload, or came for its verdict (draft-12 §4.1.2).
+    func complete(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
+        // A web server that gave up on this request has told the client so; the client comes back.
+        guard !exchange.isPeerGone else {
+            journal.interrupted(upload, reason: .truncated)
+            return exchange.abort()
+        }
+        switch route.reply {
+        case .accepted:
+            // Whoever is told 202 is not there for what would come out later.
+            let heartbeat = Heartbeat(progressReport, rate: interimRate)
+            let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
+                // Where it fails, content that was cut back ends early for whoever reads it.
+                heartbeat?.beat(upload, failingInto: log)
+            }
+            if let refusal {
+                return refuse(refusal, offset: upload.state.offset)
+            }
+            try delivery.keepCompletion(upload, head.fields)
+            try accept(upload)
+        case .upstream: try deliver(upload, isCreation: isCreation)
+        }
+    }
+
+    private func deliver(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
+        let listener = ResponseListener(
+            exchange: exchange,
+            responses: responses,
+            location: isCreation ? location(upload.creation.resourcePath) : nil,
+            heartbeat: Heartbeat(progressReport, rate: interimRate),
+            completing: head.fields,
+            isResumable: !isCreation || isLocationTold
+        )
+        if let refusal = try delivery.deliver(upload, to: listener) {
+            enqueue(upload)
+            if refusal.isOnlyLater, listener.isResumable { return breakOff(refusal) }
+            refuse(refusal, offset: upload.state.offset)
+        }
+    }
+
+    /// Delivers an upload that waits for its next attempt, its final response only stored; returns
+    /// whether it is delivered now.
+    func deliverUnseen(_ upload: Upload) throws(SpoolError) -> Bool {
+        // This request's client stands for the one who hears that it is not delivered.
+        var listener = ResponseListener.nobody(responses, completing: try upload.completion())
+        listener.isWitnessed = !exchange.isPeerGone
+        let refusal = try delivery.deliver(upload, to: listener)
+        enqueue(upload)
+        return refusal == nil
+    }
+
+    /// Leaves an upload to the queue if its record says so.
+    private func enqueue(_ upload: Upload) {
+        guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
+        gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: next)
+    }
+
+    /// Answers with the stored final response of an upload whose client lost it.
+    func replay(_ upload: Upload) throws(SpoolError) {
+        guard let response = try upload.response() else {
+            let isFailed = upload.state.phase == .failed
+            return refuse(
+                isFailed ? .deliveryFailed : .uploadLost,
+                offset: isFailed ? upload.state.offset : nil
+            )
+        }
+        var head = response.head
+        if response.content == nil { head.fields[.contentType] = nil }
+        exchange.answer(
+            Response(
+                responses.final(head, offset: upload.state.offset, location: nil),
+                content: response.content ?? []
+            )
+        )
+    }
+}

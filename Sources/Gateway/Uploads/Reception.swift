@@ -1,0 +1,150 @@
+// Content on its way from a request to the disk: fragment by fragment, as it arrives, within a
+// ceiling. Nothing is ever held back to fill a buffer, so that what arrived survives a crash.
+
+import Exchange
+import Posix
+import Spool
+import UploadProtocol
+
+/// How the content of one request came to an end.
+enum ReceptionEnd: Sendable, Equatable {
+    /// At its proper end.
+    case ended
+    /// Early; what arrived is stored.
+    case interrupted(ContentError)
+    /// It went on past the ceiling; what fits is stored.
+    case exceeded
+}
+
+/// Receives the content of one request.
+struct Reception {
+    /// A part smaller than this tells that content comes more slowly than it is stored.
+    private static let slowPart = 4096
+
+    let exchange: any Exchange
+    let buffer: ContentBuffer
+
+    /// Stores content until it ends.
+    ///
+    /// - Parameters:
+    ///   - room: most bytes to store.
+    ///   - keepsLast: keeps the byte that fills the room until the content has ended properly, so that
+    ///     a message that is cut never fills it. The client sends that byte again.
+    ///   - store: stores bytes in order.
+    ///   - afterEach: called after each stored part, for progress.
+    /// - Returns: how the content ended.
+    /// - Throws: `SpoolError` when storing failed; what was stored before stays.
+    func receive(
+        room: Int64,
+        keepsLast: Bool = false,
+        store: (RawSpan) throws(SpoolError) -> Void,
+        afterEach: () throws(SpoolError) -> Void = {}
+    ) throws(SpoolError) -> ReceptionEnd {
+        var room = Room(free: room, keepsLast: keepsLast && room > 0)
+        var slowParts = 0
+        while true {
+            buffer.removeAll()
+            let hasMore: Bool
+            do throws(ContentError) {
+                hasMore = try exchange.receive(into: buffer)
+            } catch {
+                // What came before the error counts: the front adds it to the buffer first.
+                _ = try storePart(&room, store)
+                return .interrupted(error)
+            }
+            guard hasMore else { return try storeLast(&room, store) }
+            guard try storePart(&room, store) else { return .exceeded }
+            try afterEach()
+            slowParts = buffer.count < Self.slowPart ? slowParts + 1 : 0
+            if slowParts > 1 {
+                // The client is slow, and thousands like it wait at a time: what fast content would
+                // use again is given back while this thread waits.
+                buffer.releasePages()
+                Thread.releaseStack()
+            }
+        }
+    }
+
+    /// What may still be stored.
+    private struct Room {
+        var free: Int64
+        let keepsLast: Bool
+        /// The byte that fills the room, while it is kept.
+        var last: UInt8?
+    }
+
+    /// Stores the buffer's bytes as far as there is room; false if there was not enough.
+    private func storePart(
+        _ room: inout Room,
+        _ store: (RawSpan) throws(SpoolError) -> Void
+    ) throws(SpoolError) -> Bool {
+        let fits = Int(min(Int64(buffer.count), room.free))
+        guard fits > 0 else { return buffer.count == 0 }
+        let isFilling = room.keepsLast && Int64(fits) == room.free
+        let count = isFilling ? fits - 1 : fits
+        try buffer.withBytes { bytes throws(SpoolError) in
+            if count > 0 { try store(bytes.extracting(first: count)) }
+            if isFilling {
+                room.last = bytes.unsafeLoad(fromByteOffset: count, as: UInt8.self)
+            }
+        }
+        room.free -= Int64(fits)
+        return fits == buffer.count
+    }
+
+    /// Stores the byte that was kept, now that the content has ended and the web server is there.
+    private func storeLast(
+        _ room: inout Room,
+        _ store: (RawSpan) throws(SpoolError) -> Void
+    ) throws(SpoolError) -> ReceptionEnd {
+        guard let last = room.last else { return .ended }
+        guard !exchange.isPeerGone else { return .interrupted(.truncated) }
+        let bytes = [last]
+        try store(bytes.span.bytes)
+        return .ended
+    }
+}
+
+/// Buffers that wait for the next request, so that their pages need not be mapped anew.
+final class BufferShelf: Sendable {
+    /// Most content that is written at once; so much is there only if it comes fast.
+    private static let capacity = 1 << 20
+    private static let most = 16
+
+    /// A buffer on the shelf, which no thread uses: taking it off is the only way to it, and the
+    /// lender keeps no reference after putting it back.
+    ///
+    /// That is what makes handing it between threads safe.
+    private struct Parked: @unchecked Sendable {
+        let buffer: ContentBuffer
+    }
+
+    /// A Monitor, though nobody waits on it: Swift's Mutex hands itself over in order, which under load
+    /// makes a queue of sleeping threads behind every preempted holder.
+    private let parked = Monitor<[Parked]>([])
+
+    /// Lends a buffer for the time of `body`.
+    /// - Throws: what `body` throws; `.exhausted` when there is no memory for a buffer.
+    func withBuffer<R>(
+        _ body: (ContentBuffer) throws(SpoolError) -> R
+    ) throws(SpoolError) -> R {
+        let buffer = try take()
+        defer { put(buffer) }
+        return try body(buffer)
+    }
+
+    private func take() throws(SpoolError) -> ContentBuffer {
+        if let parked = parked.update({ $0.popLast() }) { return parked.buffer }
+        do throws(SystemError) { return try ContentBuffer(capacity: Self.capacity) } catch {
+            throw .exhausted(error)
+        }
+    }
+
+    private func put(_ buffer: ContentBuffer) {
+        buffer.removeAll()
+        let buffer = Parked(buffer: buffer)
+        parked.update { parked in
+            if parked.count < Self.most { parked.append(buffer) }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// The content of one message that its `Content-Digest` describes: all of it counts, or none (RFC 9530 §2,
+// draft-11 §9).
+//
+// Invariant: what is not verified is never told, never delivered and does not survive its request.
+
+import Delivery
+import Posix
+import Spool
+import UploadProtocol
+
+extension Request {
+    /// Makes what the message brings count only once it is verified.
+    ///
+    /// - Returns: the check that its content has to pass; nil if the message tells no digest.
+    func beginCheck(of upload: Upload) throws(SpoolError) -> ContentCheck? {
+        // `try?`: a field that cannot be verified was refused before. An upload that is whole takes no
+        // content any more.
+        guard upload.state.phase == .receiving, let check = (try? ContentCheck(head.fields)) ?? nil
+        else { return nil }
+        try upload.beginUnverified()
+        return check
+    }
+
+    /// Ends the check of a message's content, whichever way that ended; what is not right is taken back.
+    ///
+    /// - Returns: whether the request goes on; false where it was answered here.
+    func endCheck(
+        _ check: ContentCheck,
+        of upload: Upload,
+        _ end: ReceptionEnd,
+        isCreation: Bool
+    ) throws(SpoolError) -> Bool {
+        guard end == .ended else {
+            try upload.discardUnverified()
+            return true
+        }
+        guard !check.isRight() else {
+            try upload.verify()
+            return true
+        }
+        try upload.discardUnverified()
+        if isCreation, !isLocationTold {
+            // Its client was never told where it is: nobody comes back.
+            try upload.remove()
+            refuse(.contentDigestMismatch)
+        } else {
+            try upload.settle()
+            refuse(.contentDigestMismatch, offset: upload.state.offset)
+        }
+        return false
+    }
+}

@@ -1,0 +1,338 @@
+// Every line the daemon can write, one function each. Keys are the words of the settings and pages.
+
+package import Exchange
+import HTTPTypes
+package import Logging
+package import Posix
+package import Spool
+import TextFormats
+package import UploadProtocol
+
+/// The daemon's log.
+package struct Log: Sendable {
+    package let logger: Logger
+
+    /// Whether targets are written with their queries, which may hold what proves who somebody is.
+    private let showsQueries: Bool
+
+    /// Writes through `logger`.
+    package init(_ logger: Logger, showsQueries: Bool = false) {
+        self.logger = logger
+        self.showsQueries = showsQueries
+    }
+
+    package func shown(_ target: String) -> String {
+        target.shownTarget(withQuery: showsQueries)
+    }
+
+    /// The log with `correlation` in every line; as it is for nil.
+    package func correlated(_ correlation: String?) -> Log {
+        guard let correlation else { return self }
+        var logger = logger
+        logger[metadataKey: "correlation"] = "\(correlation)"
+        return Log(logger, showsQueries: showsQueries)
+    }
+
+    // MARK: The daemon's own life
+
+    /// Requests are taken from now on.
+    package func serving(listen: String, spool: String, routes: [String]) {
+        logger.notice(
+            "serving",
+            metadata: [
+                "listen": "\(listen)", "spool": "\(spool)",
+                "routes": "\(routes.joined(separator: ","))",
+            ]
+        )
+    }
+
+    /// What recovery found in the spool.
+    package func recovered(_ recovery: Recovery) {
+        logger.notice(
+            "spool recovered",
+            metadata: [
+                "uploads": "\(recovery.uploads)", "cut-back": "\(recovery.cutBack)",
+                "interrupted": "\(recovery.interrupted)", "orphans": "\(recovery.orphans)",
+                "forgotten": "\(recovery.forgotten)", "corrupt": "\(recovery.corrupt)",
+                "failed": "\(recovery.failed)",
+            ]
+        )
+    }
+
+    /// Recovery moved an upload to `corrupt`.
+    package func setAside(_ id: UploadID, reason: String) {
+        logger.error("upload set aside", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// Recovery could not look at an upload, or at several, or not mend it.
+    package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
+        logger.error(
+            "upload not recovered",
+            metadata: [
+                "upload": "\(id.map(\.description) ?? "-")", "reason": "\(error.sentence)",
+            ]
+        )
+    }
+
+    /// New settings are in force; `unchanged` names those that need a restart.
+    package func reloaded(unchanged: [String]) {
+        logger.notice(
+            "settings reloaded",
+            metadata: unchanged.isEmpty
+                ? [:] : ["need-restart": "\(unchanged.joined(separator: ","))"]
+        )
+    }
+
+    /// New settings were refused; the old ones stay.
+    package func reloadRefused(reason: String) {
+        logger.error("settings not reloaded", metadata: ["reason": "\(reason)"])
+    }
+
+    /// The time of day is `lead` seconds ahead of the time that is known to have passed.
+    package func clockDoubted(lead: Int64) {
+        logger.warning("clock doubted", metadata: ["lead": "\(lead)"])
+    }
+
+    /// The time of day is believed again.
+    package func clockBelieved() { logger.notice("clock believed", metadata: [:]) }
+
+    /// The daemon stops taking requests.
+    package func draining(signal: String) {
+        logger.notice("draining", metadata: ["signal": "\(signal)"])
+    }
+
+    /// The daemon ends; `left` exchanges did not end in time.
+    package func stopped(left: Int) {
+        logger.notice("stopped", metadata: ["left": "\(left)"])
+    }
+
+    // MARK: An upload's life
+
+    /// An upload resource was created.
+    package func created(_ id: UploadID, route: String, method: String, target: String) {
+        logger.info(
+            "upload created",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "method": "\(method)",
+                "target": "\(shown(target))",
+            ]
+        )
+    }
+
+    /// Content of one request was received to its proper end.
+    package func received(_ id: UploadID, offset: Int64) {
+        logger.info("content received", metadata: ["upload": "\(id)", "offset": "\(offset)"])
+    }
+
+    /// Content ended early; what arrived is kept.
+    package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
+        logger.info(
+            "upload interrupted",
+            metadata: ["upload": "\(id)", "offset": "\(offset)", "reason": "\(reason)"]
+        )
+    }
+
+    /// A delivery attempt begins.
+    package func delivering(_ id: UploadID, length: Int64) {
+        logger.info("delivering", metadata: ["upload": "\(id)", "length": "\(length)"])
+    }
+
+    /// The upstream took the upload: it answered with a status below 400.
+    package func delivered(_ id: UploadID, status: Int) {
+        logger.info("delivered", metadata: ["upload": "\(id)", "status": "\(status)"])
+    }
+
+    /// The upstream answered the upload with a status of 400 or above; the client gets that answer.
+    package func refusedByUpstream(_ id: UploadID, status: Int) {
+        logger.notice(
+            "upload refused by upstream",
+            metadata: ["upload": "\(id)", "status": "\(status)"]
+        )
+    }
+
+    /// The upstream did not take the upload, and the bytes stay.
+    ///
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - reason: why.
+    ///   - next: when the queue tries again; nil: it waits for its client.
+    package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
+        logger.warning(
+            "delivery deferred",
+            metadata: [
+                "upload": "\(id)", "reason": "\(reason)",
+                "next-attempt": "\(next?.description ?? "-")",
+            ]
+        )
+    }
+
+    /// The upload was accepted for the queue.
+    package func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
+        logger.info(
+            "upload accepted",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "target": "\(shown(target))",
+                "length": "\(length)",
+            ]
+        )
+    }
+
+    /// The upload cannot be delivered; it is held.
+    package func failed(_ id: UploadID, reason: String) {
+        logger.error("delivery failed", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// A failed upload was kept for as long as its route keeps one, and was removed with its content.
+    package func failedExpired(_ summary: UploadSummary) {
+        logger.notice(
+            "failed upload removed",
+            metadata: ["upload": "\(summary.id)", "reason": "\(summary.reason ?? "")"]
+        )
+    }
+
+    /// No more uploads are accepted for a route, because too many of it have failed; `count` since the
+    /// line before.
+    package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
+        let reason =
+            "the queue hold is full of uploads that were not delivered; spoolgate requeue tries them "
+            + "again, spoolgate purge --force --older-than 0s --queue hold removes them"
+        logger.error(
+            "uploads not accepted",
+            metadata: [
+                "route": "\(route)", "size": "\(size)", "limit": "\(limit)",
+                "count": "\(count)", "reason": "\(reason)",
+            ]
+        )
+    }
+
+    /// The stored response was kept for as long as its route keeps one.
+    package func responseExpired(_ id: UploadID) {
+        logger.debug("response expired", metadata: ["upload": "\(id)"])
+    }
+
+    /// A file was handed over, its upstream did not say 2xx, and its time was over.
+    package func handoverExpired(_ path: String, route: String) {
+        logger.info("handed-over file removed", metadata: ["path": "\(path)", "route": "\(route)"])
+    }
+
+    /// The queue cannot do its work.
+    package func queueTrouble(_ reason: String) {
+        logger.error("queue in trouble", metadata: ["reason": "\(reason)"])
+    }
+
+    /// Targets of an upstream were not reached; another one took the request.
+    package func upstreamSkipped(route: String, reason: String) {
+        logger.warning("target skipped", metadata: ["route": "\(route)", "reason": "\(reason)"])
+    }
+
+    /// The upstream was sent the upload and gave no answer; it is held.
+    package func indeterminate(_ id: UploadID, reason: String) {
+        logger.error("outcome unknown", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    /// The client cancelled the upload.
+    package func cancelled(_ id: UploadID) {
+        logger.info("upload cancelled", metadata: ["upload": "\(id)"])
+    }
+
+    /// The upload was older than its route keeps one.
+    package func expired(_ id: UploadID) {
+        logger.info("upload expired", metadata: ["upload": "\(id)"])
+    }
+
+    /// The upload's last activity lay in a future that the clock has left; it is now the present.
+    package func timeMended(_ summary: UploadSummary) {
+        logger.info(
+            "upload time mended",
+            metadata: ["upload": "\(summary.id)", "was": "\(summary.lastActivity)"]
+        )
+    }
+
+    /// The upload can never become whole and was removed.
+    package func deactivated(_ id: UploadID, reason: String) {
+        logger.warning("upload deactivated", metadata: ["upload": "\(id)", "reason": "\(reason)"])
+    }
+
+    // MARK: Single requests
+
+    /// An upload without a resource was taken by the upstream: a status below 400.
+    package func ordinaryDelivered(_ id: UploadID, route: String, length: Int64, status: Int) {
+        logger.info(
+            "ordinary upload delivered",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "length": "\(length)",
+                "status": "\(status)",
+            ]
+        )
+    }
+
+    /// An upload without a resource was answered by the upstream with a status of 400 or above.
+    package func ordinaryRefused(
+        _ id: UploadID,
+        route: String,
+        length: Int64,
+        status: Int
+    ) {
+        logger.notice(
+            "ordinary upload refused by upstream",
+            metadata: [
+                "upload": "\(id)", "route": "\(route)", "length": "\(length)",
+                "status": "\(status)",
+            ]
+        )
+    }
+
+    /// An upload without a resource was not delivered; its bytes are gone and the client was told.
+    package func ordinaryFailed(_ id: UploadID, route: String, reason: String) {
+        logger.warning(
+            "ordinary upload failed",
+            metadata: ["upload": "\(id)", "route": "\(route)", "reason": "\(reason)"]
+        )
+    }
+
+    /// An ordinary request did not get its answer from the upstream.
+    package func passThroughFailed(route: String, target: String, reason: String) {
+        logger.warning(
+            "request failed",
+            metadata: ["route": "\(route)", "target": "\(shown(target))", "reason": "\(reason)"]
+        )
+    }
+
+    /// A request was refused.
+    package func refused(_ refusal: Refusal, target: String?) {
+        logger.debug(
+            "request refused",
+            metadata: [
+                "status": "\(refusal.status.code)", "target": "\(target.map(shown) ?? "-")",
+                "reason": "\(refusal.detail)",
+            ]
+        )
+    }
+
+    /// The connection of a request on an upload was broken off, because it could only be told to come
+    /// back.
+    package func brokenOff(_ refusal: Refusal, target: String) {
+        logger.debug(
+            "request broken off",
+            metadata: ["target": "\(target)", "reason": "\(refusal.title)"]
+        )
+    }
+
+    /// Requests were turned away by a bound, the last one this client's.
+    package func turnedAway(bound: String, client: String, count: Int) {
+        logger.warning(
+            "requests turned away",
+            metadata: ["bound": "\(bound)", "client": "\(client)", "count": "\(count)"]
+        )
+    }
+
+    /// The spool failed under a request.
+    package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
+        logger.error(
+            "spool failed",
+            metadata: [
+                "upload": "\(upload.map(\.description) ?? "-")", "reason": "\(error.sentence)",
+            ]
+        )
+    }
+}

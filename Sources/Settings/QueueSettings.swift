@@ -1,0 +1,81 @@
+// The settings of a route's delivery queue: what the client of a whole upload is told, and when an
+// upload that was not delivered is tried again.
+
+package import Posix
+
+/// What the client of a whole upload gets.
+package enum Reply: String, Sendable, CaseIterable {
+    /// The upstream's response; the completing request waits for it.
+    case upstream
+    /// 202 (Accepted) as soon as the upload is durable; the queue delivers it (RFC 9110 §15.3.3).
+    case accepted
+}
+
+/// When the queue tries an upload again.
+package struct QueuePolicy: Sendable, Equatable {
+    /// Most delivery attempts of the route at any time; nil: as many as of all routes.
+    package var maximumConcurrent: Int?
+    /// Pause after the first attempt; doubled after each further one.
+    package var minimumBackoff = Duration.seconds(10)
+    /// Longest pause between two attempts.
+    package var maximumBackoff = Duration.seconds(3_600)
+    /// How long a whole upload may wait; after that it has failed.
+    package var lifetime = Duration.seconds(5 * 86_400)
+
+    /// How long an upload that has failed is kept.
+    package var failedRetention = Duration.seconds(30 * 86_400)
+    /// Most bytes of content that `hold` may keep of the route before accepted uploads are refused; 0: no
+    /// limit.
+    package var maximumHoldSize: Int64 = 64 << 30
+
+    /// The product's defaults.
+    package init() {}
+
+    init(_ section: SettingsSection) throws(SettingsError) {
+        self.init()
+        var section = section
+        maximumConcurrent = try section.integer("maximum-concurrent", in: 1...4096)
+        maximumBackoff =
+            try section.duration("maximum-backoff", seconds: 1...604_800) ?? maximumBackoff
+        minimumBackoff =
+            try section.duration("minimum-backoff", seconds: 1...maximumBackoff.components.seconds)
+            ?? min(minimumBackoff, maximumBackoff)
+        lifetime = try section.duration("lifetime", seconds: 60...31_536_000) ?? lifetime
+        failedRetention =
+            try section.duration("failed-retention", seconds: 60...31_536_000) ?? failedRetention
+        maximumHoldSize =
+            try section.size("maximum-hold-size", in: 0...(1 << 50)) ?? maximumHoldSize
+        try section.finish()
+    }
+
+    /// Whether an upload that is whole since `since` has waited for longer than one may at `time`.
+    package func isOver(since: WallTime, at time: WallTime) -> Bool {
+        time.seconds - since.seconds > lifetime.components.seconds
+    }
+
+    /// Whether an attempt that is to be made at `next` is due at `now`.
+    ///
+    /// Also where it is further away than any pause: then the clock was set back since.
+    package func isDue(_ next: WallTime, at now: WallTime) -> Bool {
+        next <= now || next.seconds - now.seconds > maximumBackoff.components.seconds
+    }
+
+    /// The pause before the next attempt.
+    ///
+    /// - Parameters:
+    ///   - attempts: attempts made.
+    ///   - asked: seconds the upstream asked for (`Retry-After`); nil: it did not.
+    ///   - random: any bits; a pause is drawn from the upper half of what is due, so that uploads that
+    ///     failed together do not come back together.
+    /// - Returns: whole seconds, at most `maximumBackoff`.
+    package func pause(after attempts: Int, asked: Int?, random: UInt64) -> Duration {
+        let most = maximumBackoff.components.seconds
+        let doublings = min(max(0, attempts - 1), 40)
+        let (due, overflow) = minimumBackoff.components.seconds
+            .multipliedReportingOverflow(by: 1 << Int64(doublings))
+        let whole = overflow ? most : min(most, due)
+        let half = whole / 2
+        let drawn = whole - half + Int64(random % UInt64(half + 1))
+        return .seconds(max(drawn, min(most, Int64(asked ?? 0))))
+    }
+}

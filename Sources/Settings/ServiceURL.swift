@@ -1,0 +1,117 @@
+// Where a service beside the gateway listens and what is asked of it, as an operator writes it.
+//
+// Pure; nothing is looked up. Invariant: the request target begins with a slash.
+
+import TextFormats
+package import Upstream
+
+/// The address of one resource of a service.
+package struct ServiceURL: Sendable, Equatable {
+    /// The service.
+    package let target: UpstreamTarget
+    /// The request target that is asked for.
+    package let requestTarget: String
+    /// The text it was read from.
+    package let text: String
+
+    /// Reads `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may
+    /// follow the path.
+    ///
+    /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
+    package init(_ text: String) throws(UpstreamTargetError) {
+        let (service, resource) = Self.split(text)
+        guard !resource.contains("#") else { throw .init(reason: "a fragment is never sent") }
+        guard resource.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
+            throw .init(reason: "an address has no spaces or control characters")
+        }
+        guard resource.isEmpty || resource.hasPrefix("/") else {
+            throw .init(reason: "a path begins with a slash, as in unix:/run/app.sock:/events")
+        }
+        target = try UpstreamTarget(service)
+        if case .directory = target {
+            throw .init(reason: "it begins with http://, https:// or unix:")
+        }
+        requestTarget = resource.isEmpty ? "/" : resource
+        self.text = text
+    }
+
+    private static func split(_ text: String) -> (service: String, resource: String) {
+        let rest: Substring
+        let isSocket = text.hasPrefix("unix:")
+        if isSocket {
+            rest = text.dropFirst(5)
+            guard let colon = rest.firstIndex(of: ":") else { return (text, "") }
+            return (String(text[..<colon]), String(rest[rest.index(after: colon)...]))
+        }
+        for scheme in ["http://", "https://"] where text.hasPrefix(scheme) {
+            let rest = text.dropFirst(scheme.count)
+            guard let slash = rest.firstIndex(of: "/") else { break }
+            return (String(text[..<slash]), String(text[slash...]))
+        }
+        return (text, "")
+    }
+}
+
+/// A service beside the gateway that is asked over HTTP, and its limits.
+package struct ServiceSettings: Sendable, Equatable {
+    /// What is asked; nil: nothing.
+    package var url: ServiceURL?
+    /// Longest time to connect, and to wait for the answer.
+    package var timeout = Duration.seconds(10)
+    /// PEM file of the authorities to trust for https instead of the system's.
+    package var certificateAuthority: String?
+    /// PEM file of the client certificate.
+    package var clientCertificate: String?
+    /// PEM file of its key; nil: in `clientCertificate`.
+    package var clientKey: String?
+
+    /// The product's defaults.
+    package init() {}
+
+    /// Takes the keys of a section that has no others.
+    package init(_ section: SettingsSection) throws(SettingsError) {
+        self.init()
+        var section = section
+        try decode(&section)
+        try section.finish()
+    }
+
+    /// How it is reached; nil where nothing is asked.
+    package var upstream: UpstreamSettings? {
+        url.map { url in
+            UpstreamSettings(
+                targets: [url.target],
+                connectTimeout: timeout,
+                stallTimeout: timeout,
+                responseTimeout: timeout,
+                certificateAuthority: certificateAuthority,
+                clientCertificate: clientCertificate,
+                clientKey: clientKey
+            )
+        }
+    }
+
+    /// Takes `url`, `timeout` and `tls` from a section.
+    package mutating func decode(_ section: inout SettingsSection) throws(SettingsError) {
+        url = try section.value("url", reason: \.reason) {
+            text throws(UpstreamTargetError) in try ServiceURL(text)
+        }
+        timeout = try section.duration("timeout", seconds: 1...3_600) ?? timeout
+        var tls = try section.section("tls")
+        certificateAuthority = try tls.path("ca")
+        clientCertificate = try tls.path("certificate")
+        clientKey = try tls.path("key")
+        try tls.finish()
+    }
+
+    /// The settings as they are written, below the dotted key `path`.
+    package func table(_ path: String) -> [(key: String, value: String)] {
+        [
+            ("\(path).url", url?.text ?? ""),
+            ("\(path).timeout", DurationText.text(timeout)),
+            ("\(path).tls.ca", certificateAuthority ?? ""),
+            ("\(path).tls.certificate", clientCertificate ?? ""),
+            ("\(path).tls.key", clientKey ?? ""),
+        ]
+    }
+}

@@ -1,0 +1,178 @@
+// Every setting: its type, unit and default. How a file becomes these is SettingsDecoder's.
+
+package import HTTPTypes
+package import Logging
+package import Posix
+package import UploadProtocol
+package import Upstream
+
+/// The daemon's settings.
+///
+/// Every default is safe and finite.
+package struct Settings: Sendable, Equatable {
+    /// Where the web server connects.
+    ///
+    /// TCP only where the web server is the sole peer on that network.
+    package var listen = ListenAddress.unix(
+        path: "/run/spoolgate/spoolgate.sock",
+        mode: 0o660,
+        group: nil
+    )
+    /// The spool directory.
+    package var spoolDirectory = "/var/spool/spoolgate"
+    /// Bytes that must stay free on the spool's file system.
+    package var spoolReserve: Int64 = 256 << 20
+    /// Most bytes of content and records that the spool may hold; 0: no limit.
+    package var spoolQuota: Int64 = 0
+    /// Most uploads that the spool may hold, those included whose response is kept; 0: no limit.
+    package var maximumUploads = 1_000_000
+    /// Threads that wait for requests at any time.
+    package var minimumSpareThreads = 16
+    /// Most requests at work at any time; one thread each.
+    package var maximumThreads = 4096
+    /// Short requests on upload resources beyond those; one thread each.
+    package var reserveThreads = 64
+    /// Most requests that wait for others; nil: half of the requests at work, 0: no limit.
+    package var maximumWaitingThreads: Int?
+    /// What one client may have.
+    package var clients = ClientSettings()
+    /// Longest time without a byte from or to the web server.
+    package var stallTimeout = Duration.seconds(60)
+    /// How long deliveries, and uploads that cannot be resumed, may go on after SIGTERM.
+    package var drainTimeout = Duration.seconds(30)
+    /// How long a request waits for another one that uses the same upload.
+    package var inUseTimeout = Duration.seconds(20)
+    /// Least level of the log lines written.
+    package var logLevel = Logger.Level.info
+    /// Whether log lines, events and lists show the queries of targets.
+    package var showsQueries = false
+    /// Most delivery attempts at any time.
+    package var maximumDeliveries = 32
+    /// Time between two looks at the whole spool for uploads that wait for an attempt.
+    package var queueRunInterval = Duration.seconds(30)
+    /// How often clients hear of progress.
+    package var interim = InterimRate()
+    /// Interop versions that are not known here, each with the known one that it is served as.
+    package var interopAliases: [Int: Int] = [:]
+    /// Where the events of uploads go.
+    package var events = EventSettings()
+    /// The field that correlates a request with other logs; nil: none.
+    package var correlationField: HTTPField.Name?
+    /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`, if there is one.
+    package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
+
+    /// The product's defaults.
+    package init() {}
+
+    /// What a daemon cannot serve without: one sentence about routes whose upstream is not named.
+    ///
+    /// Nil where nothing is missing.
+    package var lack: String? {
+        let keys = routes.filter { $0.value.upstream.targets.isEmpty }.keys.sorted()
+            .map { "routes.\($0).upstream" }
+        guard !keys.isEmpty else { return nil }
+        return
+            "\(keys.joined(separator: ", ")): not set; name the application that gets the uploads, "
+            + "as in upstream: http://127.0.0.1:3000"
+    }
+}
+
+/// What one client may have at a time: an owner, an IPv4 address or an IPv6 network of 64 bits.
+package struct ClientSettings: Sendable, Equatable {
+    /// Most requests at work; nil: half of `threads.maximum`, 0: no limit.
+    package var maximumConcurrent: Int?
+    /// Of these, most that wait for others; nil: a quarter of `threads.maximum`, 0: no limit.
+    package var maximumWaiting: Int?
+    /// Most uploads that are not delivered yet; 0: no limit.
+    package var maximumUploads = 10_000
+
+    /// The product's defaults.
+    package init() {}
+}
+
+/// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.
+package struct InterimRate: Sendable, Equatable {
+    /// Least time between two reports while content comes.
+    package var progressInterval = Duration.seconds(5)
+    /// Least number of new bytes between two reports while content comes.
+    package var progressSize: Int64 = 1 << 20
+    /// Time between two reports while the upstream works; zero: there are none.
+    package var heartbeat = Duration.seconds(5)
+
+    /// The product's defaults.
+    package init() {}
+}
+
+/// What clients may do of whom the web server does not say who they are.
+package enum AnonymousUploads: String, Sendable, CaseIterable {
+    /// They may upload, and that is meant.
+    case allow
+    /// Their uploads are refused with 403, before any content is read.
+    case refuse
+}
+
+/// How ordinary uploads reach the upstream: POST, PUT and PATCH without a mark of the upload protocol.
+package enum OrdinaryUploads: String, Sendable, CaseIterable {
+    /// Received whole, then sent with their length.
+    case spool
+    /// Streamed as they come.
+    case pass
+}
+
+/// One route: which upstream gets the uploads, and what clients may send.
+package struct RouteSettings: Sendable, Equatable {
+    /// The route of requests that name none.
+    package static let defaultName = "default"
+
+    /// The upstream; without targets where a file does not name it, and then nothing can be served.
+    package var upstream = UpstreamSettings(
+        targets: [.directory(path: "/var/spool/spoolgate-delivered")]
+    )
+    /// Path prefix of the upload resources, ends in `/`; nil: below the creation's own path.
+    package var uploadResources: String?
+    /// What clients may send.
+    package var limits = UploadLimits(
+        maxSize: 16 << 30,
+        minSize: 128 << 10,
+        maxAge: 7 * 86_400
+    )
+    /// Most bytes of a final response's content that are stored for a client that lost it.
+    package var maxResponseSize: Int64 = 256 << 10
+    /// How long a final response is kept for a client that lost it.
+    package var responseRetention = Duration.seconds(86_400)
+    /// What the client of a whole upload gets.
+    package var reply = Reply.upstream
+    /// How ordinary uploads reach the upstream.
+    package var ordinary = OrdinaryUploads.spool
+    /// Whether anonymous clients may upload; nil: nothing is said, and they may.
+    package var anonymous: AnonymousUploads?
+    /// Who is asked whether an upload may come in.
+    package var authorization = ServiceSettings()
+    /// What looks at a whole upload before it is delivered.
+    package var inspection = InspectionSettings()
+    /// When the queue tries an upload again.
+    package var queue = QueuePolicy()
+    /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
+    package var honoursIdempotencyKey = false
+    /// In which form uploads go to the upstream.
+    package var form = Form.body
+    /// What a `multipart` form has beside the file.
+    package var multipart = MultipartSettings()
+    /// How a `path` form hands a file over.
+    package var path = PathSettings()
+    /// The digest that the upstream is told of each upload; nil: none.
+    package var digest: DigestAlgorithm?
+    /// Which fields go to the upstream.
+    package var fields = FieldPolicy()
+
+    /// Whether a response stored at `since` was kept for as long as the route keeps one at `time`.
+    package func isResponseOld(since: WallTime, at time: WallTime) -> Bool {
+        time.seconds - since.seconds > responseRetention.components.seconds
+    }
+
+    /// How this route names its upload resources.
+    package var resources: UploadResources { UploadResources(prefix: uploadResources) }
+
+    /// The product's defaults.
+    package init() {}
+}

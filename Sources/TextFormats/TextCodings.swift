@@ -1,0 +1,122 @@
+// Base64 (RFC 4648 §4) and hexadecimal text of bytes.
+//
+// Pure. Invariant: decode(encode(bytes)) is those bytes, and a text that no encoder writes is nil, not
+// something near it.
+
+/// Base64 with the standard alphabet.
+package enum Base64 {
+    private static let alphabet = Array(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8
+    )
+
+    /// The text of bytes, padded.
+    package static func encode(_ bytes: [UInt8]) -> String {
+        var text: [UInt8] = []
+        text.reserveCapacity((bytes.count + 2) / 3 * 4)
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let group = rest.prefix(3)
+            rest = rest.dropFirst(3)
+            var bits = group.reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+            bits <<= UInt32(8 * (3 - group.count))
+            for place in 0..<4 {
+                let digit = Int(bits >> UInt32(18 - 6 * place) & 63)
+                text.append(place <= group.count ? alphabet[digit] : UInt8(ascii: "="))
+            }
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The bytes of a text, with or without its padding; nil for anything else.
+    package static func decode(_ text: some StringProtocol) -> [UInt8]? {
+        var digits = Array(text.utf8)
+        if digits.count % 4 == 0 {
+            for _ in 0..<2 where digits.last == UInt8(ascii: "=") { digits.removeLast() }
+        }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(digits.count / 4 * 3 + 2)
+        var bits: UInt32 = 0
+        var held = 0
+        for digit in digits {
+            guard let value = value(of: digit) else { return nil }
+            bits = bits << 6 | UInt32(value)
+            held += 6
+            if held >= 8 {
+                held -= 8
+                bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(held)))
+            }
+        }
+        // One digit alone is no byte, and the bits that are left over are zero.
+        guard digits.count % 4 != 1, bits & (1 << UInt32(held) - 1) == 0 else { return nil }
+        return bytes
+    }
+
+    private static func value(of digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"): digit - UInt8(ascii: "A")
+        case UInt8(ascii: "a")...UInt8(ascii: "z"): digit - UInt8(ascii: "a") + 26
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0") + 52
+        case UInt8(ascii: "+"): 62
+        case UInt8(ascii: "/"): 63
+        default: nil
+        }
+    }
+}
+
+/// Hexadecimal text.
+package enum Hexadecimal {
+    /// Two lower-case digits a byte.
+    package static func text(_ bytes: [UInt8]) -> String {
+        let digits = Array("0123456789abcdef".utf8)
+        return String(
+            decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] },
+            as: UTF8.self
+        )
+    }
+
+    /// The value of one digit, either case; nil for another byte.
+    package static func value(of digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}
+
+/// Percent-encoding (RFC 3986 §2.1).
+package enum PercentText {
+    /// The bytes behind a text's escapes; what is no escape stays as it is.
+    package static func decode(_ bytes: some Sequence<UInt8>) -> [UInt8] {
+        var decoded: [UInt8] = []
+        var rest = Array(bytes)[...]
+        while let byte = rest.popFirst() {
+            let digits = rest.prefix(2).compactMap { Hexadecimal.value(of: $0) }
+            if byte == UInt8(ascii: "%"), digits.count == 2 {
+                decoded.append(digits[0] << 4 | digits[1])
+                rest = rest.dropFirst(2)
+            } else {
+                decoded.append(byte)
+            }
+        }
+        return decoded
+    }
+
+    /// A text with everything escaped but unreserved characters (RFC 3986 §2.3).
+    package static func encode(_ text: String) -> String {
+        var encoded: [UInt8] = []
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
+                UInt8(ascii: "_"), UInt8(ascii: "~"):
+                encoded.append(byte)
+            default:
+                encoded.append(UInt8(ascii: "%"))
+                encoded.append(contentsOf: Hexadecimal.text([byte]).uppercased().utf8)
+            }
+        }
+        return String(decoding: encoded, as: UTF8.self)
+    }
+}

@@ -1,0 +1,290 @@
+// What a request asks for: the one place where a head becomes an operation.
+//
+// Pure: it knows no upload's state. UploadState decides what the operation does to an upload. Only
+// the IETF protocol is told apart; a request of another one is ordinary. Invariant: a field that
+// the draft says to ignore never changes the outcome.
+
+import HTTPTypes
+
+/// Whether more of the representation may come (draft-12 §4.1.2); not the same as offset == length.
+package enum Completeness: Sendable, Equatable {
+    /// More may come.
+    case incomplete
+    /// This message brings the last of it.
+    case complete
+}
+
+/// One request, classified.
+package enum UploadRequest: Sendable, Equatable {
+    /// A request that creates an upload resource (draft-12 §4.2).
+    case creation(Creation)
+    /// HEAD or GET on an upload resource (draft-12 §4.3).
+    case offsetRetrieval(UploadID)
+    /// PATCH on an upload resource (draft-12 §4.4).
+    case append(UploadID, Append)
+    /// DELETE on an upload resource (draft-12 §4.5).
+    case cancellation(UploadID)
+    /// OPTIONS on a target resource or `*`: forwarded, its answer gains `Upload-Limit` (draft-12
+    /// §4.1.4).
+    case options
+    /// OPTIONS on an upload resource: answered here.
+    case resourceOptions(UploadID)
+    /// HEAD or GET on an upload's status resource.
+    case status(UploadID)
+    /// An ordinary upload (POST, PUT or PATCH), without resumption. `isMarked`: it speaks the protocol,
+    /// and is whole in one message too small to be resumed.
+    case ordinaryUpload(isMarked: Bool)
+    /// Everything else: streamed through both ways.
+    case passThrough
+    /// A request that is wrong by itself, whatever the upload's state. `ResponseBuilder.refused`
+    /// answers it.
+    case refused(Refusal)
+
+    /// Whether it begins an upload, with a resource of its own or without.
+    package var beginsUpload: Bool {
+        switch self {
+        case .creation, .ordinaryUpload: true
+        case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
+            .passThrough, .refused:
+            false
+        }
+    }
+
+    /// Whether it brings content of an upload.
+    package var isUpload: Bool { if case .append = self { true } else { beginsUpload } }
+
+    /// What a creation says of the upload.
+    package struct Creation: Sendable, Equatable {
+        /// Whether this message's content is the whole representation.
+        package var completeness: Completeness
+        /// The length of the representation where the message tells it (draft-12 §4.1.3).
+        package var length: Int64?
+
+        /// Makes a creation from its parts.
+        package init(completeness: Completeness, length: Int64?) {
+            self.completeness = completeness
+            self.length = length
+        }
+    }
+
+    /// What an append says of itself.
+    package struct Append: Sendable, Equatable {
+        /// Where the content starts in the representation.
+        package var offset: Int64
+        /// Whether this content ends the representation.
+        package var completeness: Completeness
+        /// `Upload-Length`, where valid.
+        package var length: Int64?
+        /// How long this message's content is.
+        package var contentLength: ContentLength
+
+        /// Makes an append from its parts.
+        package init(
+            offset: Int64,
+            completeness: Completeness,
+            length: Int64? = nil,
+            contentLength: ContentLength
+        ) {
+            self.offset = offset
+            self.completeness = completeness
+            self.length = length
+            self.contentLength = contentLength
+        }
+    }
+
+    /// Classifies a request (protocol order: upload resource, options, creation, ordinary).
+    ///
+    /// - Parameters:
+    ///   - head: the request as received.
+    ///   - dialect: the dialect the request speaks.
+    ///   - resources: how upload resources are named on this route.
+    ///   - limits: the route's limits; refusals by size are made here, before any content is read.
+    package init(
+        _ head: RequestHead,
+        dialect: Dialect,
+        resources: UploadResources,
+        limits: UploadLimits
+    ) {
+        switch resources.match(head.path) {
+        case .resource(let id):
+            self.init(on: id, head, dialect: dialect)
+            return
+        case .status(let id):
+            let isLook = head.method == .get || head.method == .head
+            self = isLook ? .status(id) : .refused(.statusMethodNotAllowed)
+            return
+        case .malformed:
+            self = .refused(.unknownUpload)
+            return
+        case .none:
+            break
+        }
+        switch head.method {
+        case .options:
+            self = .options
+        case .post, .put, .patch:
+            let fields = UploadFields(head.fields, dialect: dialect)
+            // An append that found no upload resource must not become an upload of its own.
+            let isAppend = head.method == .patch && fields.hasPartialMediaType
+            if let completeness = fields.completeness, !isAppend {
+                self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
+            } else {
+                self.init(ordinary: head.contentLength, isMarked: false, limits: limits)
+            }
+        default:
+            self = .passThrough
+        }
+    }
+
+    /// Whether a creation's head said that more comes than its own content.
+    package static func isSegmented(_ head: RequestHead, _ dialect: Dialect) -> Bool {
+        UploadFields(head.fields, dialect: dialect).completeness == .incomplete
+    }
+
+    private init(on id: UploadID, _ head: RequestHead, dialect: Dialect) {
+        let fields = UploadFields(head.fields, dialect: dialect)
+        switch head.method {
+        case .head, .get:
+            self = fields.strayRefusal(dialect).map { .refused($0) } ?? .offsetRetrieval(id)
+        case .delete:
+            self = fields.strayRefusal(dialect).map { .refused($0) } ?? .cancellation(id)
+        case .options:
+            self = .resourceOptions(id)
+        case .patch:
+            self.init(appendTo: id, fields, head.contentLength, dialect: dialect)
+        case .post where head.fields[.methodOverride] == "PATCH":
+            // Some clients sit behind something that lets no PATCH through.
+            self.init(appendTo: id, fields, head.contentLength, dialect: dialect)
+        default:
+            self = .refused(.methodNotAllowed)
+        }
+    }
+
+    private init(
+        appendTo id: UploadID,
+        _ fields: UploadFields,
+        _ contentLength: ContentLength,
+        dialect: Dialect
+    ) {
+        guard fields.hasPartialMediaType || !dialect.requiresPartialMediaType else {
+            self = .refused(.wrongMediaType)
+            return
+        }
+        guard let offset = fields.offset else {
+            self = .refused(.missingOffset)
+            return
+        }
+        let completeness: Completeness
+        switch (fields.completeness, dialect.omittedCompleteness) {
+        case (let told?, _):
+            completeness = told
+        case (nil, .complete):
+            completeness = .complete
+        case (nil, .incomplete):
+            completeness = .incomplete
+        case (nil, .refused):
+            self = .refused(.missingCompleteness)
+            return
+        }
+        self = .append(
+            id,
+            Append(
+                offset: offset,
+                completeness: completeness,
+                length: fields.length,
+                contentLength: contentLength
+            )
+        )
+    }
+
+    private init(ordinary contentLength: ContentLength, isMarked: Bool, limits: UploadLimits) {
+        switch contentLength {
+        case .known(let count) where count > limits.maxSize:
+            self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
+        case .known, .unknown:
+            self = .ordinaryUpload(isMarked: isMarked)
+        }
+    }
+
+    private init(
+        creation told: Completeness,
+        _ fields: UploadFields,
+        _ head: RequestHead,
+        dialect: Dialect,
+        limits: UploadLimits
+    ) {
+        var completeness = told
+        var length = fields.length
+        if case .known(let count) = head.contentLength {
+            if completeness == .complete, count < limits.minSize, length == nil || length == count {
+                self.init(ordinary: head.contentLength, isMarked: true, limits: limits)
+                return
+            }
+            if count == 0, length == 0, dialect.completesEmptyCreation {
+                completeness = .complete
+            }
+            if let refusal = UploadRequest.refusal(
+                of: count,
+                completeness,
+                length: length,
+                limits: limits
+            ) {
+                self = .refused(refusal)
+                return
+            }
+            if completeness == .complete { length = count }
+        }
+        if let length, length > limits.maxSize {
+            self = .refused(.tooLarge(maxSize: limits.maxSize))
+            return
+        }
+        self = .creation(Creation(completeness: completeness, length: length))
+    }
+
+    /// Why a creation with `count` bytes of content cannot be taken; nil if it can.
+    private static func refusal(
+        of count: Int64,
+        _ completeness: Completeness,
+        length: Int64?,
+        limits: UploadLimits
+    ) -> Refusal? {
+        if count > limits.maxSize { return .tooLarge(maxSize: limits.maxSize) }
+        if let length {
+            switch completeness {
+            case .complete where count != length:
+                return .lengthChanged(known: length, told: count)
+            case .incomplete where count > length:
+                return .lengthExceeded(length: length)
+            case .complete, .incomplete:
+                break
+            }
+        }
+        return limits.refusal(ofContent: count, completeness, isCreation: true)
+    }
+}
+
+extension UploadLimits {
+    /// Why the content of one creation or append has the wrong size (draft-12 §4.1.4).
+    ///
+    /// - Parameters:
+    ///   - count: bytes of content, as the message's head tells them.
+    ///   - completeness: what the message says of the upload.
+    ///   - isCreation: whether it is a creation; an empty one is never too small.
+    /// - Returns: nil if the limits allow it.
+    package func refusal(
+        ofContent count: Int64,
+        _ completeness: Completeness,
+        isCreation: Bool
+    ) -> Refusal? {
+        if let maxAppendSize, count > maxAppendSize {
+            return .appendTooLarge(maxAppendSize: maxAppendSize)
+        }
+        switch completeness {
+        case .complete:
+            return nil
+        case .incomplete:
+            guard count < minAppendSize, count > 0 || !isCreation else { return nil }
+            return .appendTooSmall(minAppendSize: minAppendSize)
+        }
+    }
+}

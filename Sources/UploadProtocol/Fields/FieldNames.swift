@@ -1,0 +1,38 @@
+// The names of the fields that the gateway reads, writes or leaves out, made once.
+//
+// Not here: names that swift-http-types has already. Invariant: every name is a valid token, so
+// that no request pays for the check.
+
+package import HTTPTypes
+
+extension HTTPField.Name {
+    /// `Upload-Draft-Interop-Version`, an Integer (draft-12 Appendix B).
+    package static let uploadDraftInteropVersion = made("Upload-Draft-Interop-Version")
+    /// `Upload-Complete`, a Boolean (draft-12 §4.1.2).
+    package static let uploadComplete = made("Upload-Complete")
+    /// `Upload-Incomplete`, a Boolean, the inverse of `Upload-Complete` (draft-01 §3).
+    package static let uploadIncomplete = made("Upload-Incomplete")
+    /// `Upload-Offset`, an Integer (draft-12 §4.1.1).
+    package static let uploadOffset = made("Upload-Offset")
+    /// `Upload-Length`, an Integer (draft-12 §4.1.3).
+    package static let uploadLength = made("Upload-Length")
+    /// `Upload-Limit`, a Dictionary of Integers (draft-12 §4.1.4).
+    package static let uploadLimit = made("Upload-Limit")
+    /// `Link` (RFC 8288 §3).
+    package static let link = made("Link")
+    /// `Accept-Patch` (RFC 5789 §3.1).
+    package static let acceptPatch = made("Accept-Patch")
+    /// `X-HTTP-Method-Override`, for clients that cannot send PATCH.
+    package static let methodOverride = made("X-HTTP-Method-Override")
+
+    /// `Host`, which a head carries as a field (RFC 9110 §7.2).
+    package static let host = made("Host")
+
+    /// A name that is a token; traps where it is none.
+    package static func made(_ text: String) -> HTTPField.Name {
+        guard let name = HTTPField.Name(text) else {
+            preconditionFailure("\(text) is no field name")
+        }
+        return name
+    }
+}

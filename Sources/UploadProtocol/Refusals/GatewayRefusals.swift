@@ -1,0 +1,323 @@
+// The errors of the gateway itself, one entry each: delivery, capacity, and requests that a front
+// could not take.
+//
+// The protocol's errors are in ProtocolRefusals.swift; nothing is decided in either. Invariant: a
+// detail names nothing of the inside but a given reason.
+
+import HTTPTypes
+
+// MARK: Delivery
+
+extension Refusal {
+    /// 423: an offset retrieval while the upstream works, of a client that takes the offset for success.
+    package static let finalResponsePending = Refusal(
+        locked,
+        title: "delivery under way",
+        detail: "The upload is being delivered. Ask again in a moment.",
+        retryAfter: 5
+    )
+
+    /// 503: an upload is whole, and no attempt could begin in time.
+    ///
+    /// A client that can resume hears
+    /// nothing instead (`isOnlyLater`).
+    package static let deliveryUnderWay = Refusal(
+        .serviceUnavailable,
+        title: "delivery under way",
+        detail: """
+            The upload is complete and waits for its delivery. Repeat this request in a moment to get \
+            the final response.
+            """,
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
+    /// 502: an append to an upload that was sent on and got no answer; nothing will repeat it.
+    package static let outcomeUnknown = Refusal(
+        .badGateway,
+        title: "outcome unknown",
+        detail: """
+            The upload was sent on, but no answer came, so nobody here knows whether it was taken. \
+            Check at its destination before uploading it again.
+            """,
+        completeness: .complete
+    )
+
+    /// 410: the same for an offset retrieval, so that no client takes the offset for success.
+    package static let outcomeUnknownGone = Refusal(
+        .gone,
+        title: outcomeUnknown.title,
+        detail: outcomeUnknown.detail,
+        completeness: .complete
+    )
+
+    /// 502: an append to an upload that was tried for as long as the queue keeps one.
+    package static let deliveryFailed = Refusal(
+        .badGateway,
+        title: "delivery failed",
+        detail: """
+            The upload is stored, but could not be delivered, and nothing tries again by itself. \
+            Ask the operator of this server.
+            """,
+        completeness: .complete
+    )
+
+    /// 410: the same for an offset retrieval, so that no client takes the offset for success.
+    package static let deliveryFailedGone = Refusal(
+        .gone,
+        title: deliveryFailed.title,
+        detail: deliveryFailed.detail,
+        completeness: .complete
+    )
+
+    /// 503: an upload that would be accepted, while too many before it have failed and wait for a person.
+    ///
+    /// - Parameter isOrdinary: whether it is an ordinary upload.
+    /// - Returns: a refusal before any content is read.
+    package static func notAccepted(isOrdinary: Bool) -> Refusal {
+        Refusal(
+            .serviceUnavailable,
+            title: "upload not accepted",
+            detail: """
+                Too many uploads before this one could not be delivered. Try again later, or ask \
+                the operator of this server.
+                """,
+            retryAfter: 300,
+            isOrdinary: isOrdinary
+        )
+    }
+
+    /// 503: an append to an upload that an operator keeps from being delivered.
+    package static let uploadHeld = Refusal(
+        .serviceUnavailable,
+        title: "upload held",
+        detail: "The upload is stored, and an operator holds it back. Ask again later.",
+        retryAfter: 300
+    )
+
+    /// 409: a cancellation of an upload that is kept for a person.
+    package static let keptForOperator = Refusal(
+        .conflict,
+        title: "upload not cancelled",
+        detail: """
+            The upload is kept for the operator of this server, who alone can remove it. Ask them.
+            """
+    )
+
+    /// 503: the upstream answered that it cannot take the upload now.
+    ///
+    /// - Parameter retryAfter: seconds that it asked for; nil: it did not say.
+    /// - Returns: a refusal of an upload whose bytes are kept.
+    package static func upstreamBusy(retryAfter: Int?) -> Refusal {
+        Refusal(
+            .serviceUnavailable,
+            title: "upstream busy",
+            detail: """
+                The upload is stored, but the server it is for cannot take it now. Send an empty \
+                append with Upload-Complete: ?1 later.
+                """,
+            retryAfter: retryAfter ?? 30
+        )
+    }
+
+    /// 410: an offset retrieval of an upload that the upstream answered with an error, so that no
+    /// client takes the offset for success.
+    package static let upstreamRefusedGone = Refusal(
+        .gone,
+        title: "upload refused",
+        detail: """
+            The upload was delivered whole, and the server it is for refused it. An empty append \
+            with Upload-Complete: ?1 at its end gets that answer again.
+            """,
+        completeness: .complete
+    )
+
+    /// 502 or 504: the upstream was not reached, nothing of the upload was processed there.
+    ///
+    /// - Parameters:
+    ///   - reason: a clause for the client, without names or addresses of the inside.
+    ///   - timedOut: whether a deadline ended it: 504.
+    ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    package static func upstreamNotReached(
+        reason: String,
+        timedOut: Bool = false,
+        isKept: Bool
+    ) -> Refusal {
+        Refusal(
+            timedOut ? .gatewayTimeout : .badGateway,
+            title: "upstream not reached",
+            detail: isKept
+                ? """
+                The upload is stored, but the server it is for could not be reached: \(reason). \
+                Send an empty append with Upload-Complete: ?1 later.
+                """
+                : "The server this is for could not be reached: \(reason). Try again later.",
+            retryAfter: 10,
+            isOrdinary: !isKept
+        )
+    }
+
+    /// 502 or 504: the upstream was sent an upload that may be sent again, and gave no answer; the bytes
+    /// are kept.
+    ///
+    /// - Parameters:
+    ///   - reason: a clause for the client, without names or addresses of the inside.
+    ///   - timedOut: whether a deadline ended it: 504.
+    /// - Returns: a refusal that asks for an empty completing append.
+    package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
+        Refusal(
+            timedOut ? .gatewayTimeout : .badGateway,
+            title: "no answer from upstream",
+            detail: """
+                The upload is stored and was sent on, but no answer came: \(reason). Send an empty \
+                append with Upload-Complete: ?1 later.
+                """,
+            retryAfter: 10
+        )
+    }
+
+    /// 507: where the upload is to go there is no room; nothing of it was taken.
+    ///
+    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    package static func destinationFull(isKept: Bool) -> Refusal {
+        Refusal(
+            insufficientStorage,
+            title: "destination full",
+            detail: isKept
+                ? """
+                The upload is stored, but there is no room where it is to go. Send an empty append \
+                with Upload-Complete: ?1 later.
+                """
+                : "There is no room where this is to go. Try again later.",
+            retryAfter: 60,
+            isOrdinary: !isKept
+        )
+    }
+
+    /// 502 or 504: the upstream was sent the request and gave no answer; the outcome is unknown.
+    ///
+    /// - Parameters:
+    ///   - reason: a clause for the client, without names or addresses of the inside.
+    ///   - timedOut: whether a deadline ended it: 504.
+    /// - Returns: a refusal that tells the client not to resume.
+    package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
+        Refusal(
+            timedOut ? .gatewayTimeout : .badGateway,
+            title: "no answer from upstream",
+            detail: """
+                The request was sent on, but no answer came: \(reason). Check whether it was \
+                taken before you repeat it.
+                """,
+            completeness: .complete
+        )
+    }
+}
+
+// MARK: Checks
+
+extension Refusal {
+    /// 403: an upload of a client of whom the web server did not say who it is, where the route takes
+    /// none such.
+    package static let anonymousRefused = Refusal(
+        .forbidden,
+        title: "anonymous upload",
+        detail: "Uploads are taken here only from clients that are logged in."
+    )
+
+    /// 503: nobody could be asked whether the upload may come in, or be delivered.
+    ///
+    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: a refusal that asks to come back.
+    package static func notChecked(isKept: Bool) -> Refusal {
+        Refusal(
+            .serviceUnavailable,
+            title: "upload not checked",
+            detail: isKept
+                ? """
+                The upload is stored, but could not be checked before it is sent on. Send an empty \
+                append with Upload-Complete: ?1 later.
+                """
+                : "The upload could not be checked. Try again later.",
+            retryAfter: 10
+        )
+    }
+
+    /// 4xx: the inspection refused the content.
+    ///
+    /// - Parameters:
+    ///   - status: the status that the settings give such uploads.
+    ///   - message: what the inspection said; empty: nothing.
+    /// - Returns: a refusal that is the upload's final response.
+    package static func notTaken(status: Int, message: String) -> Refusal {
+        Refusal(
+            status == 422 ? .unprocessableContent : HTTPResponse.Status(code: status),
+            title: "content refused",
+            detail: message.isEmpty ? "This content is not taken here." : message,
+            completeness: .complete
+        )
+    }
+}
+
+// MARK: The request as the front received it
+
+extension Refusal {
+    /// 400: no HTTP request we take; `reason` is a clause, without bytes of the request.
+    package static func malformed(reason: String) -> Refusal {
+        Refusal(
+            .badRequest,
+            title: "malformed request",
+            detail: "This request is malformed: \(reason).",
+            isOrdinary: true
+        )
+    }
+
+    /// 431: more field lines than `limit`.
+    package static func tooManyFields(limit: Int) -> Refusal {
+        Refusal(
+            .requestHeaderFieldsTooLarge,
+            title: "too many fields",
+            detail: "A request may have at most \(limit) field lines here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 431: names and values are longer than `limit` bytes together.
+    package static func fieldsTooLarge(limit: Int) -> Refusal {
+        Refusal(
+            .requestHeaderFieldsTooLarge,
+            title: "fields too large",
+            detail: "The fields of a request may have at most \(limit) bytes together here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 414: the request target is longer than `limit` bytes.
+    package static func targetTooLong(limit: Int) -> Refusal {
+        Refusal(
+            .uriTooLong,
+            title: "request target too long",
+            detail: "A request target may have at most \(limit) bytes here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 500: the web server names a route that the settings do not have, or none and there is no
+    /// default; the operator's mistake.
+    package static func unknownRoute(name: String?) -> Refusal {
+        let what = name.map { "the route \"\($0)\", which is not" } ?? "no route, and no default is"
+        return Refusal(
+            .internalServerError,
+            title: "unknown route",
+            detail: "The web server named \(what) in the settings of spoolgate.",
+            isOrdinary: true
+        )
+    }
+}
+
+private let locked = HTTPResponse.Status(code: 423, reasonPhrase: "Locked")
+let insufficientStorage = HTTPResponse.Status(
+    code: 507,
+    reasonPhrase: "Insufficient Storage"
+)

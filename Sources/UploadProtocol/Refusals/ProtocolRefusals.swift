@@ -1,0 +1,191 @@
+// The errors of the upload protocol, one entry each: status, problem type, title, detail.
+//
+// The gateway's own errors are in GatewayRefusals.swift; nothing is decided in either. Invariant: a
+// detail says what was wrong with this request and what the client can do about it.
+
+package import HTTPTypes
+
+// MARK: Upload resources and appends
+
+extension Refusal {
+    /// 404: no such upload here, or not for this client.
+    package static let unknownUpload = Refusal(
+        .notFound,
+        title: "no such upload",
+        detail: """
+            There is no upload at this address for you: it never existed, was cancelled, has \
+            expired or could not be delivered. Start a new upload.
+            """
+    )
+
+    /// 410: the record of the upload cannot be read any more (draft-12 §4.1.1: lost state).
+    package static let uploadLost = Refusal(
+        .gone,
+        title: "the upload was lost",
+        detail: "The server has lost the state of this upload. Start a new upload."
+    )
+
+    /// 405: an upload resource knows only the methods of the protocol.
+    package static let methodNotAllowed = Refusal(
+        .methodNotAllowed,
+        title: "method not allowed on an upload resource",
+        detail: """
+            This is an upload resource. Use HEAD or GET to learn its offset, PATCH to append \
+            to it and DELETE to cancel it.
+            """,
+        fields: [.allow: UploadResources.allowedMethods]
+    )
+
+    /// 405: a status resource only tells.
+    package static let statusMethodNotAllowed = Refusal(
+        .methodNotAllowed,
+        title: "method not allowed on a status resource",
+        detail: "This is the status of an upload. Use GET to read it.",
+        fields: [.allow: "HEAD, GET"],
+        isOrdinary: true
+    )
+
+    /// 415: an append must say that its content is part of an upload (draft-12 §4.4).
+    package static let wrongMediaType = Refusal(
+        .unsupportedMediaType,
+        title: "wrong media type for an append",
+        detail: "Send an append with Content-Type: \(UploadResources.partialMediaType).",
+        fields: [.acceptPatch: UploadResources.partialMediaType]
+    )
+
+    /// 400: an append without a valid `Upload-Offset`.
+    package static let missingOffset = Refusal(
+        .badRequest,
+        title: "append without an offset",
+        detail: "Send an append with Upload-Offset, a non-negative integer; HEAD tells the value."
+    )
+
+    /// 400: an append without a valid `Upload-Complete`, where the dialect demands one.
+    package static let missingCompleteness = Refusal(
+        .badRequest,
+        title: "append without completeness",
+        detail: """
+            Send an append with Upload-Complete: ?1 if its content ends the upload, and with \
+            Upload-Complete: ?0 if more follows.
+            """
+    )
+
+    /// 400: HEAD or DELETE of versions 3 to 6 with a field that only appends have (draft-03 §5).
+    package static func strayField(_ name: HTTPField.Name) -> Refusal {
+        Refusal(
+            .badRequest,
+            title: "a field that only appends have",
+            detail: "Leave out \(name.rawName): only creations and appends may have it."
+        )
+    }
+
+    /// 409: the append does not start where the upload ends (draft-12 §4.4.2, §7.1).
+    package static func offsetMismatch(expected: Int64, provided: Int64) -> Refusal {
+        Refusal(
+            .conflict,
+            type: "mismatching-upload-offset",
+            title: "offset from request does not match offset of resource",
+            detail: "The upload has \(expected) bytes. Go on at Upload-Offset: \(expected).",
+            members: [
+                Member(name: "expected-offset", value: expected),
+                Member(name: "provided-offset", value: provided),
+            ]
+        )
+    }
+
+    /// 400: two messages, or two fields of one, disagree on the length (draft-12 §4.1.3).
+    package static func lengthChanged(known: Int64, told: Int64) -> Refusal {
+        inconsistentLength(
+            "The length of this upload is \(known) bytes, but this request makes it \(told)."
+        )
+    }
+
+    /// 400: content goes past the known length (draft-12 §4.4.2).
+    package static func lengthExceeded(length: Int64) -> Refusal {
+        inconsistentLength(
+            "The length of this upload is \(length) bytes, and this content goes past it."
+        )
+    }
+
+    /// 400: the client said the upload is complete, but bytes are missing (draft-12 §4.1.3).
+    package static func lengthNotReached(length: Int64, offset: Int64) -> Refusal {
+        inconsistentLength(
+            """
+            The length of this upload is \(length) bytes, and only \(offset) have arrived. Send \
+            the rest before Upload-Complete: ?1.
+            """
+        )
+    }
+
+    /// 400: the length is not consistent; `detail` is the whole sentence (draft-12 §7.2).
+    package static func inconsistentLength(_ detail: String) -> Refusal {
+        Refusal(
+            .badRequest,
+            type: "inconsistent-upload-length",
+            title: "inconsistent length values for upload",
+            detail: detail
+        )
+    }
+
+    /// 400: an append that does not complete the upload, on an upload that is complete already.
+    ///
+    /// `typed` gives it the problem type that drafts 04 to 11 had.
+    package static func alreadyComplete(typed: Bool) -> Refusal {
+        Refusal(
+            .badRequest,
+            type: typed ? "completed-upload" : nil,
+            title: "upload is already completed",
+            detail: """
+                The upload is complete and takes no more content. An empty append with \
+                Upload-Complete: ?1 at its end gets the final response again.
+                """
+        )
+    }
+}
+
+// MARK: Limits
+
+extension Refusal {
+    /// 413: the representation is, or becomes, larger than the route allows (draft-12 §4.1.4).
+    package static func tooLarge(maxSize: Int64) -> Refusal {
+        Refusal(
+            .contentTooLarge,
+            title: "upload too large",
+            detail: "An upload may have at most \(maxSize) bytes here.",
+            tellsLimits: true
+        )
+    }
+
+    /// 413: an ordinary upload is larger than the route allows; found from its head or while
+    /// receiving it.
+    package static func ordinaryTooLarge(maxSize: Int64) -> Refusal {
+        var refusal = tooLarge(maxSize: maxSize)
+        refusal.tellsLimits = false
+        refusal.isOrdinary = true
+        return refusal
+    }
+
+    /// 413: the content of one message is larger than `max-append-size` (draft-12 §4.1.4).
+    package static func appendTooLarge(maxAppendSize: Int64) -> Refusal {
+        Refusal(
+            .contentTooLarge,
+            title: "content of one request too large",
+            detail:
+                "One request may bring at most \(maxAppendSize) bytes here. Send smaller parts.",
+            tellsLimits: true
+        )
+    }
+
+    /// 400: the content of one message is smaller than `min-append-size` (draft-12 §4.1.4).
+    package static func appendTooSmall(minAppendSize: Int64) -> Refusal {
+        Refusal(
+            .badRequest,
+            title: "content of one request too small",
+            detail: """
+                A request that does not complete the upload must bring at least \
+                \(minAppendSize) bytes here. Send larger parts.
+                """,
+            tellsLimits: true
+        )
+    }
+}

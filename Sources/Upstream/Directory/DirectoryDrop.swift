@@ -1,0 +1,141 @@
+// The upstream that is a directory. The drop format, for whoever consumes it:
+//
+//   <id>-<name>        the upload's content, mode 0640
+//   <id>-<name>.json   its record, one JSON object on one line; appears last
+//
+// <id> is the upload's 26 characters, <name> the client's file name made harmless (ClientFileName.harmless);
+// a content's name never ends in `.json`. Wait for `*.json` (inotify: IN_MOVED_TO), then read the
+// file its "file" names; move or remove the content first and the record last. Names that begin
+// with a dot are drops under way, or, when older than any upload can take, what a crash left.
+// The content may share its inode with the spool until the daemon has noted the delivery: rename it
+// as you like, but write to a copy. The record's members: "id", "name", "file", "method", "target",
+// "length" (bytes), "content-type" (string or null), "received" (RFC 3339, UTC).
+// The invariant: a record is there only while the content it names was whole and on disk.
+// Dropping the same upload again ends in the same two files.
+
+import HTTPTypes
+import Posix
+import TextFormats
+import UploadProtocol
+
+/// Drops uploads into one directory.
+struct DirectoryDrop {
+    /// The directory; it must exist.
+    let path: String
+
+    /// Drops an upload and answers 201 once content, record and both names are on disk; answers 405
+    /// to everything else.
+    func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
+        let purpose =
+            "\(request.method.rawValue) "
+            + "\(request.target.shownTarget(withQuery: false).prefix(200)) to directory:\(path)"
+        let response: Response
+        if request.isUpload {
+            do {
+                response = try store(request, sink)
+            } catch let error as SystemError where error.isFull {
+                return .noRoom(
+                    reason:
+                        "\(purpose): \(error); free space and files there, or raise this user's "
+                        + "share (disk quota) of it"
+                )
+            } catch let error as SystemError {
+                return .notReached(
+                    reason: "\(purpose): \(error); look whether the directory exists, may be "
+                        + "written by this user"
+                )
+            } catch let error as DropContentError {
+                return .abandoned(
+                    reason: "\(purpose): the content could not be read: \(error.underlying)"
+                )
+            } catch {
+                return .abandoned(reason: "\(purpose): \(error)")
+            }
+        } else {
+            response = Self.refusal
+        }
+        do {
+            try sink.receive(head: response.head, contentLength: Int64(response.content.count))
+            if request.method != .head {
+                let content = response.content
+                try sink.receive(content: content.span.bytes)
+            }
+            return .answered
+        } catch {
+            return .unheard(reason: "\(purpose): the response could not be passed on: \(error)")
+        }
+    }
+
+    private func store(_ request: UpstreamRequest, _ sink: any ResponseSink) throws -> Response {
+        let files = try DropFiles(path: path)
+        let name = ClientFileName(target: request.target, fields: request.fields).harmless
+        let file = "\(request.id)-\(name)"
+        let length = try storeContent(request.content, as: file, in: files, sink)
+        let record = JSON.object([
+            ("id", .string("\(request.id)")),
+            ("name", .string(name)),
+            ("file", .string(file)),
+            ("method", .string(request.method.rawValue)),
+            ("target", .string(request.target)),
+            ("length", .integer(length)),
+            ("content-type", request.fields[.contentType].map { .string($0) } ?? .null),
+            ("received", .string(WallTime.now.description)),
+        ])
+        var text = Array((record.text + "\n").utf8)[...]
+        do {
+            _ = try files.write(as: "\(file).json") { buffer in
+                let part = text.prefix(buffer.count)
+                buffer.copyBytes(from: part)
+                text = text.dropFirst(part.count)
+                return part.count
+            }
+        } catch {
+            // Nobody would ever look for content without a record.
+            files.removeContent(file, unlessNamedBy: "\(file).json")
+            throw error
+        }
+        // One sync is enough for both names: they are of one directory, and file systems with a
+        // journal do not keep a later change without an earlier one.
+        try files.sync()
+        let answer = JSON.object([
+            ("id", .string("\(request.id)")), ("name", .string(name)), ("length", .integer(length)),
+        ])
+        return Response(
+            ResponseHead(status: .created, fields: [.contentType: "application/json"]),
+            content: Array((answer.text + "\n").utf8)
+        )
+    }
+
+    private func storeContent(
+        _ content: UpstreamContent,
+        as file: String,
+        in files: borrowing DropFiles,
+        _ sink: any ResponseSink
+    ) throws -> Int64 {
+        if case .file(let descriptor?, let length, _) = content,
+            try files.link(descriptor, length: length, as: file)
+        {
+            return length
+        }
+        let source = ContentSource(content)
+        return try files.write(as: file) { buffer in
+            sink.onProgress()
+            return try source?.read(into: buffer) ?? 0
+        }
+    }
+
+    private static let refusal = Response(
+        ResponseHead(
+            status: .methodNotAllowed,
+            fields: [
+                .allow: "POST, PUT, PATCH", .contentType: "application/problem+json",
+            ]
+        ),
+        content: Array(
+            (JSON.object([
+                ("title", .string("Only uploads are taken here")), ("status", .integer(405)),
+                ("detail", .string("Send content with POST, PUT or PATCH.")),
+            ]).text + "\n").utf8
+        )
+    )
+}

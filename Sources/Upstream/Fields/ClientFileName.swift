@@ -1,0 +1,157 @@
+// The file name a client gives its upload, and two forms of it that do no harm.
+//
+// Pure. Sources in this order: Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
+// `filename` of Upload-Metadata, the last segment of the target's path. Invariant: no form is a path, is
+// empty or has a control character.
+
+package import HTTPTypes
+import TextFormats
+import UploadProtocol
+
+/// The name of an upload's file.
+package struct ClientFileName: Sendable, Equatable {
+    /// The last part of the name as the client meant it; any text, `upload` where it gave none.
+    private let told: String
+
+    /// Finds the name in a creation.
+    package init(target: String, fields: HTTPFields) {
+        let disposition = fields[.contentDisposition].flatMap { Disposition($0).fileName }
+        told =
+            [disposition, UploadMetadata(fields)["filename"], Self.lastSegment(target)].lazy
+            .compactMap { $0.flatMap(Self.lastPart) }.first ?? "upload"
+    }
+
+    /// The name for people and for forms: UTF-8 without control characters, at most 255 bytes; what is
+    /// too long is cut before its ending.
+    package var text: String {
+        var kept = String.UnicodeScalarView()
+        for scalar in told.unicodeScalars where !Self.isControl(scalar) { kept.append(scalar) }
+        let name = String(kept)
+        if ["", ".", ".."].contains(name) { return "upload" }
+        return Self.cut(name, to: 255)
+    }
+
+    /// The name for a directory: 1 to 100 bytes of `A-Za-z0-9._-` that do not begin with a dot and do not
+    /// end in `.json`.
+    package var harmless: String {
+        let limit = 100
+        var name = told.utf8.prefix(limit).map { Self.isPlain($0) ? $0 : UInt8(ascii: "_") }
+        if name.isEmpty { name = Array("upload".utf8) }
+        if name[0] == UInt8(ascii: ".") { name[0] = UInt8(ascii: "_") }
+        if name.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) {
+            name = name.prefix(limit - 1) + [UInt8(ascii: "_")]
+        }
+        return String(decoding: name, as: UTF8.self)
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "."), UInt8(ascii: "_"),
+            UInt8(ascii: "-"):
+            true
+        default: false
+        }
+    }
+
+    /// Controls, and what turns the direction of the text after it around.
+    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0..<0x20, 0x7f..<0xa0, 0x202a...0x202e, 0x2066...0x2069, 0x2028, 0x2029: true
+        default: false
+        }
+    }
+
+    private static func cut(_ name: String, to limit: Int) -> String {
+        guard name.utf8.count > limit else { return name }
+        var ending = Substring()
+        if let dot = name.lastIndex(of: "."), name[dot...].utf8.count <= 16 {
+            ending = name[dot...]
+        }
+        var stem = name.unicodeScalars.dropLast(ending.unicodeScalars.count)
+        while String(stem).utf8.count > limit - ending.utf8.count { stem.removeLast() }
+        return String(stem) + ending
+    }
+
+    /// What follows the last slash of either kind; nil if that is nothing.
+    private static func lastPart(_ name: String) -> String? {
+        let last = name.unicodeScalars.split(omittingEmptySubsequences: false) {
+            $0 == "/" || $0 == "\\"
+        }.last
+        return last.flatMap { $0.isEmpty ? nil : String($0) }
+    }
+
+    private static func lastSegment(_ target: String) -> String {
+        let path = target.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        let start = path.lastIndex { $0 == UInt8(ascii: "/") }.map { path.index(after: $0) }
+        let segment = PercentText.decode(path[(start ?? path.startIndex)...])
+        return String(decoding: segment, as: UTF8.self)
+    }
+}
+
+/// The parameters of a Content-Disposition that name a file.
+private struct Disposition {
+    private(set) var fileName: String?
+
+    /// Reads parameter after parameter; the first that is malformed ends it.
+    init(_ value: String) {
+        var plain: String?
+        var rest = Array(value.utf8)[...]
+        rest = rest.drop { $0 != UInt8(ascii: ";") }
+        while rest.popFirst() == UInt8(ascii: ";") {
+            rest = rest.drop { $0 == 0x20 || $0 == 0x09 }
+            let name = rest.prefix { $0 != UInt8(ascii: "=") && $0 != UInt8(ascii: ";") }
+            rest = rest.dropFirst(name.count)
+            guard rest.popFirst() == UInt8(ascii: "="), let value = Self.value(&rest) else { break }
+            switch String(decoding: name, as: UTF8.self).lowercased() {
+            case "filename*": fileName = fileName ?? Self.extended(value)
+            case "filename": plain = plain ?? String(decoding: value, as: UTF8.self)
+            default: break
+            }
+            rest = rest.drop { $0 == 0x20 || $0 == 0x09 }
+        }
+        if fileName?.isEmpty ?? true { fileName = plain }
+    }
+
+    /// A token or a quoted string (RFC 9110 §5.6).
+    private static func value(_ rest: inout ArraySlice<UInt8>) -> [UInt8]? {
+        guard rest.first == UInt8(ascii: "\"") else {
+            let token = rest.prefix { $0 != UInt8(ascii: ";") && $0 > 0x20 }
+            rest = rest.dropFirst(token.count)
+            return token.isEmpty ? nil : Array(token)
+        }
+        rest = rest.dropFirst()
+        var value: [UInt8] = []
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "\"") { return value }
+            if byte == UInt8(ascii: "\\"), let escaped = rest.popFirst() {
+                value.append(escaped)
+            } else {
+                value.append(byte)
+            }
+        }
+        return nil
+    }
+
+    /// `charset'language'value` (RFC 8187 §3.2); nil for another character set than UTF-8 and
+    /// ISO-8859-1.
+    private static func extended(_ value: [UInt8]) -> String? {
+        let parts = value.split(
+            separator: UInt8(ascii: "'"),
+            maxSplits: 2,
+            omittingEmptySubsequences: false
+        )
+        guard parts.count == 3 else { return nil }
+        let bytes = PercentText.decode(parts[2])
+        switch String(decoding: parts[0], as: UTF8.self).lowercased() {
+        case "utf-8":
+            return String(decoding: bytes, as: UTF8.self)
+        case "iso-8859-1":
+            var text = String.UnicodeScalarView()
+            for byte in bytes { text.append(Unicode.Scalar(byte)) }
+            return String(text)
+        default:
+            return nil
+        }
+    }
+}

@@ -1,0 +1,221 @@
+// Which fields of a client's request go to the upstream, and which of the upstream's come back.
+//
+// Values are never changed, but for a Content-Type that names the protocol instead of the
+// representation. Invariant: fields of one connection and message framing pass in no direction.
+
+package import HTTPTypes
+import UploadProtocol
+
+/// The field rules between client and upstream.
+package enum UpstreamFields {
+    /// The client's fields of the one regular request built from an upload's creation.
+    ///
+    /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), and what
+    /// `policy` does not let through. Nothing is set here: see `finish`.
+    ///
+    /// - Parameters:
+    ///   - creation: the creation's fields, as received or as `recorded` left them.
+    ///   - completing: the fields of the request that completes the upload, of which only credentials
+    ///     are taken; nil if no request does.
+    ///   - isWhole: whether the creation's message brought the whole representation, so that a
+    ///     `Content-Digest` of it still holds (RFC 9530 §2).
+    ///   - policy: the operator's rules.
+    /// - Returns: the fields to send, in the order received.
+    package static func delivered(
+        _ creation: HTTPFields,
+        completing: HTTPFields? = nil,
+        isWhole: Bool = false,
+        policy: FieldPolicy = FieldPolicy()
+    ) -> HTTPFields {
+        var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered)
+        for index in fields.indices where fields[index].name == .contentType {
+            let value = fields[index].value
+            if partialMediaTypes.contains(where: { MediaType.of(value, is: $0) }) {
+                fields[index].value = "application/octet-stream"
+            }
+        }
+        if let forward = policy.forward {
+            let through = Set(forward + policy.credentialFields).union(alwaysForwarded)
+            fields.removeAll { !through.contains($0.name) }
+        }
+        switch policy.credentials {
+        case .creation:
+            break
+        case .completing:
+            fields.removeAll { policy.credentialFields.contains($0.name) }
+            for field in completing ?? [:] where policy.credentialFields.contains(field.name) {
+                fields.append(field)
+            }
+        case .none:
+            fields.removeAll { policy.credentialFields.contains($0.name) }
+        }
+        fields.removeAll { policy.strip.contains($0.name) }
+        if !policy.trustsForwarded { fields.removeAll { isClaim($0.name) } }
+        return fields
+    }
+
+    /// What a creation's record may keep of its fields: no credentials that its delivery does not take
+    /// from there.
+    package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
+        guard !policy.keepsCredentials else { return creation }
+        var fields = creation
+        fields.removeAll { policy.credentialFields.contains($0.name) }
+        return fields
+    }
+
+    /// What must be kept of a completing request's fields for a delivery after its end; empty where
+    /// nothing must.
+    package static func keptOfCompletion(
+        _ completing: HTTPFields,
+        policy: FieldPolicy
+    ) -> HTTPFields {
+        guard policy.credentials == .completing else { return [:] }
+        var fields = completing
+        fields.removeAll { !policy.credentialFields.contains($0.name) }
+        return fields
+    }
+
+    /// The fields of an ordinary request that passes through.
+    ///
+    /// Connection fields are left out; of the Upload-* fields only the markers that would make the
+    /// upstream speak the protocol. `policy.forward` is for uploads alone.
+    package static func passedThrough(
+        _ fields: HTTPFields,
+        policy: FieldPolicy = FieldPolicy()
+    ) -> HTTPFields {
+        var kept = kept(of: fields, without: leftOutOfPassed)
+        if policy.credentials == .none {
+            kept.removeAll { policy.credentialFields.contains($0.name) }
+        }
+        if !policy.strip.isEmpty { kept.removeAll { policy.strip.contains($0.name) } }
+        if !policy.trustsForwarded { kept.removeAll { isClaim($0.name) } }
+        return kept
+    }
+
+    /// Puts the operator's own fields in place of all others of their names.
+    package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
+        for field in policy.set { fields[fields: field.name] = [] }
+        for field in policy.set { fields.append(field) }
+    }
+
+    /// Whether a name is not the operator's to decide on: of a connection, of message framing or of an
+    /// upload protocol.
+    package static func isReserved(_ name: HTTPField.Name) -> Bool {
+        let text = name.canonicalName
+        return leftOutOfWhole.contains(text) || text.hasPrefix("upload-") || text.hasPrefix("tus-")
+    }
+
+    /// The fields of an upstream's response to an upload that a client may see.
+    ///
+    /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out
+    /// too: the sender knows it.
+    package static func relayed(_ fields: HTTPFields) -> HTTPFields {
+        var kept = kept(of: fields, without: leftOutOfResponse)
+        kept.removeAll {
+            let name = $0.name.canonicalName
+            return name.hasPrefix("upload-") || name.hasPrefix("tus-")
+        }
+        return kept
+    }
+
+    /// The fields of an upstream's response to an ordinary request that a client may see.
+    ///
+    /// Only connection fields, framing and `Content-Length` are left out: the upstream may speak an
+    /// upload protocol of its own.
+    package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
+        kept(of: fields, without: leftOutOfResponse)
+    }
+
+    /// Names that mark a request as one of the IETF protocol.
+    private static let markerNames: Set<String> = [
+        "upload-draft-interop-version", "upload-complete", "upload-incomplete",
+        // The gateway or the web server has answered it; the upstream connection decides anew.
+        "expect",
+    ]
+
+    // One set a direction, so that a field costs one look-up.
+    private static let leftOutOfPassed = connectionNames.union(markerNames)
+    private static let leftOutOfDelivered = leftOutOfWhole.union(["content-digest"])
+    // CGI gives `Status` a meaning that HTTP does not (RFC 3875 §6.3.3).
+    private static let leftOutOfResponse = connectionNames.union(["status"])
+    private static let leftOutOfWhole = leftOutOfPassed.union([
+        "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
+        "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
+        "x-http-method-override", "incremental",
+    ])
+
+    /// Fields of one connection and of message framing (RFC 9110 §7.6.1, RFC 9112 §6).
+    private static let connectionNames: Set<String> = [
+        "connection", "content-length", "keep-alive", "proxy", "proxy-authenticate",
+        "proxy-authentication-info", "proxy-authorization", "proxy-connection", "te", "trailer",
+        "transfer-encoding", "upgrade",
+    ]
+
+    /// Whether a field claims who the client is, or what it asked for, as only a proxy in front may: many
+    /// applications believe it.
+    private static func isClaim(_ name: HTTPField.Name) -> Bool {
+        let text = name.canonicalName
+        return claims.contains(text) || text.hasPrefix("x-forwarded")
+    }
+
+    private static let claims: Set<String> = [
+        "forwarded", "x-real-ip", "x-real-port", "client-ip", "x-client-ip", "true-client-ip",
+        "x-cluster-client-ip", "x-proxyuser-ip", "x-remote-ip", "x-remote-addr", "x-remote-user",
+        "remote-user", "remote-addr", "x-originating-ip", "cf-connecting-ip", "fastly-client-ip",
+        "x-azure-clientip", "x-original-url", "x-original-uri", "x-original-host",
+        "x-original-method", "x-original-forwarded-for", "x-host", "x-http-host-override",
+        "x-rewrite-url", "x-url-scheme",
+        "x-scheme", "x-http-destinationurl", "front-end-https",
+    ]
+
+    /// Fields that `Connection` cannot name: they are for every recipient of the content, and a
+    /// client that names them wants to hide them from the upstream (RFC 9110 §7.6.1).
+    private static let endToEndNames: Set<String> = [
+        "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
+        "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
+    ]
+
+    /// What goes with an upload however short the list of forwarded fields is: whom it is for, and what
+    /// its content is.
+    private static let alwaysForwarded: Set<HTTPField.Name> = [
+        .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentDigest,
+        .reprDigest, .host,
+    ]
+
+    private static let partialMediaTypes = [
+        UploadResources.partialMediaType, "application/offset+octet-stream",
+    ]
+
+    private static func kept(of fields: HTTPFields, without leftOut: Set<String>) -> HTTPFields {
+        let named = connectionOptions(fields)
+        var kept = HTTPFields()
+        kept.reserveCapacity(fields.count)
+        for field in fields {
+            let name = field.name.canonicalName
+            if leftOut.contains(name) { continue }
+            if !named.isEmpty, named.contains(name), !endToEndNames.contains(name) { continue }
+            kept.append(field)
+        }
+        return kept
+    }
+
+    /// The names in `Connection`, in lower case.
+    private static func connectionOptions(_ fields: HTTPFields) -> Set<String> {
+        var options: Set<String> = []
+        for field in fields where field.name == .connection {
+            // The two that nearly every request has name no field that would pass anyway.
+            if field.value == "keep-alive" || field.value == "close" { continue }
+            for option in field.value.split(separator: ",") {
+                options.insert(trimmed(option).lowercased())
+            }
+        }
+        return options
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        var text = text
+        while let first = text.first, first == " " || first == "\t" { text.removeFirst() }
+        while let last = text.last, last == " " || last == "\t" { text.removeLast() }
+        return text
+    }
+}

@@ -1,0 +1,312 @@
+// One request over HTTP/1.1, from the connection to the verdict.
+//
+// libcurl drives the exchange and calls back (CurlCallbacks.swift); this type decides: when the
+// upstream has been silent for too long, whether a request may be sent a second time, when a held
+// head may go, what a response is, and what the end of it all means. It is used by one thread.
+//
+// About the second time. libcurl 7.88 repeats a request by itself, whatever its method, when a
+// *kept* connection ends before the first byte of a response (Curl_retry_request, up to five
+// times; CURLOPT_SEEKFUNCTION matters only once content bytes were sent, so it cannot stop a POST
+// of small content). Every such repetition opens a socket first and asks CURLOPT_PREREQFUNCTION
+// before it sends, and both ask `mayRepeat` here. The invariant: a request that is not idempotent
+// is never sent again after one byte of it was taken by a connection.
+
+import CCurl
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+/// One attempt over HTTP.
+final class HTTPAttempt {
+    private let request: UpstreamRequest
+    private let location: UpstreamLocation
+    private let settings: UpstreamSettings
+    private let connection: CurlConnection
+    private let sink: any ResponseSink
+    private let source: ContentSource?
+    private let reasons: AttemptReasons
+
+    /// Why we told libcurl to stop.
+    private var stopReason: AttemptOutcome?
+    private var reading: ResponseReading
+
+    /// How many times the request was about to be sent.
+    private var starts = 0
+    private var mayStartAgain = false
+    private var isPerforming = false
+    private var isPaused = false
+    /// Where in the content the upstream was last listened to first.
+    private var pausedAt: Int64?
+    private var isInline = false
+    /// Whether libcurl was asked to send the request; false: nobody could.
+    private(set) var wasTried = false
+    /// Whether another attempt can send the whole content.
+    var canGoElsewhere: Bool { source?.canRestart ?? true }
+
+    private var deadline = Deadline.after(.zero)
+    private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
+    /// When to ask the system again what of the content is still with it.
+    private var nextLook = Deadline.after(.zero)
+    /// libcurl reports several times a request; the deadlines need no better answer than this.
+    private static let lookInterval = Duration.milliseconds(100)
+
+    /// Makes an attempt over a connection that no other attempt uses.
+    init(
+        _ request: UpstreamRequest,
+        to location: UpstreamLocation,
+        settings: UpstreamSettings,
+        over connection: CurlConnection,
+        sink: any ResponseSink
+    ) {
+        self.request = request
+        self.location = location
+        self.settings = settings
+        self.connection = connection
+        self.sink = sink
+        reasons = AttemptReasons(request, location: location, settings: settings)
+        reading = ResponseReading(of: request.method, purpose: reasons.purpose, to: sink)
+        source = request.method == .head ? nil : ContentSource(request.content)
+    }
+
+    /// Sends the request and passes the response on.
+    ///
+    /// Blocks until there is a verdict.
+    func run() -> AttemptOutcome {
+        let inline: [UInt8]?
+        do {
+            inline = try inlineContent()
+        } catch {
+            return .abandoned(reason: "\(purpose): the content could not be read: \(error)")
+        }
+        isInline = inline != nil
+        var options = CurlOptions(on: connection)
+        do throws(CurlOptionError) {
+            try options.setUpstream(location, settings: settings)
+            // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
+            if connection.context.isReadable { try options.setNewConnection() }
+            try options.setRequest(request, location: location, source: source, inline: inline)
+        } catch {
+            return .notReached(reason: "\(purpose) was not tried: \(error.reason)")
+        }
+        connection.setCallbacks(hasContent: source != nil && !isInline)
+        connection.context.attempt = self
+        wasTried = true
+        let code = curl_easy_perform(connection.easy)
+        connection.context.attempt = nil
+        withExtendedLifetime(options) {}
+        return outcome(code)
+    }
+
+    /// Small content that can be read again, read now: libcurl then sends it with the head.
+    private func inlineContent() throws -> [UInt8]? {
+        guard let source, let length = source.length, length < CurlOptions.inlineLimit else {
+            return nil
+        }
+        switch request.content {
+        case .none, .stream: return nil
+        case .bytes(let bytes): return bytes
+        case .file, .framed:
+            return try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
+                while count < Int(length) {
+                    count += try source.read(
+                        into: .init(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
+                    )
+                }
+            }
+        }
+    }
+
+    private var purpose: String { reasons.purpose }
+
+    // MARK: Starting, and starting again
+
+    /// Whether a socket may be opened: for the first try always.
+    func mayConnect() -> Bool { starts == 0 || mayRepeat() }
+
+    /// Called with a connection ready, before the first byte of the request.
+    func mayBeginRequest() -> Bool {
+        guard starts == 0 || mayRepeat(), starts < 2 else { return false }
+        starts += 1
+        connection.context.forgetLastWords()
+        deadline = .after(settings.stallTimeout)
+        lastSeen = (0, 0, true)
+        nextLook = .after(Self.lookInterval)
+        if source != nil, !isInline { connection.context.cork() }
+        return true
+    }
+
+    private func mayRepeat() -> Bool {
+        if mayStartAgain { return true }
+        let canReadAgain = isInline || source?.canRestart ?? true
+        mayStartAgain = canReadAgain && (request.method.isIdempotent || !wasTaken)
+        return mayStartAgain
+    }
+
+    /// Whether any byte of the request can have left.
+    ///
+    /// Under TLS a write that failed may have left whole records behind, so there it is enough
+    /// that a write was tried.
+    private var wasTaken: Bool {
+        guard starts > 0 else { return false }
+        return location.isSecure || isPerforming || connection.requestSize > 0
+    }
+
+    // MARK: Sending
+
+    /// What `giveContent` did.
+    enum Given {
+        /// It put this many bytes into the buffer; 0 at the end.
+        case bytes(Int)
+        /// Read what the upstream says first; then ask again.
+        case pause
+        /// Give up.
+        case stop
+    }
+
+    /// Fills `buffer` with the next content.
+    func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> Given {
+        guard let source else { return .bytes(0) }
+        do {
+            let position = source.position
+            let count = try source.read(into: buffer)
+            // An upstream that answers early closes its end soon after; a write to that end would
+            // fail and take the answer along. So what it said is read before more is written: once
+            // at each position, since libcurl reads before it asks again.
+            if count > 0, position != pausedAt, connection.context.isReadable {
+                source.putBack(.init(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
+                pausedAt = position
+                isPaused = true
+                return .pause
+            }
+            deadline = .after(settings.stallTimeout)
+            return .bytes(count)
+        } catch {
+            stopReason = .abandoned(reason: "\(purpose): the content could not be read: \(error)")
+            return .stop
+        }
+    }
+
+    /// Goes back to the start of the content for a second try.
+    func restartContent() -> Bool {
+        pausedAt = nil
+        return source?.restart() ?? true
+    }
+
+    /// Called after every step and at least once a second: lets a held head go, tells the sink and
+    /// watches the deadlines.
+    ///
+    /// False: give up.
+    func watchProgress(uploaded: Int64) -> Bool {
+        guard starts > 0 else { return true }
+        isPerforming = true
+        if let source, source.position > 0 || source.isAtEnd { connection.context.uncork() }
+        if isPaused {
+            isPaused = false
+            _ = curl_easy_pause(connection.easy, CURLPAUSE_CONT)
+        }
+        tellSink()
+        let seen = (uploaded, unsent(), isSending(uploaded))
+        if seen != lastSeen {
+            lastSeen = seen
+            progressed()
+        }
+        guard deadline.hasPassed else { return true }
+        stopReason = .indeterminate(
+            reason: reasons.silence(
+                sent: lastSeen.isSending ? lastSeen.uploaded : nil,
+                hasHead: reading.hasFinalHead
+            ),
+            timedOut: true
+        )
+        return false
+    }
+
+    /// Not while connecting: that has a deadline of libcurl's own, which would run on meanwhile.
+    private func tellSink() {
+        let left = deadline.remaining
+        sink.onProgress()
+        deadline = .after(left)
+    }
+
+    private func unsent() -> Int32 {
+        guard nextLook.hasPassed else { return lastSeen.unsent }
+        nextLook = .after(Self.lookInterval)
+        return connection.context.unsent
+    }
+
+    private func isSending(_ uploaded: Int64) -> Bool {
+        guard let source, !isInline, !reading.hasFinalHead else { return false }
+        if let length = source.length { return uploaded < length }
+        return !source.isAtEnd || uploaded < source.position
+    }
+
+    private func progressed() {
+        deadline = .after(lastSeen.isSending ? settings.stallTimeout : settings.responseTimeout)
+    }
+
+    // MARK: Receiving
+
+    /// Takes one line of a head, or of the trailer section; false: give up.
+    func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
+        let heads = reading.headCount
+        // A head that never ends is no progress.
+        defer { if reading.headCount > heads { progressed() } }
+        return keep(reading.takeHeadLine(line))
+    }
+
+    /// Takes content of the final response; false: give up.
+    func takeContent(_ content: UnsafeRawBufferPointer) -> Bool {
+        defer { progressed() }
+        return keep(reading.takeContent(content))
+    }
+
+    private func keep(_ reason: AttemptOutcome?) -> Bool {
+        stopReason = stopReason ?? reason
+        return reason == nil
+    }
+
+    /// Whether what the upstream says now may be the answer, readable without TLS.
+    var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !location.isSecure }
+
+    /// Takes the answer of an upstream that closed before it had read the whole request; libcurl
+    /// does not read any more once a write has failed.
+    func hearLastWords() {
+        guard awaitsAnswer else { return }
+        _ = keep(reading.takeWhole(connection.context.lastWords))
+    }
+
+    // MARK: The verdict
+
+    /// Whether the final response came whole, as its head tells its length.
+    var isAnswered: Bool { reading.isWhole }
+
+    private func outcome(_ code: CURLcode) -> AttemptOutcome {
+        if code == CURLE_SEND_ERROR { hearLastWords() }
+        if let stopReason { return stopReason }
+        // An upstream that answered whole and then broke the sending off has answered.
+        if isAnswered || reading.hasFinalHead && code == CURLE_OK { return .answered }
+        if code == CURLE_OK {
+            return .indeterminate(
+                reason: "\(purpose) was sent, and the connection ended inside the response's head"
+            )
+        }
+        let text = connection.explanation(of: code)
+        let timedOut = code == CURLE_OPERATION_TIMEDOUT
+        guard wasTaken else {
+            return .notReached(reason: reasons.unreached(code, text), timedOut: timedOut)
+        }
+        if reading.hasFinalHead {
+            return .indeterminate(reason: "\(purpose): the response was cut short: \(text)")
+        }
+        if starts > 0, !mayStartAgain, code == CURLE_ABORTED_BY_CALLBACK || isRefusal(code) {
+            return .indeterminate(
+                reason: "\(purpose) went over a kept connection that ended without an answer; "
+                    + "it was not sent again because that is not safe"
+            )
+        }
+        return .indeterminate(reason: reasons.unanswered(text), timedOut: timedOut)
+    }
+
+    /// Whether this is how libcurl reports a socket that `mayConnect` did not allow.
+    private func isRefusal(_ code: CURLcode) -> Bool { code == CURLE_COULDNT_CONNECT }
+}

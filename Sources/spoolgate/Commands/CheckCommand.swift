@@ -1,0 +1,120 @@
+// `spoolgate check`: reads the settings as `serve` would, looks at what they name as the daemon's user
+// would, and prints what differs from the defaults.
+
+import ArgumentParser
+import Posix
+import Settings
+
+struct Check: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Check the settings and print what differs from the defaults.",
+        discussion: "Changes nothing. Exits 0 if a daemon could serve with these settings, else 78."
+    )
+
+    /// The user as whom the shipped unit runs the daemon.
+    private static let serviceUser = "spoolgate"
+
+    @OptionGroup var options: SettingsOptions
+
+    @OptionGroup var address: ListenOption
+
+    @Option(
+        help: ArgumentHelp(
+            "Judge as this user, whom the daemon runs as; only root can (default for root and the "
+                + "system's settings: \(serviceUser)).",
+            valueName: "name"
+        )
+    )
+    var user: String?
+
+    @Flag(name: .shortAndLong, help: "Say nothing but what is wrong.")
+    var quiet = false
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            // Another user might not even see that it is there.
+            let file = options.file
+            let isSystems = SettingsOptions.isSystems(file)
+            let judge = try becomeJudge(ofSystems: isSystems)
+            if let file { try requireReadable(file, by: judge) }
+            var settings = try options.settings(from: file)
+            if let listen = address.listen { settings.listen = listen }
+            let source = options.source(of: file)
+            // The shipped units make the socket's directory, or the socket.
+            let isUnits = isSystems && settings.listen.text == Settings().listen.text
+            var faults = SettingsFaults(
+                settings,
+                as: judge,
+                bindsItself: !isUnits,
+                makesDirectories: file == nil
+            ).sentences
+            if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
+            for fault in faults { printError(fault) }
+            guard faults.isEmpty else {
+                throw CommandFailure(
+                    code: .configuration,
+                    sentence: "\(source): not usable as they are",
+                    isTold: quiet
+                )
+            }
+            if quiet { return }
+            for door in settings.openDoors { printError("warning: \(door)") }
+            print("\(source): ok")
+            printDifferences(settings)
+        }
+    }
+
+    /// Becomes the user whom the daemon runs as, so that all that follows sees what it would see.
+    private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
+        let current = SystemUser.current
+        var judge = current
+        if let user {
+            guard let named = SystemUser(named: user) else {
+                throw CommandFailure(
+                    code: .unknownUser,
+                    sentence: "--user \(user): there is no such user; getent passwd lists them"
+                )
+            }
+            judge = named
+        } else if current.isRoot, isSystems {
+            judge = SystemUser(named: Self.serviceUser) ?? current
+        }
+        guard judge.number != current.number else { return current }
+        do throws(SystemError) {
+            try judge.become()
+        } catch {
+            throw CommandFailure(
+                code: .noPermission,
+                sentence: "--user \(judge.name): \(error); only root can judge as another user"
+            )
+        }
+        return judge
+    }
+
+    private func requireReadable(
+        _ file: String,
+        by user: SystemUser
+    ) throws(CommandFailure) {
+        do throws(PathObstacle) {
+            _ = try PathAccess.require(.read, to: file)
+        } catch {
+            // Reading it says what else is wrong.
+            guard case .denied = error else { return }
+            let fault = PathFault(user: user, use: .file, path: file)
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "cannot read the settings: \(fault.sentence(error))"
+            )
+        }
+    }
+
+    private func printDifferences(_ settings: Settings) {
+        // A route that only the file has differs by what it sets.
+        var plain = Settings()
+        for name in settings.routes.keys { plain.routes[name] = RouteSettings() }
+        let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })
+        for (key, value) in settings.table where defaults[key] != value {
+            print("  \(key): \(value)")
+        }
+    }
+}

@@ -1,0 +1,49 @@
+// `spoolgate release`: gives held uploads back to the queue.
+
+import ArgumentParser
+import Posix
+import Spool
+import TextFormats
+import UploadProtocol
+
+struct Release: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Give held uploads back to the queue.",
+        discussion: """
+            Undoes "spoolgate hold": the uploads are tried at the next queue run. Uploads that failed, \
+            or whose outcome is indeterminate, are not released; see "spoolgate requeue".
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+    @OptionGroup var uploads: NamedUploads
+
+    @Flag(help: "One JSON object a line, for each upload.")
+    var json = false
+
+    func validate() throws {
+        if uploads.ids.isEmpty { throw ValidationError("Name the uploads to release.") }
+    }
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let settings = try options.settings()
+            var action = try UploadAction(options, word: "released", json: json)
+            for id in uploads.ids { action.apply(to: id, Self.release) }
+            action.tellOfDaemon(settings)
+            try action.end()
+        }
+    }
+
+    private static func release(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
+        let was = upload.stateClause
+        switch upload.state.phase {
+        case .held where upload.isWhole:
+            try upload.requeue(at: .now)
+            return .done(was: was)
+        case .held: return .refused("a part of its content is lost")
+        case .failed, .indeterminate: return .refused("\(was); to try it again, requeue it")
+        case .receiving, .deferred, .delivering, .delivered: return .refused("\(was), not held")
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// `spoolgate requeue`: has uploads tried again, whatever became of them so far.
+//
+// Invariant: one that the upstream may have already is queued again only where somebody asked for
+// exactly that, by its identity or by --indeterminate.
+
+import ArgumentParser
+import Journal
+import Posix
+import Spool
+import TextFormats
+import UploadProtocol
+
+struct Requeue: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Have uploads tried again.",
+        discussion: """
+            Queues whole uploads again that wait, failed, are held, or whose outcome nobody knows; \
+            their time in the queue begins anew. Of an indeterminate one the upstream may have \
+            everything already: it gets it twice then. Safe beside a running daemon; an upload that \
+            is in use is left alone.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+    @OptionGroup var uploads: NamedUploads
+
+    @Flag(help: "All that wait or failed; what an operator holds stays held.")
+    var all = false
+
+    @Option(
+        help: ArgumentHelp(
+            "With --all: only this queue, deferred or hold; may be repeated.",
+            valueName: "queue"
+        ),
+        transform: { text in
+            guard let queue = Queue(rawValue: text), [.deferred, .hold].contains(queue) else {
+                throw ValidationError("'\(text)' cannot be queued again; name deferred or hold.")
+            }
+            return queue
+        }
+    )
+    var queue: [Queue] = []
+
+    @Flag(help: "With --all: also those that the upstream may have already.")
+    var indeterminate = false
+
+    @Flag(help: "One JSON object a line, for each upload.")
+    var json = false
+
+    func validate() throws {
+        if all != uploads.ids.isEmpty {
+            throw ValidationError("Name the uploads to queue again, or --all.")
+        }
+        if !all, indeterminate || !queue.isEmpty {
+            throw ValidationError("--queue and --indeterminate go with --all.")
+        }
+    }
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let settings = try options.settings()
+            var action = try UploadAction(options, word: "requeued", json: json)
+            for id in uploads.ids { action.apply(to: id, Self.requeue) }
+            if all { try requeueAll(&action) }
+            action.tellOfDaemon(settings)
+            try action.end()
+        }
+    }
+
+    private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {
+        let queues = queue.isEmpty ? [.deferred, .hold] : queue
+        let spool = action.spool
+        do throws(SpoolError) {
+            try spool.forEachUpload { summary in
+                guard queues.contains(summary.queue), summary.holdCause != .held else { return }
+                requeue(summary, &action)
+            }
+        } catch {
+            throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        }
+    }
+
+    private func requeue(_ summary: UploadSummary, _ action: inout UploadAction) {
+        let isUnknown = summary.queue == .hold && summary.holdCause != .failed
+        guard !isUnknown || indeterminate else {
+            return action.refuse(
+                summary.id,
+                "its outcome is indeterminate, the upstream may have it already; name it, or add "
+                    + "--indeterminate"
+            )
+        }
+        action.apply(to: summary.id) { upload throws(SpoolError) in
+            // It may have got there since it was looked at.
+            guard indeterminate || upload.state.phase != .indeterminate else {
+                return .refused(upload.stateClause)
+            }
+            return try Self.requeue(upload)
+        }
+    }
+
+    private static func requeue(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
+        let was = upload.stateClause
+        switch upload.state.phase {
+        case .deferred, .failed, .held, .indeterminate:
+            guard upload.isWhole else { return .refused("a part of its content is lost") }
+            try upload.requeue(at: .now)
+            return .done(was: was)
+        case .receiving: return .refused("\(was); it is not whole")
+        case .delivering, .delivered: return .refused(was)
+        }
+    }
+}

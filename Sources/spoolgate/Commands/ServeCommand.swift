@@ -1,0 +1,301 @@
+// `spoolgate serve`: the daemon, from its settings to its last answered request.
+//
+// Order matters: signals are blocked before the first thread, the spool is recovered before the first
+// request, and the service manager hears of it when requests can come.
+
+import ArgumentParser
+import Delivery
+import Exchange
+import FastCGIFront
+import Gateway
+import Glibc
+import Journal
+import Logging
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+struct Serve: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run the gateway in the foreground.",
+        discussion: """
+            Without settings it listens on \(Settings().listen.text) and drops uploads into \
+            a directory. SIGTERM drains, SIGHUP reads the settings again, SIGUSR1 runs the queue.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @OptionGroup var address: ListenOption
+
+    @Option(
+        help: ArgumentHelp(
+            "The default route's upstream, instead of the settings': http://, https://, unix:/path "
+                + "or directory:/path.",
+            valueName: "target"
+        ),
+        transform: { text in
+            do throws(UpstreamTargetError) {
+                return try UpstreamTarget(text)
+            } catch {
+                throw ValidationError("'\(text)': \(error.reason).")
+            }
+        }
+    )
+    var upstream: UpstreamTarget?
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let signals = Signals.block()
+            Thread.prepareProcess()
+            let settings = try effectiveSettings()
+            if options.file == nil { try settings.makeDirectories() }
+            let log = Log(
+                Self.logger(settings.logLevel),
+                showsQueries: settings.showsQueries
+            )
+            let (spool, held) = try Self.openSpool(settings, log)
+            let threads = Self.threadBudget(settings, log)
+            let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
+            for id in held { gateway.deliveries.noteHeld(id) }
+            let server = try Self.startServer(settings, threads, gateway, log)
+            try Self.startWatch(of: spool)
+            try Self.startQueue(of: gateway)
+            log.serving(
+                listen: settings.listen.text,
+                spool: settings.spoolDirectory,
+                routes: settings.routes.keys.sorted()
+            )
+            let manager = ServiceManager()
+            Self.tell(manager, .ready, log)
+            let signal = obey(signals, gateway, manager, settings, log)
+            Self.tell(manager, .stopping, log)
+            log.draining(signal: signal)
+            let deadline = Deadline.after(settings.drainTimeout)
+            _ = gateway.deliveries.stopQueue(until: .after(.zero))
+            let isDrained = server.drain(until: deadline) { spool.askAll() }
+            let left = gateway.deliveries.stopQueue(until: deadline)
+            // An event whose answer is on its way would be sent once more by the next process.
+            gateway.events.stopSending(until: .after(.seconds(1)))
+            log.stopped(left: left + (isDrained ? 0 : server.load.active))
+        }
+    }
+
+    /// Lets requests of another process that works in the spool have uploads that are being received
+    /// here, as requests of this one do.
+    private static func startWatch(of spool: Spool) throws(CommandFailure) {
+        do throws(SystemError) {
+            try Thread.start(name: "spool-watch") {
+                let pause = Monitor(())
+                while true {
+                    let _: Void? = pause.wait(until: .after(.milliseconds(100))) { _ in nil }
+                    // A spool that cannot be read is told by the request that reads it.
+                    try? spool.askForOthers()
+                }
+            }
+        } catch {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
+            )
+        }
+    }
+
+    private static func startQueue(of gateway: Gateway) throws(CommandFailure) {
+        do throws(SystemError) {
+            try gateway.deliveries.startQueue()
+            try gateway.events.startSending()
+        } catch {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
+            )
+        }
+    }
+
+    private func effectiveSettings() throws(CommandFailure) -> Settings {
+        var settings = try options.settings()
+        if let listen = address.listen { settings.listen = listen }
+        if let upstream {
+            settings.routes[RouteSettings.defaultName, default: RouteSettings()].upstream.targets =
+                [upstream]
+        }
+        if let lack = settings.lack {
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "\(options.source(of: options.file)): \(lack)"
+            )
+        }
+        return settings
+    }
+
+    /// Serves until a signal says to end; its name.
+    private func obey(
+        _ signals: Signals,
+        _ gateway: Gateway,
+        _ manager: ServiceManager,
+        _ started: Settings,
+        _ log: Log
+    ) -> String {
+        while true {
+            switch signals.next() {
+            case .terminate: return "TERM"
+            case .interrupt: return "INT"
+            case .user1: gateway.deliveries.runQueue()
+            case .user2: continue
+            case .hangUp:
+                Self.tell(manager, .reloading, log)
+                // Also where the settings are wrong: the file was rotated all the same.
+                gateway.events.reopen()
+                do throws(CommandFailure) {
+                    let settings = try effectiveSettings()
+                    gateway.reload(settings)
+                    log.reloaded(unchanged: settings.needingRestart(since: started))
+                } catch {
+                    log.reloadRefused(reason: error.sentence)
+                }
+                Self.tell(manager, .ready, log)
+            }
+        }
+    }
+
+    static func logger(_ level: Logger.Level) -> Logger {
+        let handler = LineHandler(level: level)
+        return Logger(label: "spoolgate") { _ in handler }
+    }
+
+    /// The spool after its recovery, and the uploads that were held by it.
+    private static func openSpool(
+        _ settings: Settings,
+        _ log: Log
+    ) throws(CommandFailure) -> (Spool, held: [UploadID]) {
+        do throws(SpoolError) {
+            let spool = try Spool(
+                directory: settings.spoolDirectory,
+                reserve: settings.spoolReserve,
+                quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota
+            )
+            var held: [UploadID] = []
+            let recovery = try spool.recover { finding in
+                switch finding {
+                case .held(let id): held.append(id)
+                case .setAside(let id, let reason): log.setAside(id, reason: reason)
+                case .leftAlone(let id, let error): log.notRecovered(id, error)
+                }
+            }
+            log.recovered(recovery)
+            return (spool, held)
+        } catch {
+            throw CommandFailure(code: .cannotCreate, sentence: error.sentence)
+        }
+    }
+
+    /// How many requests can be served at a time with the descriptors there are.
+    private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
+        let descriptors = DescriptorLimit.raise()
+        let budget = ThreadBudget(settings).within(
+            descriptors: descriptors,
+            open: DescriptorLimit.open,
+            deliveries: settings.maximumDeliveries
+        )
+        if budget.maximum < settings.maximumThreads {
+            log.threadsLowered(
+                to: budget.maximum,
+                from: settings.maximumThreads,
+                descriptors: descriptors
+            )
+        }
+        return budget
+    }
+
+    private static func startServer(
+        _ settings: Settings,
+        _ threads: ThreadBudget,
+        _ gateway: Gateway,
+        _ log: Log
+    ) throws(CommandFailure) -> FastCGIServer {
+        var front = FastCGIServer.Settings()
+        front.minimumSpare = settings.minimumSpareThreads
+        front.maximum = threads.maximum
+        front.reserve = threads.reserve
+        front.stallTimeout = settings.stallTimeout
+        do throws(SystemError) {
+            let server = try FastCGIServer(
+                settings: front,
+                listener: try Listener.open(settings.listen),
+                report: { event in log.front(event) },
+                answer: { exchange, place in gateway.serve(exchange, at: place) }
+            )
+            try server.start()
+            return server
+        } catch {
+            throw CommandFailure(
+                code: .cannotCreate,
+                sentence: "cannot listen on \(settings.listen.text): \(error)"
+            )
+        }
+    }
+
+    private static func tell(_ manager: ServiceManager, _ state: ServiceManager.State, _ log: Log) {
+        do throws(SystemError) {
+            try manager.tell(state)
+        } catch {
+            log.frontTrouble("the service manager was not told: \(error)")
+        }
+    }
+}
+
+extension Settings {
+    /// Makes the directories of the built-in defaults, so that `serve` alone does its job.
+    ///
+    /// Paths from a settings file are never made: a missing one is more likely a disk that is not
+    /// mounted.
+    fileprivate func makeDirectories() throws(CommandFailure) {
+        var needed = [parent(of: spoolDirectory)]
+        if case .unix(let path, _, _) = listen { needed.append(parent(of: path)) }
+        for route in routes.values {
+            for case .directory(let path) in route.upstream.targets { needed.append(path) }
+        }
+        for path in needed where access(path, F_OK) != 0 {
+            try makeDirectory(path)
+        }
+    }
+
+    private func makeDirectory(_ path: String) throws(CommandFailure) {
+        let above = parent(of: path)
+        if access(above, F_OK) != 0 { try makeDirectory(above) }
+        guard mkdir(path, 0o750) == 0 || errno == EEXIST else {
+            let error = SystemError(call: "mkdir", subject: path, errno: errno)
+            throw CommandFailure(
+                code: .cannotCreate,
+                sentence: "\(error); name places of your own with --spool, --listen and --upstream"
+            )
+        }
+    }
+
+    private func parent(of path: String) -> String {
+        let parent = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
+        return parent.isEmpty ? "/" : String(parent)
+    }
+
+    /// Keys that differ from the settings the daemon was started with and need a restart.
+    fileprivate func needingRestart(since started: Settings) -> [String] {
+        let old = Dictionary(uniqueKeysWithValues: started.table.map { ($0.key, $0.value) })
+        return table.filter { Self.restartKeys.contains($0.key) && old[$0.key] != $0.value }
+            .map(\.key)
+    }
+}
+
+extension Log {
+    /// What the front has to say.
+    fileprivate func front(_ event: FrontEvent) {
+        switch event {
+        case .acceptFailed(let error): frontTrouble("cannot take a connection: \(error)")
+        case .threadFailed(let error): frontTrouble("cannot start a thread: \(error)")
+        case .noRequest: noRequest()
+        case .incompleteAnswer: incompleteAnswer()
+        }
+    }
+}
