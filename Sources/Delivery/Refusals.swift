@@ -12,13 +12,14 @@ extension AttemptOutcome {
         }
     }
 
-    /// What a client is told; nil where there is a whole answer.
+    /// What a client is told.
     ///
     /// Hosts and files of the inside are named in the log alone.
     ///
     /// - Parameters:
     ///   - isRepeatable: whether the upstream may be sent the same again.
     ///   - isKept: whether the bytes stay here.
+    /// - Returns: the refusal; nil where there is a whole answer.
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil

@@ -32,6 +32,7 @@ package struct ThreadBudget: Sendable, Equatable {
     ///   - descriptors: the process's limit.
     ///   - open: descriptors that are open before the first request.
     ///   - deliveries: most deliveries of the queue at a time.
+    /// - Returns: at least one thread of each kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
         let own = open + Self.slack + Self.ofDelivery * deliveries
         let requests = max(0, descriptors - own) / Self.ofRequest - Self.turningAway
