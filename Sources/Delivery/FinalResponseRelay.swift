@@ -6,7 +6,7 @@
 
 package import Exchange
 package import HTTPTypes
-import Journal
+package import Journal
 import Posix
 import Spool
 package import UploadProtocol
@@ -207,4 +207,13 @@ package final class FinalResponseRelay: ResponseSink {
 
 extension HTTPField.Name {
     fileprivate static let retryAfter = HTTPField.Name.made("retry-after")
+}
+
+extension ResponseHead {
+    /// The head as it can be relayed, with a log line where that is not all of it.
+    package func fitting(telling log: Log, upload: UploadID? = nil) -> ResponseHead {
+        guard fieldBytes > Self.mostFieldBytes else { return self }
+        log.headCut(upload: upload, bytes: fieldBytes)
+        return fitting
+    }
 }

@@ -72,6 +72,7 @@ package final class Admission: Sendable {
 
     private let state: Monitor<State>
 
+    /// Begins with nobody at work.
     package init(_ bounds: RequestBounds) { state = Monitor(State(bounds: bounds)) }
 
     /// Changes the bounds for who comes from now on.

@@ -147,10 +147,7 @@ import UploadProtocol
 
     private static func writtenLines() throws -> [String: Line] {
         var lines: [String: Line] = [:]
-        let source = try ["Log", "LogChecks", "LogFront"].map {
-            try text("Sources/Gateway/\($0).swift")
-        }
-        .joined()
+        let source = try text("Sources/Journal/Log.swift")
         let functions = source.split(separator: "    package func ").dropFirst()
         for function in functions {
             let call = try #require(function.firstMatch(of: /logger\.([a-z]+)\(\s*"([^"]+)"/))

@@ -43,12 +43,16 @@ package final class WholeResponse: ResponseSink {
         return Response(ResponseHead(status: head.status, fields: fields), content: content)
     }
 
+    /// Calls what it was made with.
     package func onProgress() { meanwhile() }
 
+    /// Drops it.
     package func receive(interim head: ResponseHead) {}
 
+    /// Keeps it.
     package func receive(head: ResponseHead, contentLength: Int64?) { self.head = head }
 
+    /// Keeps content up to the cap; throws once it takes too long.
     package func receive(content part: RawSpan) throws {
         guard !deadline.hasPassed else { throw TooSlow() }
         if content.count + part.byteCount > cap {
