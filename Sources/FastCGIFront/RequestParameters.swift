@@ -265,6 +265,7 @@ extension Refusal {
     fileprivate static func misconfigured(_ detail: String) -> Refusal {
         Refusal(
             .internalServerError,
+            code: "front-misconfigured",
             title: "web server misconfigured",
             detail: detail,
             isOrdinary: true

@@ -21,6 +21,7 @@ struct NginxBoundsTests {
         let problem = try JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
         #expect(problem?["status"] as? Int == 429)
         #expect(problem?["title"] as? String == "Too Many Requests")
+        #expect(problem?["code"] as? String == "client-too-many-requests")
     }
 
     /// Whether a request's connection ends without a byte of an answer.

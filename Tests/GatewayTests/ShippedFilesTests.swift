@@ -159,6 +159,21 @@ import UploadProtocol
         return lines
     }
 
+    @Test("the page of the program has the code of every problem document, and no other")
+    func problemCodes() throws {
+        let folder = "Sources/UploadProtocol/Refusals"
+        let names = ["Capacity", "Digest", "Gateway", "Protocol"].map {
+            "\(folder)/\($0)Refusals.swift"
+        }
+        let source = try (names + ["Sources/FastCGIFront/RequestParameters.swift"])
+            .map { try Self.text($0) }.joined()
+        let codes = source.matches(of: /code: "([a-z-]+)"/).map { String($0.1) }
+        let page = try Self.text("deploy/man/spoolgate.8")
+        let told = page.matches(of: /It Li ([a-z-]+) Pq/).map { String($0.1) }
+        #expect(codes.count >= 50)
+        #expect(told == Set(codes).sorted())
+    }
+
     @Test("the page of the log has every line with its level and its keys, and nothing else")
     func logPage() throws {
         var documented: [String: Line] = [:]

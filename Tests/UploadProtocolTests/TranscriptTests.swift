@@ -275,7 +275,7 @@ private struct Model {
         let prefix = "https://iana.org/assignments/http-problem-types#"
         let type = (document["type"] as? String)?.replacingOccurrences(of: prefix, with: "")
         let members = document.keys.sorted().filter {
-            !["type", "title", "status", "detail"].contains($0)
+            !["type", "title", "status", "detail", "code"].contains($0)
         }
         let told = members.map { "\($0)=\(document[$0] ?? "")" }
         return ([type ?? "about:blank"] + told).joined(separator: " ")

@@ -110,7 +110,7 @@ struct DocumentTests {
         #expect(one != JSON.object([("b", .null), ("a", .null)]))
     }
 
-    @Test("a typed problem has type, title, status, detail and its members, in this order")
+    @Test("a typed problem has type, title, status, detail, code and its members, in this order")
     func typed() {
         #expect(
             Refusal.offsetMismatch(expected: 5, provided: 3).document.text == """
@@ -118,6 +118,7 @@ struct DocumentTests {
                 mismatching-upload-offset",\
                 "title":"offset from request does not match offset of resource","status":409,\
                 "detail":"The upload has 5 bytes. Go on at Upload-Offset: 5.",\
+                "code":"offset-mismatch",\
                 "expected-offset":5,"provided-offset":3}
                 """
         )
@@ -146,7 +147,7 @@ struct DocumentTests {
     func title() {
         #expect(
             Refusal.notTaken(status: 451, message: "No.").document.text
-                == #"{"title":"content refused","status":451,"detail":"No."}"#
+                == #"{"title":"content refused","status":451,"detail":"No.","code":"inspection-refused"}"#
         )
     }
 

@@ -9,6 +9,7 @@ extension Refusal {
     /// 503: another request uses this upload and did not let go in time.
     package static let uploadInUse = Refusal(
         .serviceUnavailable,
+        code: "upload-in-use",
         title: "upload in use",
         detail: "Another request still uses this upload. Try again in a moment.",
         retryAfter: 2,
@@ -18,6 +19,7 @@ extension Refusal {
     /// 503: all threads are taken.
     package static let busy = Refusal(
         .serviceUnavailable,
+        code: "too-many-requests",
         title: "too many requests at a time",
         detail: "The server is at its limit of simultaneous requests. Try again in a moment.",
         retryAfter: 5,
@@ -27,6 +29,7 @@ extension Refusal {
     /// 503: too many requests wait for a verdict, an authorizer or another request.
     package static let tooManyWait = Refusal(
         .serviceUnavailable,
+        code: "too-many-waiting",
         title: "too many requests wait",
         detail: "Too many requests wait for others at this server. Try again in a moment.",
         retryAfter: 5,
@@ -36,6 +39,7 @@ extension Refusal {
     /// 429: one client has as many requests at work as one may have.
     package static let clientBusy = Refusal(
         .tooManyRequests,
+        code: "client-too-many-requests",
         title: "too many requests of one client",
         detail: "This client has too many requests at work at a time. Let some of them end first.",
         retryAfter: 5,
@@ -45,6 +49,7 @@ extension Refusal {
     /// 429: as many requests of one client wait as may.
     package static let clientWaits = Refusal(
         .tooManyRequests,
+        code: "client-too-many-waiting",
         title: "too many waiting requests of one client",
         detail: "Too many requests of this client wait for others. Let some of them end first.",
         retryAfter: 5,
@@ -54,6 +59,7 @@ extension Refusal {
     /// 429: one client has as many unfinished uploads as one may have.
     package static let clientHasUploads = Refusal(
         .tooManyRequests,
+        code: "client-too-many-uploads",
         title: "too many uploads of one client",
         detail: "This client has too many unfinished uploads. Finish or cancel some of them first.",
         retryAfter: 60
@@ -62,6 +68,7 @@ extension Refusal {
     /// 507: the spool has as many uploads as it may have.
     package static let tooManyUploads = Refusal(
         insufficientStorage,
+        code: "too-many-uploads",
         title: "too many uploads",
         detail: "The server keeps too many uploads to begin another one now. Try again later.",
         retryAfter: 60
@@ -70,6 +77,7 @@ extension Refusal {
     /// 503: the daemon is about to end.
     package static let draining = Refusal(
         .serviceUnavailable,
+        code: "draining",
         title: "shutting down",
         detail: "The server is restarting. Try again in a moment.",
         retryAfter: 5
@@ -78,6 +86,7 @@ extension Refusal {
     /// 503: the process, or the system, has no descriptor left.
     package static let noDescriptor = Refusal(
         .serviceUnavailable,
+        code: "out-of-descriptors",
         title: "too many files open",
         detail: "The server is at its limit of open files. What arrived is kept; try again soon.",
         retryAfter: 5,
@@ -87,6 +96,7 @@ extension Refusal {
     /// 507: the spool has no room above its reserve or within its quota.
     package static let spoolFull = Refusal(
         insufficientStorage,
+        code: "spool-full",
         title: "spool full",
         detail: "The server has no room for this content now. What arrived before is kept.",
         retryAfter: 60
@@ -95,6 +105,7 @@ extension Refusal {
     /// 500: a call on the spool's disk failed; the log has the cause.
     package static let spoolFailed = Refusal(
         .internalServerError,
+        code: "spool-failed",
         title: "spool failed",
         detail: "The server could not store or read this upload. Its log says why.",
         retryAfter: 30
@@ -104,6 +115,7 @@ extension Refusal {
     package static func stalled(seconds: Int64) -> Refusal {
         Refusal(
             .requestTimeout,
+            code: "content-stalled",
             title: "content stalled",
             detail: "No content came for \(seconds) seconds. A resumable upload may go on later."
         )
@@ -112,6 +124,7 @@ extension Refusal {
     /// 400: the connection or the message's framing ended before its content.
     package static let truncated = Refusal(
         .badRequest,
+        code: "content-truncated",
         title: "content cut short",
         detail: "The content ended before its length. A resumable upload may go on later."
     )

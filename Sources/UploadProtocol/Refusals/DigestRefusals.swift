@@ -10,6 +10,7 @@ extension Refusal {
     package static func invalidDigest(_ name: HTTPField.Name, _ reason: String) -> Refusal {
         Refusal(
             .badRequest,
+            code: "invalid-digest",
             type: "digest-invalid-values",
             title: "Invalid Digest Values",
             detail: "\(name.rawName) cannot be verified: \(reason). Correct it, or leave it out."
@@ -19,6 +20,7 @@ extension Refusal {
     /// 400: the content of one message is not what its `Content-Digest` says; nothing of it was kept.
     package static let contentDigestMismatch = Refusal(
         .badRequest,
+        code: "content-digest-mismatch",
         type: "digest-mismatched-values",
         title: "Mismatched Digest Values",
         detail: """
@@ -30,6 +32,7 @@ extension Refusal {
     /// 400: the whole representation is not what a `Repr-Digest` says; it is gone and not delivered.
     package static let reprDigestMismatch = Refusal(
         .badRequest,
+        code: "repr-digest-mismatch",
         type: "digest-mismatched-values",
         title: "Mismatched Digest Values",
         detail: """

@@ -12,6 +12,7 @@ extension Refusal {
     /// 423: an offset retrieval while the upstream works, of a client that takes the offset for success.
     package static let finalResponsePending = Refusal(
         locked,
+        code: "final-response-pending",
         title: "delivery under way",
         detail: "The upload is being delivered. Ask again in a moment.",
         retryAfter: 5
@@ -23,6 +24,7 @@ extension Refusal {
     /// nothing instead (`isOnlyLater`).
     package static let deliveryUnderWay = Refusal(
         .serviceUnavailable,
+        code: "delivery-under-way",
         title: "delivery under way",
         detail: """
             The upload is complete and waits for its delivery. Repeat this request in a moment to get \
@@ -35,6 +37,7 @@ extension Refusal {
     /// 502: an append to an upload that was sent on and got no answer; nothing will repeat it.
     package static let outcomeUnknown = Refusal(
         .badGateway,
+        code: "outcome-unknown",
         title: "outcome unknown",
         detail: """
             The upload was sent on, but no answer came, so nobody here knows whether it was taken. \
@@ -46,6 +49,7 @@ extension Refusal {
     /// 410: the same for an offset retrieval, so that no client takes the offset for success.
     package static let outcomeUnknownGone = Refusal(
         .gone,
+        code: "outcome-unknown",
         title: outcomeUnknown.title,
         detail: outcomeUnknown.detail,
         completeness: .complete
@@ -54,6 +58,7 @@ extension Refusal {
     /// 502: an append to an upload that was tried for as long as the queue keeps one.
     package static let deliveryFailed = Refusal(
         .badGateway,
+        code: "delivery-failed",
         title: "delivery failed",
         detail: """
             The upload is stored, but could not be delivered, and nothing tries again by itself. \
@@ -65,6 +70,7 @@ extension Refusal {
     /// 410: the same for an offset retrieval, so that no client takes the offset for success.
     package static let deliveryFailedGone = Refusal(
         .gone,
+        code: "delivery-failed",
         title: deliveryFailed.title,
         detail: deliveryFailed.detail,
         completeness: .complete
@@ -77,6 +83,7 @@ extension Refusal {
     package static func notAccepted(isOrdinary: Bool) -> Refusal {
         Refusal(
             .serviceUnavailable,
+            code: "hold-full",
             title: "upload not accepted",
             detail: """
                 Too many uploads before this one could not be delivered. Try again later, or ask \
@@ -90,6 +97,7 @@ extension Refusal {
     /// 503: an append to an upload that an operator keeps from being delivered.
     package static let uploadHeld = Refusal(
         .serviceUnavailable,
+        code: "upload-held",
         title: "upload held",
         detail: "The upload is stored, and an operator holds it back. Ask again later.",
         retryAfter: 300
@@ -98,6 +106,7 @@ extension Refusal {
     /// 409: a cancellation of an upload that is kept for a person.
     package static let keptForOperator = Refusal(
         .conflict,
+        code: "kept-for-operator",
         title: "upload not cancelled",
         detail: """
             The upload is kept for the operator of this server, who alone can remove it. Ask them.
@@ -111,6 +120,7 @@ extension Refusal {
     package static func upstreamBusy(retryAfter: Int?) -> Refusal {
         Refusal(
             .serviceUnavailable,
+            code: "upstream-busy",
             title: "upstream busy",
             detail: """
                 The upload is stored, but the server it is for cannot take it now. Send an empty \
@@ -124,6 +134,7 @@ extension Refusal {
     /// client takes the offset for success.
     package static let upstreamRefusedGone = Refusal(
         .gone,
+        code: "upstream-refused",
         title: "upload refused",
         detail: """
             The upload was delivered whole, and the server it is for refused it. An empty append \
@@ -146,6 +157,7 @@ extension Refusal {
     ) -> Refusal {
         Refusal(
             timedOut ? .gatewayTimeout : .badGateway,
+            code: "upstream-not-reached",
             title: "upstream not reached",
             detail: isKept
                 ? """
@@ -168,6 +180,7 @@ extension Refusal {
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             timedOut ? .gatewayTimeout : .badGateway,
+            code: "upstream-broke-off",
             title: "no answer from upstream",
             detail: """
                 The upload is stored and was sent on, but no answer came: \(reason). Send an empty \
@@ -184,6 +197,7 @@ extension Refusal {
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
             insufficientStorage,
+            code: "destination-full",
             title: "destination full",
             detail: isKept
                 ? """
@@ -205,6 +219,7 @@ extension Refusal {
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             timedOut ? .gatewayTimeout : .badGateway,
+            code: "upstream-silent",
             title: "no answer from upstream",
             detail: """
                 The request was sent on, but no answer came: \(reason). Check whether it was \
@@ -222,6 +237,7 @@ extension Refusal {
     /// none such.
     package static let anonymousRefused = Refusal(
         .forbidden,
+        code: "anonymous-refused",
         title: "anonymous upload",
         detail: "Uploads are taken here only from clients that are logged in."
     )
@@ -233,6 +249,7 @@ extension Refusal {
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
             .serviceUnavailable,
+            code: "check-unavailable",
             title: "upload not checked",
             detail: isKept
                 ? """
@@ -253,6 +270,7 @@ extension Refusal {
     package static func notTaken(status: Int, message: String) -> Refusal {
         Refusal(
             status == 422 ? .unprocessableContent : HTTPResponse.Status(code: status),
+            code: "inspection-refused",
             title: "content refused",
             detail: message.isEmpty ? "This content is not taken here." : message,
             completeness: .complete
@@ -267,6 +285,7 @@ extension Refusal {
     package static func malformed(reason: String) -> Refusal {
         Refusal(
             .badRequest,
+            code: "malformed-request",
             title: "malformed request",
             detail: "This request is malformed: \(reason).",
             isOrdinary: true
@@ -277,6 +296,7 @@ extension Refusal {
     package static func tooManyFields(limit: Int) -> Refusal {
         Refusal(
             .requestHeaderFieldsTooLarge,
+            code: "too-many-fields",
             title: "too many fields",
             detail: "A request may have at most \(limit) field lines here.",
             isOrdinary: true
@@ -287,6 +307,7 @@ extension Refusal {
     package static func fieldsTooLarge(limit: Int) -> Refusal {
         Refusal(
             .requestHeaderFieldsTooLarge,
+            code: "fields-too-large",
             title: "fields too large",
             detail: "The fields of a request may have at most \(limit) bytes together here.",
             isOrdinary: true
@@ -297,6 +318,7 @@ extension Refusal {
     package static func targetTooLong(limit: Int) -> Refusal {
         Refusal(
             .uriTooLong,
+            code: "target-too-long",
             title: "request target too long",
             detail: "A request target may have at most \(limit) bytes here.",
             isOrdinary: true
@@ -309,6 +331,7 @@ extension Refusal {
         let what = name.map { "the route \"\($0)\", which is not" } ?? "no route, and no default is"
         return Refusal(
             .internalServerError,
+            code: "unknown-route",
             title: "unknown route",
             detail: "The web server named \(what) in the settings of spoolgate.",
             isOrdinary: true

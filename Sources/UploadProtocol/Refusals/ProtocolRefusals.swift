@@ -11,6 +11,7 @@ extension Refusal {
     /// 404: no such upload here, or not for this client.
     package static let unknownUpload = Refusal(
         .notFound,
+        code: "unknown-upload",
         title: "no such upload",
         detail: """
             There is no upload at this address for you: it never existed, was cancelled, has \
@@ -21,6 +22,7 @@ extension Refusal {
     /// 410: the record of the upload cannot be read any more (draft-12 §4.1.1: lost state).
     package static let uploadLost = Refusal(
         .gone,
+        code: "upload-lost",
         title: "the upload was lost",
         detail: "The server has lost the state of this upload. Start a new upload."
     )
@@ -28,6 +30,7 @@ extension Refusal {
     /// 405: an upload resource knows only the methods of the protocol.
     package static let methodNotAllowed = Refusal(
         .methodNotAllowed,
+        code: "method-not-allowed",
         title: "method not allowed on an upload resource",
         detail: """
             This is an upload resource. Use HEAD or GET to learn its offset, PATCH to append \
@@ -39,6 +42,7 @@ extension Refusal {
     /// 405: a status resource only tells.
     package static let statusMethodNotAllowed = Refusal(
         .methodNotAllowed,
+        code: "method-not-allowed",
         title: "method not allowed on a status resource",
         detail: "This is the status of an upload. Use GET to read it.",
         fields: [.allow: "HEAD, GET"],
@@ -48,6 +52,7 @@ extension Refusal {
     /// 415: an append must say that its content is part of an upload (draft-12 §4.4).
     package static let wrongMediaType = Refusal(
         .unsupportedMediaType,
+        code: "wrong-media-type",
         title: "wrong media type for an append",
         detail: "Send an append with Content-Type: \(UploadResources.partialMediaType).",
         fields: [.acceptPatch: UploadResources.partialMediaType]
@@ -56,6 +61,7 @@ extension Refusal {
     /// 400: an append without a valid `Upload-Offset`.
     package static let missingOffset = Refusal(
         .badRequest,
+        code: "missing-offset",
         title: "append without an offset",
         detail: "Send an append with Upload-Offset, a non-negative integer; HEAD tells the value."
     )
@@ -63,6 +69,7 @@ extension Refusal {
     /// 400: an append without a valid `Upload-Complete`, where the dialect demands one.
     package static let missingCompleteness = Refusal(
         .badRequest,
+        code: "missing-completeness",
         title: "append without completeness",
         detail: """
             Send an append with Upload-Complete: ?1 if its content ends the upload, and with \
@@ -74,6 +81,7 @@ extension Refusal {
     package static func strayField(_ name: HTTPField.Name) -> Refusal {
         Refusal(
             .badRequest,
+            code: "stray-field",
             title: "a field that only appends have",
             detail: "Leave out \(name.rawName): only creations and appends may have it."
         )
@@ -83,6 +91,7 @@ extension Refusal {
     package static func offsetMismatch(expected: Int64, provided: Int64) -> Refusal {
         Refusal(
             .conflict,
+            code: "offset-mismatch",
             type: "mismatching-upload-offset",
             title: "offset from request does not match offset of resource",
             detail: "The upload has \(expected) bytes. Go on at Upload-Offset: \(expected).",
@@ -121,6 +130,7 @@ extension Refusal {
     package static func inconsistentLength(_ detail: String) -> Refusal {
         Refusal(
             .badRequest,
+            code: "inconsistent-length",
             type: "inconsistent-upload-length",
             title: "inconsistent length values for upload",
             detail: detail
@@ -133,6 +143,7 @@ extension Refusal {
     package static func alreadyComplete(typed: Bool) -> Refusal {
         Refusal(
             .badRequest,
+            code: "already-complete",
             type: typed ? "completed-upload" : nil,
             title: "upload is already completed",
             detail: """
@@ -150,6 +161,7 @@ extension Refusal {
     package static func tooLarge(maxSize: Int64) -> Refusal {
         Refusal(
             .contentTooLarge,
+            code: "too-large",
             title: "upload too large",
             detail: "An upload may have at most \(maxSize) bytes here.",
             tellsLimits: true
@@ -169,6 +181,7 @@ extension Refusal {
     package static func appendTooLarge(maxAppendSize: Int64) -> Refusal {
         Refusal(
             .contentTooLarge,
+            code: "append-too-large",
             title: "content of one request too large",
             detail:
                 "One request may bring at most \(maxAppendSize) bytes here. Send smaller parts.",
@@ -180,6 +193,7 @@ extension Refusal {
     package static func appendTooSmall(minAppendSize: Int64) -> Refusal {
         Refusal(
             .badRequest,
+            code: "append-too-small",
             title: "content of one request too small",
             detail: """
                 A request that does not complete the upload must bring at least \

@@ -11,6 +11,9 @@ package import TextFormats
 package struct Refusal: Error, Sendable, Equatable {
     /// The status, 4xx or 5xx.
     package var status: HTTPResponse.Status
+    /// What programs tell it by: words in lower case with hyphens, the same in every release; listed in
+    /// spoolgate(8).
+    package var code: String
     /// The problem type: the last part of an IANA problem type URI, or nil for `about:blank`.
     package var type: String?
     /// A short sentence that does not change from one occurrence to the next; for log lines.
@@ -52,6 +55,7 @@ package struct Refusal: Error, Sendable, Equatable {
     /// Makes a refusal from its parts; only the table of refusals does.
     package init(
         _ status: HTTPResponse.Status,
+        code: String,
         type: String? = nil,
         title: String,
         detail: String,
@@ -64,6 +68,7 @@ package struct Refusal: Error, Sendable, Equatable {
         isOnlyLater: Bool = false
     ) {
         self.status = status
+        self.code = code
         self.type = type
         self.title = title
         self.detail = detail
@@ -83,7 +88,7 @@ package struct Refusal: Error, Sendable, Equatable {
         return refusal
     }
 
-    /// The problem document (RFC 9457 §3): `type` and the members where there are any.
+    /// The problem document (RFC 9457 §3): `type` and the members where there are any, and `code`.
     ///
     /// Without a type the title is that of the status (§4.2.1), if that has one here.
     package var document: JSON {
@@ -97,6 +102,7 @@ package struct Refusal: Error, Sendable, Equatable {
         members.append(("title", .string(type == nil && !phrase.isEmpty ? phrase : title)))
         members.append(("status", .integer(Int64(status.code))))
         members.append(("detail", .string(detail)))
+        members.append(("code", .string(code)))
         for member in self.members {
             members.append((member.name, .integer(member.value)))
         }
