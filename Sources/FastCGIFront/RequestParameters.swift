@@ -6,6 +6,7 @@
 
 package import Exchange
 import HTTPTypes
+import TextFormats
 package import UploadProtocol
 
 /// The parameters of one request, added one by one, then read as a whole.
@@ -340,16 +341,5 @@ extension UInt8 {
         case UInt8(ascii: "_"): UInt8(ascii: "-")
         default: self
         }
-    }
-}
-
-extension UnsafeBufferPointer<UInt8> {
-    /// Without spaces and tabs at either end (OWS, RFC 9110 §5.6.3).
-    fileprivate var withoutOuterWhitespace: UnsafeBufferPointer<UInt8> {
-        func isWhitespace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
-        guard let first = firstIndex(where: { !isWhitespace($0) }),
-            let last = lastIndex(where: { !isWhitespace($0) })
-        else { return UnsafeBufferPointer(start: nil, count: 0) }
-        return UnsafeBufferPointer(rebasing: self[first...last])
     }
 }

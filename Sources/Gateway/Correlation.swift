@@ -3,6 +3,7 @@
 // A client's value is taken where it is harmless, else one is made. Invariant: where the setting names
 // a field, every request has exactly one value of it, of 1 to 128 visible ASCII characters.
 
+import Crypto
 import HTTPTypes
 import Spool
 import UploadProtocol
@@ -13,7 +14,7 @@ extension HTTPFields {
     /// Sees to it that the field `name` has one usable value; returns that.
     mutating func correlate(by name: HTTPField.Name) -> String {
         if let value = self[name], Self.isCorrelation(value) { return value }
-        let value = UploadID.random().description
+        let value = RandomToken.make()
         self[name] = value
         return value
     }

@@ -5,6 +5,7 @@
 // line when it is done, and removes the file when all are. Invariant: a line is added only under the
 // lock on a file that is `pending`, and a file is removed only under its lock with no line left.
 
+import Crypto
 import Posix
 import Spool
 import UploadProtocol
@@ -47,8 +48,7 @@ final class EventQueue: Sendable {
             guard !deadline.hasPassed else {
                 throw SystemError(call: "fcntl", subject: file.path, errno: SystemError.inUse)
             }
-            let pause = Monitor(())
-            let _: Void? = pause.wait(until: .after(.milliseconds(2))) { _ in nil }
+            Thread.pause(.milliseconds(2))
         }
     }
 
@@ -121,7 +121,7 @@ struct QueuedEvent {
 
     /// An event that is new in the queue.
     init(time: WallTime, json: String) {
-        id = UploadID.random().description
+        id = RandomToken.make()
         self.time = time
         self.json = json
     }

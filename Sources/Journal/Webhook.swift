@@ -177,9 +177,7 @@ final class Webhook: Sendable {
                     .contentType: "application/json", .spoolgateDelivery: event.id,
                     .userAgent: "spoolgate",
                 ],
-                content: .bytes(Array(event.json.utf8)),
-                isUpload: false,
-                id: .random()
+                content: .bytes(Array(event.json.utf8))
             ),
             sink: answer
         )

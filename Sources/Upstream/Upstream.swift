@@ -47,10 +47,8 @@ package struct UpstreamRequest {
     package var fields: HTTPFields
     /// The content.
     package var content: UpstreamContent
-    /// Whether it is an upload, the only thing a directory takes.
-    package var isUpload: Bool
-    /// The upload's identity, in a directory's file names; random for one that has none.
-    package var id: UploadID
+    /// The upload's identity, in a directory's file names; nil for what is none, which no directory takes.
+    package var upload: UploadID?
 
     /// Makes a request from its parts.
     package init(
@@ -58,15 +56,13 @@ package struct UpstreamRequest {
         target: String,
         fields: HTTPFields,
         content: UpstreamContent,
-        isUpload: Bool,
-        id: UploadID
+        upload: UploadID? = nil
     ) {
         self.method = method
         self.target = target
         self.fields = fields
         self.content = content
-        self.isUpload = isUpload
-        self.id = id
+        self.upload = upload
     }
 }
 

@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Posix
+import TextFormats
 
 @main
 struct Spoolgate: ParsableCommand {

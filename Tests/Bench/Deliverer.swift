@@ -76,8 +76,7 @@ enum Deliverer {
                 guard count >= 0 else { throw BenchFailure(call: "pread", on: target) }
                 return count
             },
-            isUpload: true,
-            id: UploadID(high: 0, low: 0)
+            upload: UploadID(high: 0, low: 0)
         )
     }
 }

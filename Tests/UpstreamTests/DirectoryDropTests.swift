@@ -22,8 +22,7 @@ struct DirectoryDropTests {
             target: target,
             fields: fields,
             content: content,
-            isUpload: isUpload,
-            id: id
+            upload: isUpload ? id : nil
         )
     }
 

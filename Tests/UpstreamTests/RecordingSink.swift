@@ -74,8 +74,8 @@ extension UpstreamRequest {
             target: target,
             fields: fields,
             content: content,
-            isUpload: isUpload,
-            id: UploadID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
+            upload: isUpload
+                ? UploadID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)) : nil
         )
     }
 }

@@ -123,9 +123,7 @@ package final class Authorizer: Sendable {
                 method: .get,
                 target: url.requestTarget,
                 fields: Self.fields(for: question),
-                content: .none,
-                isUpload: false,
-                id: .random()
+                content: .none
             ),
             sink: sink
         )

@@ -2,6 +2,7 @@
 //
 // Pure. Invariant: what a client says never takes the place of what the settings or the gateway say.
 
+import Crypto
 import HTTPTypes
 import Settings
 import Spool
@@ -78,7 +79,7 @@ struct FileDescription {
         // Of two fields with one name most readers take the last.
         fields += own.map { (name: $0.0, value: $0.1) }
         return MultipartForm(
-            boundary: "spoolgate" + Self.unforeseen(),
+            boundary: "spoolgate" + RandomToken.make(),
             fields: fields,
             file: (settings.fileField, name.text, type)
         )
@@ -103,6 +104,4 @@ struct FileDescription {
         return notice
     }
 
-    /// 26 characters that no client can have put into its content.
-    private static func unforeseen() -> String { UploadID.random().description }
 }

@@ -121,8 +121,7 @@ package struct UploadForm {
             target: upload.creation.target,
             fields: fields,
             content: sent,
-            isUpload: true,
-            id: upload.id
+            upload: upload.id
         )
     }
 

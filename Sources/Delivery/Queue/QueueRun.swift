@@ -63,8 +63,7 @@ extension Deliveries {
                 } catch {
                     queue.noteUnstarted()
                     log.queueTrouble("cannot start a thread: \(error)")
-                    let pause = Monitor(())
-                    let _: Void? = pause.wait(until: .after(.seconds(1))) { _ in nil }
+                    Thread.pause(.seconds(1))
                 }
             }
         }

@@ -66,9 +66,7 @@ extension Request {
                 method: head.method,
                 target: head.target,
                 fields: fields,
-                content: content,
-                isUpload: false,
-                id: .random()
+                content: content
             ),
             sink: relay
         )

@@ -22,6 +22,12 @@ package enum Thread {
     /// For a thread that is about to wait long, deep calls behind it.
     package static func releaseStack() { spoolgate_release_stack() }
 
+    /// Lets the calling thread wait for a time that nothing shortens.
+    package static func pause(_ duration: Duration) {
+        let nothing = Monitor(())
+        let _: Void? = nothing.wait(until: .after(duration)) { _ in nil }
+    }
+
     /// Starts a detached thread.
     ///
     /// - Parameters:

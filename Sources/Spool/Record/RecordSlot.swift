@@ -4,6 +4,7 @@
 // one. Invariant: a line that does not match its checksum is never believed.
 
 import Posix
+import TextFormats
 
 extension RecordState {
     /// Bytes of one slot.
@@ -138,8 +139,7 @@ extension RecordState {
     private static func stored(_ reason: String, in room: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         for scalar in reason.unicodeScalars {
-            let isControl = scalar.value < 0x20 || scalar.value == 0x7f
-            let character = Array((isControl ? " " : String(scalar)).utf8)
+            let character = Array((scalar.isUnprintable ? " " : String(scalar)).utf8)
             guard bytes.count + character.count <= room else { break }
             bytes += character
         }

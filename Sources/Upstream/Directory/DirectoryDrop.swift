@@ -30,9 +30,9 @@ struct DirectoryDrop {
             "\(request.method.rawValue) "
             + "\(request.target.shownTarget(withQuery: false).prefix(200)) to directory:\(path)"
         let response: Response
-        if request.isUpload {
+        if let upload = request.upload {
             do {
-                response = try store(request, sink)
+                response = try store(request, upload, sink)
             } catch let error as SystemError where error.isFull {
                 return .noRoom(
                     reason:
@@ -66,13 +66,17 @@ struct DirectoryDrop {
         }
     }
 
-    private func store(_ request: UpstreamRequest, _ sink: any ResponseSink) throws -> Response {
+    private func store(
+        _ request: UpstreamRequest,
+        _ upload: UploadID,
+        _ sink: any ResponseSink
+    ) throws -> Response {
         let files = try DropFiles(path: path)
         let name = ClientFileName(target: request.target, fields: request.fields).harmless
-        let file = "\(request.id)-\(name)"
+        let file = "\(upload)-\(name)"
         let length = try storeContent(request.content, as: file, in: files, sink)
         let record = JSON.object([
-            ("id", .string("\(request.id)")),
+            ("id", .string("\(upload)")),
             ("name", .string(name)),
             ("file", .string(file)),
             ("method", .string(request.method.rawValue)),
@@ -98,7 +102,7 @@ struct DirectoryDrop {
         // journal do not keep a later change without an earlier one.
         try files.sync()
         let answer = JSON.object([
-            ("id", .string("\(request.id)")), ("name", .string(name)), ("length", .integer(length)),
+            ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),
         ])
         return Response(
             ResponseHead(status: .created, fields: [.contentType: "application/json"]),

@@ -25,7 +25,7 @@ package struct ClientFileName: Sendable, Equatable {
     /// too long is cut before its ending.
     package var text: String {
         var kept = String.UnicodeScalarView()
-        for scalar in told.unicodeScalars where !Self.isControl(scalar) { kept.append(scalar) }
+        for scalar in told.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
         let name = String(kept)
         if ["", ".", ".."].contains(name) { return "upload" }
         return Self.cut(name, to: 255)
@@ -50,14 +50,6 @@ package struct ClientFileName: Sendable, Equatable {
             UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "."), UInt8(ascii: "_"),
             UInt8(ascii: "-"):
             true
-        default: false
-        }
-    }
-
-    /// Controls, and what turns the direction of the text after it around.
-    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.value {
-        case 0..<0x20, 0x7f..<0xa0, 0x202a...0x202e, 0x2066...0x2069, 0x2028, 0x2029: true
         default: false
         }
     }

@@ -4,6 +4,7 @@
 // representation. Invariant: fields of one connection and message framing pass in no direction.
 
 package import HTTPTypes
+import TextFormats
 import UploadProtocol
 
 /// The field rules between client and upstream.
@@ -206,16 +207,9 @@ package enum UpstreamFields {
             // The two that nearly every request has name no field that would pass anyway.
             if field.value == "keep-alive" || field.value == "close" { continue }
             for option in field.value.split(separator: ",") {
-                options.insert(trimmed(option).lowercased())
+                options.insert(option.withoutOuterWhitespace.lowercased())
             }
         }
         return options
-    }
-
-    private static func trimmed(_ text: Substring) -> Substring {
-        var text = text
-        while let first = text.first, first == " " || first == "\t" { text.removeFirst() }
-        while let last = text.last, last == " " || last == "\t" { text.removeLast() }
-        return text
     }
 }

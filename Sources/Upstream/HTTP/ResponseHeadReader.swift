@@ -5,6 +5,7 @@
 // and holds at most `sizeLimit` bytes of one head.
 
 import HTTPTypes
+import TextFormats
 import UploadProtocol
 
 /// Reads heads line by line.
@@ -79,7 +80,7 @@ struct ResponseHeadReader {
         guard let (name, start) = pending else {
             throw Malformed(reason: "its first field line begins with a space")
         }
-        pending = (name, start + [0x20] + Self.trimmed(line[...]))
+        pending = (name, start + [0x20] + line[...].withoutOuterWhitespace)
     }
 
     /// `HTTP/1.1 200 OK`; the reason phrase and the space before it may be absent.
@@ -96,7 +97,7 @@ struct ResponseHeadReader {
         guard (100...999).contains(code) else {
             throw Malformed(reason: "its status \(code) is below 100")
         }
-        let phrase = line.count > 13 ? trimmed(line[13...]) : line[line.endIndex...]
+        let phrase = line.count > 13 ? line[13...].withoutOuterWhitespace : line[line.endIndex...]
         return HTTPResponse.Status(
             code: code,
             reasonPhrase: String(decoding: phrase, as: UTF8.self)
@@ -114,7 +115,7 @@ struct ResponseHeadReader {
         guard !line.contains(0) else {
             throw Malformed(reason: "its field \(name) has a NUL byte")
         }
-        return (name, Array(trimmed(line[(colon + 1)...])))
+        return (name, Array(line[(colon + 1)...].withoutOuterWhitespace))
     }
 
     /// The one length that all `Content-Length` lines agree on (RFC 9110 §8.6).
@@ -123,7 +124,7 @@ struct ResponseHeadReader {
         var length: Int64?
         for field in fields[fields: .contentLength] {
             for part in field.value.split(separator: ",", omittingEmptySubsequences: false) {
-                let text = part.trimmingOWS
+                let text = part.withoutOuterWhitespace
                 guard text.utf8.allSatisfy(isDigit), let one = Int64(text),
                     length == nil || length == one
                 else {
@@ -135,23 +136,5 @@ struct ResponseHeadReader {
         return length
     }
 
-    private static func trimmed(
-        _ bytes: Slice<UnsafeRawBufferPointer>
-    ) -> Slice<UnsafeRawBufferPointer> {
-        var bytes = bytes
-        while let last = bytes.last, last == 0x20 || last == 0x09 { bytes.removeLast() }
-        while let first = bytes.first, first == 0x20 || first == 0x09 { bytes.removeFirst() }
-        return bytes
-    }
-
     private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
-}
-
-extension Substring {
-    fileprivate var trimmingOWS: Substring {
-        var text = self
-        while let byte = text.utf8.first, byte == 0x20 || byte == 0x09 { text.removeFirst() }
-        while let byte = text.utf8.last, byte == 0x20 || byte == 0x09 { text.removeLast() }
-        return text
-    }
 }

@@ -88,9 +88,8 @@ struct Serve: ParsableCommand {
     private static func startWatch(of spool: Spool) throws(CommandFailure) {
         do throws(SystemError) {
             try Thread.start(name: "spool-watch") {
-                let pause = Monitor(())
                 while true {
-                    let _: Void? = pause.wait(until: .after(.milliseconds(100))) { _ in nil }
+                    Thread.pause(.milliseconds(100))
                     // A spool that cannot be read is told by the request that reads it.
                     try? spool.askForOthers()
                 }
