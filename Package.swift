@@ -176,6 +176,14 @@ let package = Package(
             swiftSettings: testSettings
         ),
         .testTarget(
+            name: "SettingsTests",
+            dependencies: [
+                "Journal", "Settings", "Upstream", "UploadProtocol", "TextFormats", "Posix",
+                httpTypes, logging,
+            ],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
             name: "GatewayTests",
             dependencies: [
                 "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream", "Exchange",

@@ -2,7 +2,6 @@
 //
 // Pure; nothing is looked up. Invariant: the request target begins with a slash.
 
-import TextFormats
 package import Upstream
 
 /// The address of one resource of a service.
@@ -68,14 +67,6 @@ package struct ServiceSettings: Sendable, Equatable {
     /// The product's defaults.
     package init() {}
 
-    /// Takes the keys of a section that has no others.
-    package init(_ section: SettingsSection) throws(SettingsError) {
-        self.init()
-        var section = section
-        try decode(&section)
-        try section.finish()
-    }
-
     /// How it is reached; nil where nothing is asked.
     package var upstream: UpstreamSettings? {
         url.map { url in
@@ -89,29 +80,5 @@ package struct ServiceSettings: Sendable, Equatable {
                 clientKey: clientKey
             )
         }
-    }
-
-    /// Takes `url`, `timeout` and `tls` from a section.
-    package mutating func decode(_ section: inout SettingsSection) throws(SettingsError) {
-        url = try section.value("url", reason: \.reason) {
-            text throws(UpstreamTargetError) in try ServiceURL(text)
-        }
-        timeout = try section.duration("timeout", seconds: 1...3_600) ?? timeout
-        var tls = try section.section("tls")
-        certificateAuthority = try tls.path("ca")
-        clientCertificate = try tls.path("certificate")
-        clientKey = try tls.path("key")
-        try tls.finish()
-    }
-
-    /// The settings as they are written, below the dotted key `path`.
-    package func table(_ path: String) -> [(key: String, value: String)] {
-        [
-            ("\(path).url", url?.text ?? ""),
-            ("\(path).timeout", DurationText.text(timeout)),
-            ("\(path).tls.ca", certificateAuthority ?? ""),
-            ("\(path).tls.certificate", clientCertificate ?? ""),
-            ("\(path).tls.key", clientKey ?? ""),
-        ]
     }
 }

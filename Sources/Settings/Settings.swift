@@ -1,10 +1,9 @@
-// Every setting: its type, unit and default. How a file becomes these is SettingsDecoder's.
+// Every setting: its type, unit and default. Their keys and ranges stand in SettingsKeys and RouteKeys.
 
 package import HTTPTypes
 package import Logging
 package import Posix
-package import UploadProtocol
-package import Upstream
+import Upstream
 
 /// The daemon's settings.
 ///
@@ -103,75 +102,30 @@ package struct InterimRate: Sendable, Equatable {
     package init() {}
 }
 
-/// What clients may do of whom the web server does not say who they are.
-package enum AnonymousUploads: String, Sendable, CaseIterable {
-    /// They may upload, and that is meant.
-    case allow
-    /// Their uploads are refused with 403, before any content is read.
-    case refuse
-}
+/// Where the events of uploads go.
+package struct EventSettings: Sendable, Equatable {
+    /// Where each event becomes a line.
+    package enum Destination: Sendable, Equatable {
+        /// Standard error.
+        case journal
+        /// A file's absolute path.
+        case file(String)
 
-/// How ordinary uploads reach the upstream: POST, PUT and PATCH without a mark of the upload protocol.
-package enum OrdinaryUploads: String, Sendable, CaseIterable {
-    /// Received whole, then sent with their length.
-    case spool
-    /// Streamed as they come.
-    case pass
-}
-
-/// One route: which upstream gets the uploads, and what clients may send.
-package struct RouteSettings: Sendable, Equatable {
-    /// The route of requests that name none.
-    package static let defaultName = "default"
-
-    /// The upstream; without targets where a file does not name it, and then nothing can be served.
-    package var upstream = UpstreamSettings(
-        targets: [.directory(path: "/var/spool/spoolgate-delivered")]
-    )
-    /// Path prefix of the upload resources, ends in `/`; nil: below the creation's own path.
-    package var uploadResources: String?
-    /// What clients may send.
-    package var limits = UploadLimits(
-        maxSize: 16 << 30,
-        minSize: 128 << 10,
-        maxAge: 7 * 86_400
-    )
-    /// Most bytes of a final response's content that are stored for a client that lost it.
-    package var maxResponseSize: Int64 = 256 << 10
-    /// How long a final response is kept for a client that lost it.
-    package var responseRetention = Duration.seconds(86_400)
-    /// What the client of a whole upload gets.
-    package var reply = Reply.upstream
-    /// How ordinary uploads reach the upstream.
-    package var ordinary = OrdinaryUploads.spool
-    /// Whether anonymous clients may upload; nil: nothing is said, and they may.
-    package var anonymous: AnonymousUploads?
-    /// Who is asked whether an upload may come in.
-    package var authorization = ServiceSettings()
-    /// What looks at a whole upload before it is delivered.
-    package var inspection = InspectionSettings()
-    /// When the queue tries an upload again.
-    package var queue = QueuePolicy()
-    /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
-    package var honoursIdempotencyKey = false
-    /// In which form uploads go to the upstream.
-    package var form = Form.body
-    /// What a `multipart` form has beside the file.
-    package var multipart = MultipartSettings()
-    /// How a `path` form hands a file over.
-    package var path = PathSettings()
-    /// The digest that the upstream is told of each upload; nil: none.
-    package var digest: DigestAlgorithm?
-    /// Which fields go to the upstream.
-    package var fields = FieldPolicy()
-
-    /// Whether a response stored at `since` was kept for as long as the route keeps one at `time`.
-    package func isResponseOld(since: WallTime, at time: WallTime) -> Bool {
-        time.seconds - since.seconds > responseRetention.components.seconds
+        /// The destination as it is written in the settings.
+        var text: String {
+            switch self {
+            case .journal: "journal"
+            case .file(let path): path
+            }
+        }
     }
 
-    /// How this route names its upload resources.
-    package var resources: UploadResources { UploadResources(prefix: uploadResources) }
+    /// Where each event becomes a line; nil: nowhere.
+    package var destination: Destination?
+    /// Who gets each event by POST.
+    package var webhook = ServiceSettings()
+    /// How long an event is tried again.
+    package var lifetime = Duration.seconds(86_400)
 
     /// The product's defaults.
     package init() {}

@@ -278,13 +278,6 @@ extension Settings {
         let parent = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
         return parent.isEmpty ? "/" : String(parent)
     }
-
-    /// Keys that differ from the settings the daemon was started with and need a restart.
-    fileprivate func needingRestart(since started: Settings) -> [String] {
-        let old = Dictionary(uniqueKeysWithValues: started.table.map { ($0.key, $0.value) })
-        return table.filter { Self.restartKeys.contains($0.key) && old[$0.key] != $0.value }
-            .map(\.key)
-    }
 }
 
 extension Log {

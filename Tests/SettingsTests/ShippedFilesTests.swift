@@ -9,7 +9,6 @@ import Testing
 import TextFormats
 import UploadProtocol
 
-@testable import Gateway
 @testable import Journal
 @testable import Settings
 
@@ -148,10 +147,8 @@ import UploadProtocol
     private static func writtenLines() throws -> [String: Line] {
         var lines: [String: Line] = [:]
         let source = try text("Sources/Journal/Log.swift")
-        let functions = source.split(separator: "    package func ").dropFirst()
-        for function in functions {
-            let call = try #require(function.firstMatch(of: /logger\.([a-z]+)\(\s*"([^"]+)"/))
-            let metadata = function[call.range.upperBound...].prefix(while: { $0 != "}" })
+        for call in source.matches(of: /logger\.([a-z]+)\(\s*"([^"]+)"/) {
+            let metadata = source[call.range.upperBound...].prefix(while: { $0 != "}" })
             let keys = metadata.matches(of: /"([a-z-]+)": "/).map { String($0.1) }
             lines[String(call.2)] = Line(level: String(call.1), keys: Set(keys))
         }

@@ -1,15 +1,6 @@
-// The settings of a route's delivery queue: what the client of a whole upload is told, and when an
-// upload that was not delivered is tried again.
+// When an upload of a route that was not delivered is tried again.
 
 package import Posix
-
-/// What the client of a whole upload gets.
-package enum Reply: String, Sendable, CaseIterable {
-    /// The upstream's response; the completing request waits for it.
-    case upstream
-    /// 202 (Accepted) as soon as the upload is durable; the queue delivers it (RFC 9110 §15.3.3).
-    case accepted
-}
 
 /// When the queue tries an upload again.
 package struct QueuePolicy: Sendable, Equatable {
@@ -30,23 +21,6 @@ package struct QueuePolicy: Sendable, Equatable {
 
     /// The product's defaults.
     package init() {}
-
-    init(_ section: SettingsSection) throws(SettingsError) {
-        self.init()
-        var section = section
-        maximumConcurrent = try section.integer("maximum-concurrent", in: 1...4096)
-        maximumBackoff =
-            try section.duration("maximum-backoff", seconds: 1...604_800) ?? maximumBackoff
-        minimumBackoff =
-            try section.duration("minimum-backoff", seconds: 1...maximumBackoff.components.seconds)
-            ?? min(minimumBackoff, maximumBackoff)
-        lifetime = try section.duration("lifetime", seconds: 60...31_536_000) ?? lifetime
-        failedRetention =
-            try section.duration("failed-retention", seconds: 60...31_536_000) ?? failedRetention
-        maximumHoldSize =
-            try section.size("maximum-hold-size", in: 0...(1 << 50)) ?? maximumHoldSize
-        try section.finish()
-    }
 
     /// Whether an upload that is whole since `since` has waited for longer than one may at `time`.
     package func isOver(since: WallTime, at time: WallTime) -> Bool {

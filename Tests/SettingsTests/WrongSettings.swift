@@ -1,9 +1,5 @@
 // Texts that settings cannot be, each with the exact place and sentence that refuses it.
 
-import Gateway
-import Posix
-import Spool
-
 extension SettingsTests {
     static let wrongTexts = wrongKeys + wrongValues + wrongForms + wrongFields + wrongYAML
 
@@ -25,6 +21,12 @@ extension SettingsTests {
                 + "one of 3 to 10"
         ),
         Wrong(
+            "spool.reserve: 1GiB\n",
+            "1:1: spool.reserve: no such setting; known here: listen, socket-mode, socket-group, "
+                + "log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, "
+                + "interop-alias, correlation-field, events, routes"
+        ),
+        Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
             "3:3: spool.size: no such setting; known here: directory, reserve, quota, "
                 + "maximum-uploads"
@@ -33,6 +35,11 @@ extension SettingsTests {
             "routes:\n  a:\n    limits: {max: 1B}\n",
             "3:14: routes.a.limits.max: no such setting; known here: max-size, min-size, "
                 + "max-append-size, min-append-size, max-age"
+        ),
+        Wrong(
+            "routes: {a: {queue: {backoff: 1s}}}\n",
+            "1:22: routes.a.queue.backoff: no such setting; known here: maximum-concurrent, "
+                + "minimum-backoff, maximum-backoff, lifetime, failed-retention, maximum-hold-size"
         ),
         Wrong(
             "spool: {directory: /a}\nspool: {reserve: 0}\n",
@@ -213,6 +220,11 @@ extension SettingsTests {
             "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
             "1:63: routes.a.limits.min-append-size: '2KiB' is not a size from 0 to 1KiB, such as "
                 + "64KiB or 16GiB"
+        ),
+        Wrong(
+            "routes: {a: {queue: {minimum-backoff: 5s, maximum-backoff: 3s}}}\n",
+            "1:39: routes.a.queue.minimum-backoff: '5s' is not a duration from 1s to 3s, such as 30s "
+                + "or 24h"
         ),
     ]
 

@@ -8,7 +8,6 @@ import Testing
 import UploadProtocol
 import Upstream
 
-@testable import Gateway
 @testable import Settings
 
 @Suite struct SettingsTests {
@@ -147,6 +146,36 @@ import Upstream
         route.fields.credentialFields += [try #require(.init("X-Key"))]
         expected.routes["a"] = route
         #expect(try Settings(text, file: "f") == expected)
+    }
+
+    @Test("a change is told that only a restart puts in force")
+    func restart() throws {
+        let text = """
+            listen: systemd
+            log-level: debug
+            log-queries: true
+            spool: {directory: /s, reserve: 1B, quota: 1B, maximum-uploads: 1}
+            threads: {minimum-spare: 1, maximum: 2, reserve: 3, maximum-waiting: 4}
+            timeouts: {stall: 1s, drain: 1s, in-use: 1s}
+            delivery: {maximum-concurrent: 1}
+            routes: {default: {reply: accepted}}
+            """
+        let changed = try Settings(text, file: "f")
+        #expect(
+            changed.needingRestart(since: Settings()) == [
+                "listen", "socket-mode", "log-level", "log-queries", "spool.directory",
+                "spool.reserve", "spool.quota", "threads.minimum-spare", "threads.maximum",
+                "threads.reserve", "timeouts.stall", "timeouts.drain",
+            ]
+        )
+        #expect(changed.needingRestart(since: changed) == [])
+    }
+
+    @Test("a default is at most what another setting allows")
+    func bounded() throws {
+        let text = "routes: {default: {queue: {maximum-backoff: 3s}}}"
+        let queue = try #require(try Settings(text, file: "f").routes["default"]?.queue)
+        #expect(queue.minimumBackoff == .seconds(3))
     }
 
     @Test("what `check` prints for a setting is what a file would say")
