@@ -100,7 +100,7 @@ private final class Stage {
             for (version, served) in transcript.settings["aliases"] ?? [:] {
                 settings.interopAliases[Int(version) ?? 0] = Int(served)
             }
-            // What waits for a delivery that does not end waits as long as one may take.
+            // A request that waits for a delivery waits as long as one may take, and this one never ends.
             guard isBlocked else { return }
             settings.inUseTimeout = .milliseconds(20)
             route.upstream.connectTimeout = .milliseconds(20)
@@ -209,7 +209,7 @@ private final class Stage {
         }
     }
 
-    /// The state of an upload now; nil: there is none. What no `spool:` line tells is left out.
+    /// The state of an upload now, as a `spool:` line tells it; nil: there is none.
     func state(of name: String) throws -> UploadState? {
         let id = name == Self.fresh ? newest : UploadID(name)
         return try test.summaries().first { $0.id == id }.map { summary in

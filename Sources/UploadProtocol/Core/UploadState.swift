@@ -1,11 +1,11 @@
-// The protocol core: the state of one upload, and what every request on it hears.
+// The protocol core: the state of one upload, and the answer to every request on it.
 //
-// Theory of operation. A state is what the protocol knows of an upload: its offset, its length once any
+// Theory of operation. A state is all the protocol knows of an upload: its offset, its length once any
 // message told it, its phase, whether its client was told 202, and the status of its final response. A
 // request is classified first (UploadRequest), which needs no state; then the state decides, and the gateway
-// carries that out; then ResponseBuilder words the answer in the request's dialect. Nobody else compares
-// phases to find out what a client is told. What a request hears stands in one table, `row`: a line for each
-// phase, a column for each kind of request. What else moves an upload is the table `phase(after:in:)`. The page
+// carries that out; then ResponseBuilder words the answer in the request's dialect. No other code compares
+// phases to choose an answer. Two tables hold the decisions: `row` has a line for each phase and a column for
+// each kind of request, `phase(after:in:)` has the steps that move an upload besides. The page
 // ARCHITECTURE.md shows both, and a test makes it from them. Pure: nothing is changed here, nothing stored.
 //
 // The rules:
@@ -25,7 +25,7 @@
 //     where resuming would repeat what may have been taken.
 //  9. A client that takes offset == length for success (`Dialect.takesOffsetForSuccess`) hears that offset
 //     only of an upload that was taken: its retrieval is an attempt first; 423 or 410 stand for the rest.
-// 10. A cancellation removes the upload (§4.5); what waits for a person is not the client's to remove.
+// 10. A cancellation removes the upload (§4.5); one that waits for a person is not the client's to remove.
 
 /// What the protocol needs to know of one upload.
 package struct UploadState: Sendable, Equatable {
@@ -90,7 +90,7 @@ package struct UploadState: Sendable, Equatable {
 
     // MARK: The table
 
-    /// What the requests on an upload in one phase hear.
+    /// The answers to the requests on an upload in one phase.
     package struct Row {
         /// An append at the offset after which more follows.
         package let more: Answer
@@ -214,7 +214,7 @@ package struct UploadState: Sendable, Equatable {
         case breakOff
     }
 
-    /// What limits the life of an upload that a request finds; one that is over is gone for it (404).
+    /// Limits of the life of an upload that a request finds; one that is over is gone for it (404).
     package enum Lifetime: Sendable, Equatable {
         /// The route's `UploadLimits.maxAge`, since its last activity.
         case sinceActivity
@@ -385,9 +385,9 @@ package struct UploadState: Sendable, Equatable {
         return Ceiling(offset: end, isLength: end == length, length: length)
     }
 
-    // MARK: What else moves an upload
+    // MARK: Steps
 
-    /// What happens to an upload that no answer decides.
+    /// Events in the life of an upload that no answer decides.
     package enum Step: String, Sendable, CaseIterable {
         /// An attempt begins.
         case attempt
