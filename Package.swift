@@ -153,7 +153,7 @@ let package = Package(
                 "UploadProtocol", "TextFormats", "Upstream", "Delivery", "TestSupport", httpTypes,
                 structuredFields,
             ],
-            resources: [.copy("Transcripts"), .copy("Vectors")],
+            resources: [.copy("Vectors")],
             swiftSettings: testSettings
         ),
         .testTarget(
@@ -190,6 +190,7 @@ let package = Package(
                 "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
                 logging,
             ],
+            resources: [.copy("Transcripts")],
             swiftSettings: testSettings
         ),
         .testTarget(

@@ -114,28 +114,29 @@ struct Request {
             place.giveBack()
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.detach() }
-            if upload.state.phase == .delivered,
-                route.settings.isResponseOld(
-                    since: upload.lastActivity,
-                    at: gateway.clock.confirmed
-                )
-            {
+            switch upload.state.row(dialect).lifetime {
+            case .sinceResponse
+            where route.settings.isResponseOld(
+                since: upload.lastActivity,
+                at: gateway.clock.confirmed
+            ):
                 try upload.remove()
                 log.responseExpired(id)
                 return refuse(.unknownUpload)
-            }
-            if remainingAge(of: upload) <= 0, upload.state.phase == .receiving {
+            case .sinceActivity where remainingAge(of: upload) <= 0:
                 try upload.remove(durably: true)
                 on(upload).journal.expired(upload)
                 return refuse(.unknownUpload)
+            case .sinceResponse, .sinceActivity, .none: break
             }
             try body(upload)
         } catch {
             guard case .busy = error else { return refuse(error, upload: id) }
             if let refusal = place.refusal { noteTurnedAway(refusal) }
-            // That client knows this answer for what it is.
             let isLook = head.method == .head || head.method == .get
-            if isLook, dialect.takesOffsetForSuccess { return refuse(.finalResponsePending) }
+            if isLook, case .refuse(let refusal) = UploadState.inUse.decideRetrieval(dialect) {
+                return refuse(refusal)
+            }
             breakOff(.uploadInUse)
         }
     }

@@ -117,11 +117,16 @@ final class GatewayUnderTest: Sendable {
 
     /// Makes an upload look as if nothing had happened to it for that long.
     func age(_ location: String, by seconds: Double) throws {
+        try setActivity(of: location, to: Int64(Date.now.timeIntervalSince1970 - seconds))
+    }
+
+    /// Makes an upload look as if nothing had happened to it since that second.
+    func setActivity(of location: String, to seconds: Int64) throws {
         let id = try #require(location.split(separator: "/").last).description
         let files = try #require(FileManager.default.enumerator(atPath: "\(root)/spool"))
         for case let file as String in files where file.hasSuffix(id) {
             try FileManager.default.setAttributes(
-                [.modificationDate: Date(timeIntervalSinceNow: -seconds)],
+                [.modificationDate: Date(timeIntervalSince1970: Double(seconds))],
                 ofItemAtPath: "\(root)/spool/\(file)"
             )
         }

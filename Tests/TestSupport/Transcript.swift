@@ -2,14 +2,19 @@
 //
 //     # title of the rule.  where it is written
 //     limits: max-size=100 max-age=3600        settings of the whole file: `name: key=value …`
-//     spool: <id> offset=5 length=10 receiving  an upload before the request, or after it
+//     spool: <id> offset=5 length=10 receiving  an upload before the request, or after it; `accepted` after
+//                                               the phase: its client was told 202; `status=422`: that of its
+//                                               stored response, 201 where none is told
 //     > PATCH /files/upload-resource/<id>       the request's head, an empty `>` line, its content
 //     > Upload-Offset: 3
-//     ^ 200                                     what the upstream answers, if it is asked
+//     ^> POST /files hello                      what the upstream is sent: method, target, content
+//     ^ 200                                     what it answers
+//     ^ content: done
 //     < 409                                     the whole response; another status begins another
 //     < Upload-Offset: 5
 //     < problem: <type> <member>=<value> …      stands for Content-Type and content
-//     = deliver length=10                       a decision, in the words of the test that reads it
+//     < content: done
+//     = break off                               the connection ends without an answer
 //
 // `Transfer-Encoding: chunked` makes the content's length unknown; `Content-Length` stands for
 // content that is not shown. It checks nothing but its own grammar.
@@ -48,25 +53,24 @@ package struct Transcript: Sendable, CustomStringConvertible {
         /// Whether its fields tell how long the content is, or that they do not.
         fileprivate var isFramed = false
         /// The upstream's answer.
-        package var upstream: ResponseHead?
-        /// The responses in order.
-        package var responses: [ExpectedResponse] = []
-        /// The decision, if no response of our own is expected.
-        package var decision: String?
+        package var upstream: UpstreamAnswer?
+        /// What is to be seen, in order: `^>` lines, `<` lines with the fields of each response sorted,
+        /// `=` lines.
+        package var expected: [String] = []
         /// Uploads behind it.
         package var uploads: [SpoolLine] = []
     }
 
-    /// One expected response.
-    package struct ExpectedResponse: Sendable, Equatable {
+    /// What the upstream answers.
+    package struct UpstreamAnswer: Sendable {
         /// The status.
         package var status: Int
         /// The field lines, `name: value`.
         package var fields: [String] = []
-        /// The problem's type and members, `type member=value`; nil: no content.
-        package var problem: String?
+        /// The content.
+        package var content = ""
 
-        /// Makes a response without fields and content.
+        /// Makes an answer without fields and content.
         package init(status: Int) { self.status = status }
     }
 
@@ -90,7 +94,7 @@ package struct Transcript: Sendable, CustomStringConvertible {
             case "#":
                 if title.isEmpty { title = String(rest) }
             case ">":
-                if exchanges.last.map({ !$0.responses.isEmpty || $0.decision != nil }) ?? true {
+                if exchanges.last.map({ !$0.expected.isEmpty }) ?? true {
                     inContent = false
                     exchanges.append(Exchange(request: try Transcript.start(rest, malformed)))
                 } else if rest.isEmpty, !inContent {
@@ -100,17 +104,27 @@ package struct Transcript: Sendable, CustomStringConvertible {
                 } else {
                     try addRequestField(rest, malformed)
                 }
+            case "^" where line.hasPrefix("^> "), "<", "=":
+                try last(malformed) { $0.expected.append(String(line)) }
             case "^":
                 try addUpstream(rest, malformed)
-            case "<":
-                try addExpectation(rest, malformed)
-            case "=":
-                try last(malformed) { $0.decision = String(rest) }
             default:
                 try addSetting(line, malformed)
             }
         }
         guard !title.isEmpty, !exchanges.isEmpty else { throw Malformed(line: 0, text: "empty") }
+        for index in exchanges.indices {
+            // The order of fields with different names says nothing.
+            let groups = exchanges[index].expected.reduce(into: [[String]]()) { groups, line in
+                let isField = line.hasPrefix("< ") && Int(line.dropFirst(2)) == nil
+                if isField, !groups.isEmpty {
+                    groups[groups.count - 1].append(line)
+                } else {
+                    groups.append([line])
+                }
+            }
+            exchanges[index].expected = groups.flatMap { $0.prefix(1) + $0.dropFirst().sorted() }
+        }
     }
 
     private mutating func last(_ malformed: Malformed, _ change: (inout Exchange) throws -> Void)
@@ -165,26 +179,11 @@ package struct Transcript: Sendable, CustomStringConvertible {
     private mutating func addUpstream(_ rest: Substring, _ malformed: Malformed) throws {
         try last(malformed) { exchange in
             if let code = Int(rest), (200..<600).contains(code) {
-                exchange.upstream = ResponseHead(status: .init(code: code))
+                exchange.upstream = UpstreamAnswer(status: code)
+            } else if rest.hasPrefix("content: ") {
+                exchange.upstream?.content = String(rest.dropFirst(9))
             } else {
-                exchange.upstream?.fields.append(try Transcript.field(rest, malformed))
-            }
-        }
-    }
-
-    private mutating func addExpectation(_ rest: Substring, _ malformed: Malformed) throws {
-        try last(malformed) { exchange in
-            if let code = Int(rest), (100..<600).contains(code) {
-                exchange.responses.append(ExpectedResponse(status: code))
-                return
-            }
-            guard !exchange.responses.isEmpty else { throw malformed }
-            let index = exchange.responses.count - 1
-            if rest.hasPrefix("problem: ") {
-                exchange.responses[index].problem = String(rest.dropFirst(9))
-            } else {
-                let field = try Transcript.field(rest, malformed)
-                exchange.responses[index].fields.append("\(field.name.rawName): \(field.value)")
+                exchange.upstream?.fields.append(String(rest))
             }
         }
     }
@@ -206,11 +205,14 @@ package struct Transcript: Sendable, CustomStringConvertible {
             settings[String(name.dropLast())] = values
             return
         }
-        guard flags.count == 2 else { throw malformed }
-        let upload = SpoolLine(
+        guard flags.count == 2 || flags.count == 3 && flags[2] == "accepted" else {
+            throw malformed
+        }
+        var upload = SpoolLine(
             id: flags[0],
             state: try Transcript.state(flags[1], values, malformed)
         )
+        upload.state?.isAccepted = flags.count == 3
         if exchanges.isEmpty {
             uploads.append(upload)
         } else {
@@ -222,16 +224,14 @@ package struct Transcript: Sendable, CustomStringConvertible {
         throws -> UploadState?
     {
         if phase == "gone" { return nil }
-        let phases: [String: UploadState.Phase] = [
-            "receiving": .receiving, "deferred": .deferred, "delivering": .delivering,
-            "delivered": .delivered, "indeterminate": .indeterminate, "held": .held,
-        ]
-        guard let phase = phases[phase], let offset = values["offset"].flatMap({ Int64($0) })
+        guard let phase = UploadState.Phase(rawValue: phase),
+            let offset = values["offset"].flatMap({ Int64($0) })
         else { throw malformed }
         return UploadState(
             offset: offset,
             length: values["length"].flatMap { Int64($0) },
-            phase: phase
+            phase: phase,
+            finalStatus: values["status"].flatMap { Int($0) }
         )
     }
 }

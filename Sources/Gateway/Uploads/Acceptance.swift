@@ -36,7 +36,7 @@ extension Request {
         gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: due)
     }
 
-    private func answerAccepted(_ creation: UploadCreation, length: Int64?) {
+    func answerAccepted(_ creation: UploadCreation, length: Int64?) {
         exchange.answer(
             responses.accepted(
                 id: creation.id,
@@ -46,29 +46,38 @@ extension Request {
         )
     }
 
-    /// Answers a request for an upload that the queue is delivering just now, without waiting for it;
-    /// false where that is not so.
-    func answerQueued(_ id: UploadID, _ append: UploadRequest.Append?) throws(SpoolError) -> Bool {
-        guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
-            // In `deferred` and in use it is being checked before its attempt.
-            summary.queue == .active || summary.queue == .deferred && summary.isInUse,
-            summary.nextAttempt != nil,
-            let creation = summary.creation, isOurs(creation)
-        else { return false }
-        guard let append else {
-            let state = UploadState(
-                offset: summary.offset,
-                length: summary.length,
-                phase: .deferred
-            )
-            exchange.answer(responses.offsetTold(state, remainingAge: route.limits.maxAge))
+    /// Answers a request on an upload that the queue is delivering just now, without waiting for it;
+    /// false where the answer takes the upload itself.
+    func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
+        do throws(SpoolError) {
+            guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
+                // In `deferred` and in use it is being checked before its attempt.
+                summary.queue == .active || summary.queue == .deferred && summary.isInUse,
+                summary.nextAttempt != nil,
+                let creation = summary.creation, isOurs(creation)
+            else { return false }
+            var state = summary.state
+            state.phase = .delivering
+            state.isAccepted = true
+            if let append {
+                guard
+                    state.decide(append, dialect: dialect, limits: route.limits)
+                        == .answer(.accepted)
+                else { return false }
+                answerAccepted(creation, length: state.offset)
+            } else {
+                guard case .tell(let completeness) = state.decideRetrieval(dialect) else {
+                    return false
+                }
+                exchange.answer(
+                    responses.offsetTold(state, completeness, remainingAge: route.limits.maxAge)
+                )
+            }
+            return true
+        } catch {
+            refuse(error, upload: id)
             return true
         }
-        guard append.offset == summary.offset, append.completeness == .complete,
-            append.contentLength == .known(0)
-        else { return false }
-        answerAccepted(creation, length: summary.offset)
-        return true
     }
 
     // MARK: The status resource

@@ -62,15 +62,13 @@ extension Request {
         }
     }
 
-    /// Delivers an upload that waits for its next attempt, its final response only stored; returns
-    /// whether it is delivered now.
-    func deliverUnseen(_ upload: Upload) throws(SpoolError) -> Bool {
+    /// Delivers an upload that waits for its next attempt, its final response only stored.
+    func deliverUnseen(_ upload: Upload) throws(SpoolError) {
         // This request's client stands for the one who hears that it is not delivered.
         var listener = ResponseListener.nobody(responses, completing: try upload.completion())
         listener.isWitnessed = !exchange.isPeerGone
-        let refusal = try delivery.deliver(upload, to: listener)
+        _ = try delivery.deliver(upload, to: listener)
         enqueue(upload)
-        return refusal == nil
     }
 
     /// Leaves an upload to the queue if its record says so.
@@ -79,14 +77,10 @@ extension Request {
         gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: next)
     }
 
-    /// Answers with the stored final response of an upload whose client lost it.
-    func replay(_ upload: Upload) throws(SpoolError) {
+    /// Answers with the stored final response of an upload whose client lost it, or refuses.
+    func replay(_ upload: Upload, otherwise refusal: Refusal) throws(SpoolError) {
         guard let response = try upload.response() else {
-            let isFailed = upload.state.phase == .failed
-            return refuse(
-                isFailed ? .deliveryFailed : .uploadLost,
-                offset: isFailed ? upload.state.offset : nil
-            )
+            return refuse(refusal, offset: upload.state.offset)
         }
         var head = response.head
         if response.content == nil { head.fields[.contentType] = nil }

@@ -34,17 +34,12 @@ extension Request {
                 isTold = true
                 exchange.send(interim: responses.interimCreated(location: location(path)))
             }
-            guard
-                case .receive(let ceiling, let ceilingIsLength, _) =
-                    UploadState.decide(creation, limits: route.limits)
-            else { return }
             do throws(SpoolError) {
                 var request = on(upload)
                 request.tellsProgress = head.contentLength != .known(0)
                 try request.receive(
                     into: upload,
-                    ceiling: ceiling,
-                    ceilingIsLength: ceilingIsLength,
+                    upTo: UploadState.decide(creation, limits: route.limits),
                     completeness: creation.completeness,
                     isCreation: true
                 )
@@ -98,7 +93,7 @@ extension Request {
 
     /// Appends the request's content to an upload (draft-12 §4.4).
     func append(_ append: UploadRequest.Append, to id: UploadID) {
-        if answersQueued(id, append) { return }
+        if answersUnderWay(id, append) { return }
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
             try on(upload).append(append, to: upload)
         }
@@ -109,25 +104,48 @@ extension Request {
         to upload: Upload
     ) throws(SpoolError) {
         switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
-        case .receive(let ceiling, let ceilingIsLength, let length):
-            try checkRoom(for: append, to: upload, ceiling: ceiling, length: length)
-            if let length { try upload.setLength(length) }
+        case .receive(let ceiling):
+            try checkRoom(for: append, to: upload, ceiling)
+            if let length = ceiling.length { try upload.setLength(length) }
             try receive(
                 into: upload,
-                ceiling: ceiling,
-                ceilingIsLength: ceilingIsLength,
+                upTo: ceiling,
                 completeness: append.completeness,
                 isCreation: false
             )
+        case .answer(let answer):
+            try carryOut(answer, on: upload, isCreation: false)
+        }
+    }
+
+    /// Answers a message whose content was received, or has none to receive.
+    private func carryOut(
+        _ answer: UploadState.Answer,
+        on upload: Upload,
+        isCreation: Bool
+    ) throws(SpoolError) {
+        switch answer {
+        case .goOn:
+            try upload.settle()
+            let offset = upload.state.offset
+            exchange.answer(
+                isCreation
+                    ? responses.created(
+                        location: location(upload.creation.resourcePath),
+                        offset: offset
+                    )
+                    : responses.appended(offset: offset)
+            )
         case .deliver:
-            try complete(upload, isCreation: false)
-        case .replay:
-            try replay(upload)
+            if upload.state.length == nil { try upload.setLength(upload.state.offset) }
+            if upload.state.phase == .receiving { journal.completed(upload) }
+            try complete(upload, isCreation: isCreation)
+        case .accepted: answerAccepted(upload.creation, length: upload.state.offset)
+        case .replay(let refusal): try replay(upload, otherwise: refusal)
         case .refuse(let refusal):
             try upload.settle()
             refuse(refusal, offset: upload.state.offset)
-        case .breakOff:
-            breakOff(.deliveryUnderWay)
+        case .breakOff: breakOff(.deliveryUnderWay)
         }
     }
 
@@ -135,11 +153,11 @@ extension Request {
     private func checkRoom(
         for append: UploadRequest.Append,
         to upload: Upload,
-        ceiling: Int64,
-        length: Int64?
+        _ ceiling: UploadState.Ceiling
     ) throws(SpoolError) {
-        guard ceiling > upload.state.offset, append.contentLength != .known(0) else { return }
-        let rest = append.completeness == .complete ? length.map { $0 - upload.state.offset } : nil
+        let offset = upload.state.offset
+        guard ceiling.offset > offset, append.contentLength != .known(0) else { return }
+        let rest = append.completeness == .complete ? ceiling.length.map { $0 - offset } : nil
         try gateway.spool.checkRoom(for: append.contentLength.count ?? rest ?? 0)
     }
 
@@ -147,8 +165,7 @@ extension Request {
 
     private func receive(
         into upload: Upload,
-        ceiling: Int64,
-        ceilingIsLength: Bool,
+        upTo ceiling: UploadState.Ceiling,
         completeness: Completeness,
         isCreation: Bool
     ) throws(SpoolError) {
@@ -160,10 +177,10 @@ extension Request {
                 from: upload.state.offset
             )
             return try Reception(exchange: exchange, buffer: buffer).receive(
-                room: ceiling - upload.state.offset,
+                room: ceiling.offset - upload.state.offset,
                 // A client that takes offset == length for success must not hear that of content that
                 // never ended.
-                keepsLast: ceilingIsLength && dialect.takesOffsetForSuccess,
+                keepsLast: ceiling.isLength && dialect.takesOffsetForSuccess,
                 store: { bytes throws(SpoolError) in
                     check?.update(bytes)
                     try upload.append(bytes)
@@ -178,60 +195,27 @@ extension Request {
         switch end {
         case .ended:
             log.received(upload.creation.id, offset: upload.state.offset)
-            try finishMessage(upload, completeness: completeness, isCreation: isCreation)
+            let answer = upload.state.decideAtEnd(completeness, dialect: dialect)
+            try carryOut(answer, on: upload, isCreation: isCreation)
         case .interrupted(let reason):
             journal.interrupted(upload, reason: reason)
             exchange.abort()
         case .exceeded:
-            try refuseExcess(upload, ceiling: ceiling, ceilingIsLength: ceilingIsLength)
-        }
-    }
-
-    /// At the proper end of a message's content.
-    private func finishMessage(
-        _ upload: Upload,
-        completeness: Completeness,
-        isCreation: Bool
-    ) throws(SpoolError) {
-        switch upload.state.decideAtEnd(completeness, dialect: dialect) {
-        case .complete(let length):
-            if upload.state.length == nil { try upload.setLength(length) }
-            if upload.state.phase == .receiving { journal.completed(upload) }
-            try complete(upload, isCreation: isCreation)
-        case .partial:
-            try upload.settle()
-            let offset = upload.state.offset
-            exchange.answer(
-                isCreation
-                    ? responses.created(
-                        location: location(upload.creation.resourcePath),
-                        offset: offset
-                    )
-                    : responses.appended(offset: offset)
-            )
-        case .replay:
-            try replay(upload)
-        case .refuse(let refusal):
-            try upload.settle()
-            refuse(refusal, offset: upload.state.offset)
-        case .breakOff:
-            breakOff(.deliveryUnderWay)
+            try refuseExcess(upload, ceiling)
         }
     }
 
     /// The content went on past what this message or the representation may have.
     private func refuseExcess(
         _ upload: Upload,
-        ceiling: Int64,
-        ceilingIsLength: Bool
+        _ ceiling: UploadState.Ceiling
     ) throws(SpoolError) {
-        let refusal = UploadState.refusalAtCeiling(
+        let (refusal, deactivates) = upload.state.decideExcess(
             ceiling,
-            ceilingIsLength: ceilingIsLength,
+            dialect: dialect,
             limits: route.limits
         )
-        // An upload that is whole already is unharmed by a request that has too much.
-        if ceilingIsLength, dialect.deactivatesOnExcess, upload.state.phase == .receiving {
+        if deactivates {
             try upload.remove(durably: true)
             journal.deactivated(upload, refusal)
             return refuse(refusal)
@@ -243,71 +227,58 @@ extension Request {
     // MARK: Offset retrieval, cancellation, options
 
     /// Tells the offset, made durable first (draft-12 §4.3).
-    ///
-    /// A client that takes offset == length for success hears it only once the upstream has taken
-    /// the upload: for one that is complete and waits for its next attempt, this is that attempt.
     func retrieveOffset(_ id: UploadID) {
-        if answersQueued(id, nil) { return }
+        if answersUnderWay(id) { return }
         withUpload(id, patience: .short) { upload throws(SpoolError) in
-            var told = upload.state
-            if dialect.takesOffsetForSuccess {
-                // An accepted one is a success already.
+            var decision = try seen(upload).decideRetrieval(dialect)
+            if decision == .deliverFirst {
                 // A delivery is no short request.
-                if told.phase == .deferred, visit?.isHurried == true { return breakOff(.busy) }
-                if told.phase == .deferred, route.reply == .upstream || upload.nextAttempt == nil,
-                    try !deliverUnseen(upload)
-                {
-                    return refuse(upload.state.phase.goneRefusal ?? .finalResponsePending)
-                }
-                if told.phase == .held { return refuse(.finalResponsePending) }
-                if let status = try upload.response()?.head.status, status.code >= 400 {
-                    return refuse(.upstreamRefusedGone)
-                }
+                if visit?.isHurried == true { return breakOff(.busy) }
+                try deliverUnseen(upload)
+                decision = try seen(upload).decideRetrieval(dialect, hasTried: true)
             }
             // Also of one that is held: who is told that must not find it gone.
             try upload.settle()
-            if let refusal = told.phase.goneRefusal { return refuse(refusal) }
-            // Also of an upload delivered just now "incomplete" is said: nobody has heard the final
-            // response, and a client that wants it comes for it with an empty append.
-            told.offset = upload.state.offset
-            exchange.answer(
-                on(upload).responses.offsetTold(
-                    told,
-                    remainingAge: max(0, remainingAge(of: upload))
+            switch decision {
+            case .tell(let completeness):
+                exchange.answer(
+                    on(upload).responses.offsetTold(
+                        upload.state,
+                        completeness,
+                        remainingAge: max(0, remainingAge(of: upload))
+                    )
                 )
-            )
+            case .refuse(let refusal): refuse(refusal)
+            case .deliverFirst, .breakOff: breakOff(.deliveryUnderWay)
+            }
         }
     }
 
-    /// Whether a request on an upload that the queue delivers just now was answered at once.
-    private func answersQueued(_ id: UploadID, _ append: UploadRequest.Append?) -> Bool {
-        do throws(SpoolError) { return try answerQueued(id, append) } catch {
-            refuse(error, upload: id)
-            return true
+    /// The state that decides on an offset retrieval.
+    private func seen(_ upload: Upload) throws(SpoolError) -> UploadState {
+        var state = upload.state
+        state.isAccepted = route.reply == .accepted && upload.nextAttempt != nil
+        // Others are told nothing of it, and it is not read for them.
+        if dialect.takesOffsetForSuccess {
+            state.finalStatus = try upload.response()?.head.status.code
         }
+        return state
     }
 
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the verdict.
     func cancel(_ id: UploadID) {
         withUpload(id, patience: .verdict) { upload throws(SpoolError) in
-            if let refusal = upload.state.cancellationRefusal { return refuse(refusal) }
-            try upload.remove(durably: true)
-            on(upload).journal.cancelled(upload)
-            exchange.answer(responses.cancelled())
+            switch upload.state.row(dialect).cancellation {
+            case .remove:
+                try upload.remove(durably: true)
+                on(upload).journal.cancelled(upload)
+                exchange.answer(responses.cancelled())
+            case .refuse(let refusal): refuse(refusal)
+            case .breakOff: breakOff(.deliveryUnderWay)
+            }
         }
     }
 
     /// Tells what an upload resource accepts, without touching the upload.
     func resourceOptions(_ id: UploadID) { exchange.answer(responses.resourceOptions()) }
-}
-
-extension UploadState.Phase {
-    /// The answer to an offset retrieval of an upload that will never be delivered by itself.
-    fileprivate var goneRefusal: Refusal? {
-        switch self {
-        case .indeterminate: .outcomeUnknownGone
-        case .failed: .deliveryFailedGone
-        case .receiving, .deferred, .delivering, .delivered, .held: nil
-        }
-    }
 }

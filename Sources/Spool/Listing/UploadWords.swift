@@ -1,17 +1,21 @@
 // What is said of an upload that was looked at: its state, and who has to do something about it.
 
+package import UploadProtocol
+
 extension UploadSummary {
+    /// Its state as the protocol sees it; whether its client was told 202 is not known here.
+    package var state: UploadState {
+        UploadState(
+            offset: offset,
+            length: length,
+            phase: queue.phase(holdCause),
+            finalStatus: status
+        )
+    }
+
     /// The upload's state in one word, as clients and operators read it.
     package var stateWord: String {
-        switch (queue, holdCause) {
-        case (.incoming, _): isInUse ? "receiving" : "partial"
-        case (.active, _): "delivering"
-        case (.deferred, _): "deferred"
-        case (.hold, .some(let cause)): cause.rawValue
-        case (.hold, nil): HoldCause.indeterminate.rawValue
-        case (.delivered, _): (status ?? 0) < 400 ? "delivered" : "refused"
-        case (.corrupt, _): "corrupt"
-        }
+        queue == .corrupt ? queue.rawValue : state.word(isInUse: isInUse)
     }
 
     /// Who takes the next step: `client`, `queue` or `operator`; nil: nobody has to.

@@ -60,22 +60,20 @@ package struct ResponseBuilder: Sendable {
         return Response(ResponseHead(status: status, fields: fields))
     }
 
-    /// Answer to an offset retrieval.
-    ///
-    /// While an attempt runs, and after one without an answer, the offset must not be told: answer
-    /// with `Refusal.finalResponsePending` or `Refusal.outcomeUnknownGone` instead.
+    /// Answer to an offset retrieval, as `UploadState.decideRetrieval` decided.
     ///
     /// - Parameters:
     ///   - state: the upload; its offset must be durable.
+    ///   - completeness: what is told of it.
     ///   - remainingAge: seconds the upload will still be kept.
-    /// - Returns: 204; complete only if a final response is stored.
-    package func offsetTold(_ state: UploadState, remainingAge: Int64) -> Response {
+    /// - Returns: 204.
+    package func offsetTold(
+        _ state: UploadState,
+        _ completeness: Completeness,
+        remainingAge: Int64
+    ) -> Response {
         var fields = start(capacity: 6)
-        append(
-            state.phase == .delivered ? .complete : .incomplete,
-            offset: state.offset,
-            to: &fields
-        )
+        append(completeness, offset: state.offset, to: &fields)
         if let length = state.length, dialect.tellsLength {
             fields.append(.uploadLength, String(length))
         }

@@ -1,7 +1,31 @@
-// The state of one upload as the protocol sees it, and what a request may do to it.
+// The protocol core: the state of one upload, and the answer to every request on it.
 //
-// Pure: nothing is changed here and nothing is stored. Invariant: no decision lets content pass
-// the length once it is known, and only "complete" completes, never offset == length.
+// Theory of operation. A state is all the protocol knows of an upload: its offset, its length once any
+// message told it, its phase, whether its client was told 202, and the status of its final response. A
+// request is classified first (UploadRequest), which needs no state; then the state decides, and the gateway
+// carries that out; then ResponseBuilder words the answer in the request's dialect. No other code compares
+// phases to choose an answer. Two tables hold the decisions: `row` has a line for each phase and a column for
+// each kind of request, `phase(after:in:)` has the steps that move an upload besides. The page
+// ARCHITECTURE.md shows both, and a test makes it from them. Pure: nothing is changed here, nothing stored.
+//
+// The rules:
+//
+//  1. An append begins at the offset, or is refused and told it (draft-12 §4.4.2, §7.1); this comes before
+//     all the others. The offset never goes down once it was told (§4.1.1).
+//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3).
+//  3. A length once told never changes, and no content goes past it (§4.1.3, §4.4.2). Content that does
+//     deactivates the upload, from version 7 on (`Dialect.deactivatesOnExcess`).
+//  4. Limits hold for what is to come; a length that was taken stays taken (§4.1.4).
+//  5. An upload that is whole takes no content. An empty append that says "complete" comes for the final
+//     response: it starts the delivery, or hears the stored response again (§4.4.2).
+//  6. While an attempt runs there is no answer to give, and one that only says "later" would be taken for
+//     it: the connection breaks, and the client comes back. No second attempt begins (RFC 9110 §9.2.2).
+//  7. To an upload whose client was told 202 (RFC 9110 §15.3.3) that answer is repeated, and nobody waits.
+//  8. "Complete" is told of an upload whose final response is stored (draft-12 §4.1.2), and in refusals
+//     where resuming would repeat what may have been taken.
+//  9. A client that takes offset == length for success (`Dialect.takesOffsetForSuccess`) hears that offset
+//     only of an upload that was taken: its retrieval is an attempt first; 423 or 410 stand for the rest.
+// 10. A cancellation removes the upload (§4.5); one that waits for a person is not the client's to remove.
 
 /// What the protocol needs to know of one upload.
 package struct UploadState: Sendable, Equatable {
@@ -11,15 +35,19 @@ package struct UploadState: Sendable, Equatable {
     package var length: Int64?
     /// How far the upload has come.
     package var phase: Phase
+    /// Whether its client was told 202, and the queue has it.
+    package var isAccepted = false
+    /// The status of the stored final response, where that is known.
+    package var finalStatus: Int?
 
     /// The phases a client can tell apart.
-    package enum Phase: Sendable, Equatable {
+    package enum Phase: String, Sendable, CaseIterable {
         /// Content may still be appended.
         case receiving
         /// All content is here; the upstream has not been reached, and a completing append tries
         /// again.
         case deferred
-        /// A delivery attempt is under way; its verdict is not in.
+        /// A delivery attempt is under way, or about to be; its verdict is not in.
         case delivering
         /// The upstream's final response is stored.
         case delivered
@@ -32,37 +60,202 @@ package struct UploadState: Sendable, Equatable {
     }
 
     /// Makes a state from its parts.
-    package init(offset: Int64, length: Int64? = nil, phase: Phase = .receiving) {
+    package init(
+        offset: Int64,
+        length: Int64? = nil,
+        phase: Phase = .receiving,
+        isAccepted: Bool = false,
+        finalStatus: Int? = nil
+    ) {
         self.offset = offset
         self.length = length
         self.phase = phase
+        self.isAccepted = isAccepted
+        self.finalStatus = finalStatus
     }
 
-    /// What to do with an append or a creation before its content is read.
-    package enum AppendDecision: Sendable, Equatable {
-        /// Receive the content, then ask `decideAtEnd`.
-        ///
-        /// `ceiling` is the offset it must not pass (`refusalAtCeiling` says why), `length` the
-        /// length known from now on. On an upload that is complete the ceiling is its offset:
-        /// only content that turns out to be empty is right there.
-        case receive(ceiling: Int64, ceilingIsLength: Bool, length: Int64?)
-        /// All is here and complete: try the delivery (again).
+    /// An upload that another request uses and does not let go of: to others as one under way.
+    package static let inUse = UploadState(offset: 0, phase: .delivering)
+
+    /// The state in one word, for clients and operators; `isInUse`: some request uses the upload.
+    package func word(isInUse: Bool) -> String {
+        switch phase {
+        case .receiving: isInUse ? "receiving" : "partial"
+        case .delivered: isRefused ? "refused" : phase.rawValue
+        case .deferred, .delivering, .indeterminate, .failed, .held: phase.rawValue
+        }
+    }
+
+    private var isRefused: Bool { (finalStatus ?? 0) >= 400 }
+
+    // MARK: The table
+
+    /// The answers to the requests on an upload in one phase.
+    package struct Row {
+        /// An append at the offset after which more follows.
+        package let more: Answer
+        /// An append at the offset that completes the upload.
+        package let completing: Answer
+        /// An offset retrieval.
+        package let retrieval: RetrievalDecision
+        /// The same of a client that takes offset == length for success.
+        package let eagerRetrieval: RetrievalDecision
+        /// A cancellation.
+        package let cancellation: CancellationDecision
+        /// When the upload is over by itself.
+        package let lifetime: Lifetime
+    }
+
+    /// The line of the table for this state; `dialect` chooses words of refusals alone.
+    package func row(_ dialect: Dialect) -> Row {
+        switch phase {
+        case .receiving:
+            Row(
+                more: .goOn,
+                completing: .deliver,
+                retrieval: .tell(.incomplete),
+                eagerRetrieval: .tell(.incomplete),
+                cancellation: .remove,
+                lifetime: .sinceActivity
+            )
+        case .deferred:
+            Row(
+                more: .goOn,
+                completing: .deliver,
+                retrieval: .tell(.incomplete),
+                eagerRetrieval: isAccepted ? .tell(.incomplete) : .deliverFirst,
+                cancellation: .remove,
+                lifetime: .none
+            )
+        case .delivering:
+            Row(
+                more: .breakOff,
+                completing: isAccepted ? .accepted : .breakOff,
+                retrieval: isAccepted ? .tell(.incomplete) : .breakOff,
+                eagerRetrieval: isAccepted ? .tell(.incomplete) : .refuse(.finalResponsePending),
+                cancellation: .breakOff,
+                lifetime: .none
+            )
+        case .delivered:
+            Row(
+                more: .refuse(.alreadyComplete(typed: dialect.namesCompletedUpload)),
+                completing: .replay(otherwise: .uploadLost),
+                retrieval: .tell(.complete),
+                eagerRetrieval: isRefused ? .refuse(.upstreamRefusedGone) : .tell(.complete),
+                cancellation: .remove,
+                lifetime: .sinceResponse
+            )
+        case .indeterminate:
+            Row(
+                more: .refuse(.outcomeUnknown),
+                completing: .refuse(.outcomeUnknown),
+                retrieval: .refuse(.outcomeUnknownGone),
+                eagerRetrieval: .refuse(.outcomeUnknownGone),
+                cancellation: .refuse(.keptForOperator),
+                lifetime: .none
+            )
+        case .failed:
+            Row(
+                more: .refuse(.deliveryFailed),
+                completing: .replay(otherwise: .deliveryFailed),
+                retrieval: .refuse(.deliveryFailedGone),
+                eagerRetrieval: .refuse(isRefused ? .upstreamRefusedGone : .deliveryFailedGone),
+                cancellation: .refuse(.keptForOperator),
+                lifetime: .none
+            )
+        case .held:
+            Row(
+                more: .refuse(.uploadHeld),
+                completing: .refuse(.uploadHeld),
+                retrieval: .tell(.incomplete),
+                eagerRetrieval: .refuse(.finalResponsePending),
+                cancellation: .refuse(.keptForOperator),
+                lifetime: .none
+            )
+        }
+    }
+
+    /// Answers to an append, once nothing of its content is left to receive.
+    package enum Answer: Sendable, Equatable {
+        /// Tell the offset: more is to come.
+        case goOn
+        /// The representation is whole, its length the offset: deliver it, or accept it for the queue.
         case deliver
-        /// Answer with the stored final response; with `Refusal.deliveryFailed` where a failed upload
-        /// has none.
-        case replay
-        /// Refuse; the upload stays as it is.
+        /// Say 202 again.
+        case accepted
+        /// Answer with the stored final response; with `otherwise` where there is none.
+        case replay(otherwise: Refusal)
+        /// Refuse; bytes received stay.
         case refuse(Refusal)
         /// Break the connection: there is no answer yet, and one that only says "later" would be taken
         /// for the answer. The client comes back.
         case breakOff
     }
 
-    /// Decides on a creation that classification has let pass: always `.receive`.
-    package static func decide(_ creation: UploadRequest.Creation, limits: UploadLimits)
-        -> AppendDecision
+    /// Answers to an offset retrieval; the offset must be durable in each.
+    package enum RetrievalDecision: Sendable, Equatable {
+        /// Tell the offset, and this completeness.
+        case tell(Completeness)
+        /// Attempt the delivery, and decide again with `hasTried`.
+        case deliverFirst
+        /// Refuse; the upload stays as it is.
+        case refuse(Refusal)
+        /// Break the connection, as `Answer.breakOff`.
+        case breakOff
+    }
+
+    /// Answers to a cancellation.
+    package enum CancellationDecision: Sendable, Equatable {
+        /// Remove the upload.
+        case remove
+        /// Refuse; the upload stays as it is.
+        case refuse(Refusal)
+        /// Break the connection, as `Answer.breakOff`.
+        case breakOff
+    }
+
+    /// Limits of the life of an upload that a request finds; one that is over is gone for it (404).
+    package enum Lifetime: Sendable, Equatable {
+        /// The route's `UploadLimits.maxAge`, since its last activity.
+        case sinceActivity
+        /// As long as the route keeps final responses.
+        case sinceResponse
+        /// Nothing that a request decides.
+        case none
+    }
+
+    // MARK: Decisions
+
+    /// How far content may go.
+    package struct Ceiling: Sendable, Equatable {
+        /// The offset that content must not pass.
+        package var offset: Int64
+        /// Whether it is the length of the representation, and not a limit of ours.
+        package var isLength: Bool
+        /// The length known from now on.
+        package var length: Int64?
+    }
+
+    /// What to do with an append before its content is read.
+    package enum AppendDecision: Sendable, Equatable {
+        /// Receive the content, then ask `decideAtEnd`, or `decideExcess` where it passes the ceiling.
+        ///
+        /// On an upload that is complete the ceiling is its offset: only content that turns out to be
+        /// empty is right there.
+        case receive(Ceiling)
+        /// Nothing is to be received.
+        case answer(Answer)
+
+        /// Refuses before any content is read.
+        package static func refuse(_ refusal: Refusal) -> AppendDecision {
+            .answer(.refuse(refusal))
+        }
+    }
+
+    /// How far the content may go of a creation that classification has let pass.
+    package static func decide(_ creation: UploadRequest.Creation, limits: UploadLimits) -> Ceiling
     {
-        UploadState(offset: 0).receive(length: creation.length, limits: limits)
+        UploadState(offset: 0).ceiling(length: creation.length, limits: limits)
     }
 
     /// Decides on an append (draft-12 §4.4.2); nothing is changed.
@@ -72,93 +265,74 @@ package struct UploadState: Sendable, Equatable {
         guard append.offset == offset else {
             return .refuse(.offsetMismatch(expected: offset, provided: append.offset))
         }
-        switch phase {
-        case .receiving:
-            return decideReceiving(append, limits: limits)
-        case .deferred:
-            return decideComplete(append, complete: .deliver, incomplete: receiveNothing)
-        case .delivered:
-            let refusal = Refusal.alreadyComplete(typed: dialect.namesCompletedUpload)
-            return decideComplete(append, complete: .replay, incomplete: .refuse(refusal))
-        case .delivering:
-            return decideComplete(append, complete: .breakOff, incomplete: .breakOff)
-        case .indeterminate:
-            let decision = AppendDecision.refuse(.outcomeUnknown)
-            return decideComplete(append, complete: decision, incomplete: decision)
-        case .failed:
-            return decideComplete(append, complete: .replay, incomplete: .refuse(.deliveryFailed))
-        case .held:
-            let decision = AppendDecision.refuse(.uploadHeld)
-            return decideComplete(append, complete: decision, incomplete: decision)
+        guard phase != .receiving else { return decideReceiving(append, limits: limits) }
+        // Its offset is its length.
+        if let told = append.length, told != offset {
+            return .refuse(.lengthChanged(known: offset, told: told))
         }
-    }
-
-    /// Why the upload cannot be cancelled (draft-12 §4.5); nil: it can, and is to be removed.
-    ///
-    /// What waits for a person is not the client's to remove.
-    package var cancellationRefusal: Refusal? {
-        switch phase {
-        case .receiving, .deferred, .delivering, .delivered: nil
-        case .indeterminate, .failed, .held: .keptForOperator
+        if case .known(let count) = append.contentLength, count > 0 {
+            return .refuse(.lengthExceeded(length: offset))
         }
-    }
-
-    /// What to do once an append's or creation's content has been received to its proper end.
-    package enum EndDecision: Sendable, Equatable {
-        /// The representation is whole and this is its length: deliver it.
-        case complete(length: Int64)
-        /// More is to come.
-        case partial
-        /// It was delivered before: answer with the stored final response.
-        case replay
-        /// Refuse; bytes received stay.
-        case refuse(Refusal)
-        /// Break the connection, as `AppendDecision.breakOff`; bytes received stay.
-        case breakOff
+        let answer = answer(to: append.completeness, dialect)
+        switch answer {
+        case .goOn, .deliver, .accepted, .replay:
+            guard append.contentLength == .unknown else { return .answer(answer) }
+            // It must be seen to be empty first. Of one that was cut back the offset is below its length.
+            return .receive(Ceiling(offset: offset, isLength: true, length: length))
+        case .refuse, .breakOff:
+            return .answer(answer)
+        }
     }
 
     /// Decides at the proper end of a message's content; `self.offset` counts that content.
-    package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> EndDecision {
-        switch (phase, completeness) {
-        case (.receiving, .incomplete), (.deferred, .incomplete):
-            return .partial
-        case (.receiving, .complete), (.deferred, .complete):
-            guard let length, length != offset else { return .complete(length: offset) }
-            return .refuse(
-                length > offset
-                    ? .lengthNotReached(length: length, offset: offset)
-                    : .lengthExceeded(length: length)
-            )
-        case (.delivered, .complete):
-            return .replay
-        case (.delivered, .incomplete):
-            return .refuse(.alreadyComplete(typed: dialect.namesCompletedUpload))
-        case (.delivering, _):
-            return .breakOff
-        case (.indeterminate, _):
-            return .refuse(.outcomeUnknown)
-        case (.failed, .complete):
-            return .replay
-        case (.failed, .incomplete):
-            return .refuse(.deliveryFailed)
-        case (.held, _):
-            return .refuse(.uploadHeld)
+    package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> Answer {
+        let answer = answer(to: completeness, dialect)
+        guard answer == .deliver, let length, length != offset else { return answer }
+        return .refuse(
+            length > offset
+                ? .lengthNotReached(length: length, offset: offset)
+                : .lengthExceeded(length: length)
+        )
+    }
+
+    /// Decides on content that passed the ceiling.
+    ///
+    /// - Returns: the refusal, and whether the upload is to be removed; one that is whole already is
+    ///   unharmed by a request that has too much.
+    package func decideExcess(_ ceiling: Ceiling, dialect: Dialect, limits: UploadLimits)
+        -> (refusal: Refusal, deactivates: Bool)
+    {
+        if ceiling.isLength {
+            let deactivates = dialect.deactivatesOnExcess && phase == .receiving
+            return (.lengthExceeded(length: ceiling.offset), deactivates)
+        }
+        if let maxAppendSize = limits.maxAppendSize, ceiling.offset < limits.maxSize {
+            return (.appendTooLarge(maxAppendSize: maxAppendSize), false)
+        }
+        return (.tooLarge(maxSize: limits.maxSize), false)
+    }
+
+    /// Decides on an offset retrieval (draft-12 §4.3).
+    ///
+    /// - Parameters:
+    ///   - dialect: the retrieval's.
+    ///   - hasTried: whether this retrieval was an attempt already; nobody has heard the final response
+    ///     then, so "incomplete" is told, and a client that wants it comes with an empty append.
+    /// - Returns: not `deliverFirst` if `hasTried`.
+    package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
+        let row = row(dialect)
+        let decision = dialect.takesOffsetForSuccess ? row.eagerRetrieval : row.retrieval
+        switch decision {
+        case .tell where hasTried && phase == .delivered: return .tell(.incomplete)
+        case .tell where hasTried, .deliverFirst where hasTried:
+            return .refuse(.finalResponsePending)
+        case .tell, .deliverFirst, .refuse, .breakOff: return decision
         }
     }
 
-    /// The refusal of content that passed the ceiling of `.receive`.
-    ///
-    /// Where `ceilingIsLength` and `Dialect.deactivatesOnExcess`, the upload is to be removed.
-    package static func refusalAtCeiling(
-        _ ceiling: Int64,
-        ceilingIsLength: Bool,
-        limits: UploadLimits
-    ) -> Refusal {
-        if ceilingIsLength { return .lengthExceeded(length: ceiling) }
-        if let maxAppendSize = limits.maxAppendSize, ceiling < limits.maxSize {
-            return .appendTooLarge(maxAppendSize: maxAppendSize)
-        }
-        return .tooLarge(maxSize: limits.maxSize)
+    private func answer(to completeness: Completeness, _ dialect: Dialect) -> Answer {
+        let row = row(dialect)
+        return completeness == .complete ? row.completing : row.more
     }
 
     private func decideReceiving(_ append: UploadRequest.Append, limits: UploadLimits)
@@ -198,44 +372,55 @@ package struct UploadState: Sendable, Equatable {
         {
             return .refuse(refusal)
         }
-        return receive(length: length, limits: limits)
+        return .receive(ceiling(length: length, limits: limits))
     }
 
-    /// Decides on an append to an upload that is complete, whose offset so is its length.
-    private func decideComplete(
-        _ append: UploadRequest.Append,
-        complete: AppendDecision,
-        incomplete: AppendDecision
-    ) -> AppendDecision {
-        if let told = append.length, told != offset {
-            return .refuse(.lengthChanged(known: offset, told: told))
-        }
-        if case .known(let count) = append.contentLength, count > 0 {
-            return .refuse(.lengthExceeded(length: offset))
-        }
-        switch (append.completeness, complete) {
-        case (.incomplete, _):
-            return incomplete
-        case (.complete, .deliver), (.complete, .replay):
-            // Content of unknown length must be seen to be empty first.
-            return append.contentLength == .unknown ? receiveNothing : complete
-        case (.complete, .receive), (.complete, .refuse), (.complete, .breakOff):
-            return complete
-        }
-    }
-
-    private var receiveNothing: AppendDecision {
-        // Of one that was cut back the offset is below its length.
-        .receive(ceiling: offset, ceilingIsLength: true, length: length)
-    }
-
-    private func receive(length: Int64?, limits: UploadLimits) -> AppendDecision {
+    private func ceiling(length: Int64?, limits: UploadLimits) -> Ceiling {
         // The offset is within the limits unless they were lowered since.
-        var ceiling = length ?? max(offset, limits.maxSize)
+        var end = length ?? max(offset, limits.maxSize)
         if let maxAppendSize = limits.maxAppendSize {
-            let (end, overflow) = offset.addingReportingOverflow(maxAppendSize)
-            if !overflow { ceiling = min(ceiling, end) }
+            let (last, overflow) = offset.addingReportingOverflow(maxAppendSize)
+            if !overflow { end = min(end, last) }
         }
-        return .receive(ceiling: ceiling, ceilingIsLength: ceiling == length, length: length)
+        return Ceiling(offset: end, isLength: end == length, length: length)
+    }
+
+    // MARK: Steps
+
+    /// Events in the life of an upload that no answer decides.
+    package enum Step: String, Sendable, CaseIterable {
+        /// An attempt begins.
+        case attempt
+        /// The final response is stored: the upstream's, or that of a check before the attempt.
+        case response = "final response"
+        /// It is accepted, could not be sent on, or was not taken and may be sent again.
+        case postponed
+        /// It was sent on, no answer came, and repeating is not safe.
+        case silence = "no answer"
+        /// The upstream refused it after 202, or its time in the queue is over.
+        case failure
+        /// An operator holds it.
+        case hold
+        /// An operator queues it again.
+        case requeue
+        /// Content that was never durable is lost.
+        case loss
+    }
+
+    /// The phase after a step; nil: that does not happen in this phase.
+    package static func phase(after step: Step, in phase: Phase) -> Phase? {
+        switch (phase, step) {
+        case (.receiving, .attempt), (.deferred, .attempt): .delivering
+        case (.receiving, .response), (.deferred, .response), (.delivering, .response): .delivered
+        case (.receiving, .postponed), (.deferred, .postponed), (.delivering, .postponed): .deferred
+        case (.delivering, .silence): .indeterminate
+        case (.deferred, .failure), (.delivering, .failure): .failed
+        case (.deferred, .hold): .held
+        case (.deferred, .requeue), (.indeterminate, .requeue), (.failed, .requeue),
+            (.held, .requeue):
+            .deferred
+        case (.deferred, .loss): .receiving
+        default: nil
+        }
     }
 }

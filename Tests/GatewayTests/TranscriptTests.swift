@@ -1,0 +1,257 @@
+// Plays every golden transcript through the gateway: a scripted exchange, a real spool with the uploads
+// of the `spool:` lines in it, and an upstream that answers what the `^` lines say.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Delivery
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+@Suite("golden transcripts")
+struct TranscriptTests {
+    static var files: [URL] {
+        guard let folder = Bundle.module.url(forResource: "Transcripts", withExtension: nil),
+            let files = try? FileManager.default.contentsOfDirectory(
+                at: folder,
+                includingPropertiesForKeys: nil
+            )
+        else { return [] }
+        return files.filter { $0.pathExtension == "http" }
+            .sorted { $0.lastPathComponent < $1.lastPathComponent }
+    }
+
+    @Test("the transcripts are there")
+    func present() {
+        #expect(TranscriptTests.files.count >= 20)
+    }
+
+    @Test("each transcript plays as written", arguments: files)
+    func plays(file: URL) throws {
+        let transcript = try Transcript(String(contentsOf: file, encoding: .utf8))
+        let stage = try Stage(transcript)
+        for (number, exchange) in transcript.exchanges.enumerated() {
+            let place = Comment("\(file.lastPathComponent), request \(number + 1)")
+            #expect(try stage.play(exchange) == exchange.expected, place)
+            for upload in exchange.uploads {
+                #expect(try stage.state(of: upload.id) == upload.state, place)
+            }
+        }
+    }
+
+    @Test("each transcript cites a public source", arguments: files)
+    func cites(file: URL) throws {
+        let title = try Transcript(String(contentsOf: file, encoding: .utf8)).title
+        let source = /RFC \d+ §\d|draft-\d\d (§\d|Appendix)|tus-js-client|URLSession|http\.client/
+        #expect(title.contains(source), "\(file.lastPathComponent): \(title)")
+    }
+}
+
+/// A gateway, its spool and its upstream for one transcript.
+private final class Stage {
+    /// The name that a transcript gives to the upload that was created last.
+    private static let fresh = "fresh000000000000000000000"
+    /// How long ago anything happened to the uploads that are there before the first request.
+    private static let age: Int64 = 100
+
+    private let origin: LoopbackOrigin
+    private let answer = Monitor<Transcript.UpstreamAnswer?>(nil)
+    private let test: GatewayUnderTest
+    /// Uploads that others use.
+    private var locked: [Upload] = []
+    private var known: Set<UploadID> = []
+    private var newest: UploadID?
+
+    init(_ transcript: Transcript) throws {
+        let answer = answer
+        origin = try LoopbackOrigin { connection in
+            guard try connection.receiveRequest() != nil else { return }
+            let told = answer.update { $0 } ?? .init(status: 599)
+            try connection.answer(
+                "\(told.status) Said",
+                fields: told.fields + ["Connection: close"],
+                content: told.content,
+                hasContent: told.status != 204
+            )
+        }
+        let limits = transcript.settings["limits"] ?? [:]
+        func number(_ key: String) -> Int64? { limits[key].flatMap { Int64($0) } }
+        let now = WallTime.now
+        let isBlocked = transcript.uploads.contains { $0.state?.phase == .delivering }
+        test = try GatewayUnderTest(
+            .http(base: origin.base),
+            clock: SystemClock(wall: { now })
+        ) { settings, route in
+            route.limits = UploadLimits(
+                maxSize: number("max-size") ?? 1000,
+                minSize: number("min-size") ?? 0,
+                maxAppendSize: number("max-append-size"),
+                minAppendSize: number("min-append-size") ?? 0,
+                maxAge: number("max-age") ?? 3600
+            )
+            route.uploadResources = transcript.settings["route"]?["prefix"]
+            if transcript.settings["route"]?["reply"] == "accepted" { route.reply = .accepted }
+            for (version, served) in transcript.settings["aliases"] ?? [:] {
+                settings.interopAliases[Int(version) ?? 0] = Int(served)
+            }
+            // A request that waits for a delivery waits as long as one may take, and this one never ends.
+            guard isBlocked else { return }
+            settings.inUseTimeout = .milliseconds(20)
+            route.upstream.connectTimeout = .milliseconds(20)
+            route.upstream.stallTimeout = .zero
+            route.upstream.responseTimeout = .zero
+        }
+        for line in transcript.uploads { try seed(line, now) }
+    }
+
+    // MARK: Before
+
+    private func seed(_ line: Transcript.SpoolLine, _ now: WallTime) throws {
+        let id = try #require(UploadID(line.id))
+        let state = try #require(line.state)
+        let resources = test.gateway.deliveries.current.routes[RouteSettings.defaultName]?.resources
+        let upload = try test.spool.create(
+            UploadCreation(
+                id: id,
+                route: RouteSettings.defaultName,
+                owner: nil,
+                // Its creation said that more comes, in the words of every version.
+                head: RequestHead(
+                    method: .post,
+                    target: "/photos",
+                    fields: [.uploadComplete: "?0", .uploadDraftInteropVersion: "6"]
+                ),
+                resourcePath: try #require(resources).path(of: id, creationPath: "/photos"),
+                remoteAddress: nil,
+                scheme: nil,
+                created: WallTime(seconds: 1_795_000_000),
+                isRepeatable: false
+            ),
+            length: state.length,
+            release: {}
+        )
+        known.insert(id)
+        let content = (0..<state.offset).map { UInt8(ascii: "a") + UInt8($0 % 26) }
+        if !content.isEmpty { try upload.append(content.span.bytes) }
+        try upload.settle()
+        try bring(upload, to: state)
+        try upload.settle()
+        if state.phase == .delivering { locked.append(upload) } else { upload.detach() }
+        try test.setActivity(of: line.id, to: now.seconds - Self.age)
+    }
+
+    private func bring(_ upload: Upload, to state: UploadState) throws {
+        let next = state.isAccepted ? WallTime.now : nil
+        switch state.phase {
+        case .receiving: return
+        case .deferred: try upload.deferred(reason: nil, next: next)
+        case .delivering:
+            try upload.deferred(reason: nil, next: next)
+            try upload.beginAttempt()
+        case .delivered:
+            try upload.beginAttempt()
+            try upload.delivered(Self.stored(state.finalStatus ?? 201))
+        case .indeterminate:
+            try upload.beginAttempt()
+            try upload.indeterminate(reason: "no answer")
+        case .failed:
+            try upload.deferred(reason: nil)
+            try upload.failed(reason: "overtime", response: state.finalStatus.map(Self.stored))
+        case .held:
+            try upload.deferred(reason: nil)
+            try upload.held(reason: "by an operator")
+        }
+    }
+
+    private static func stored(_ status: Int) -> StoredResponse {
+        let fields: HTTPFields = [.contentType: "text/plain"]
+        let head = ResponseHead(status: .init(code: status), fields: fields)
+        return StoredResponse(head: head, content: Array("stored".utf8))
+    }
+
+    // MARK: A request
+
+    /// Serves one request and tells what came of it, in the words of a transcript.
+    func play(_ exchange: Transcript.Exchange) throws -> [String] {
+        answer.update { $0 = exchange.upstream }
+        let before = origin.requests.count
+        let head = exchange.request
+        let record = test.serve(
+            ScriptedExchange(
+                head.method,
+                renamed(head.target, Self.fresh, newest?.description),
+                head.fields,
+                exchange.content.isEmpty ? [] : [.bytes(exchange.content)],
+                length: head.contentLength
+            )
+        )
+        let all = try test.summaries()
+        if let made = all.first(where: { !known.contains($0.id) }) {
+            newest = made.id
+            known.insert(made.id)
+        }
+        var seen = origin.requests.dropFirst(before).map { request in
+            let words = request.line.split(separator: " ")
+            let content = String(decoding: request.content, as: UTF8.self)
+            return "^> " + (words.prefix(2) + [Substring(content)]).joined(separator: " ")
+        }
+        for interim in record.interims { seen += lines(interim, []) }
+        if let final = record.head { seen += lines(final, record.content) }
+        if record.isAborted { seen.append("= break off") }
+        return seen.map { line in
+            renamed(line.trimmingCharacters(in: .whitespaces), newest?.description, Self.fresh)
+        }
+    }
+
+    /// The state of an upload now, as a `spool:` line tells it; nil: there is none.
+    func state(of name: String) throws -> UploadState? {
+        let id = name == Self.fresh ? newest : UploadID(name)
+        return try test.summaries().first { $0.id == id }.map { summary in
+            UploadState(
+                offset: summary.offset,
+                length: summary.length,
+                phase: summary.state.phase,
+                isAccepted: summary.nextAttempt != nil
+                    && [.deferred, .delivering].contains(summary.state.phase)
+            )
+        }
+    }
+
+    private func renamed(_ text: String, _ old: String?, _ new: String?) -> String {
+        guard let old, let new else { return text }
+        return text.replacingOccurrences(of: old, with: new)
+    }
+
+    private func lines(_ head: ResponseHead, _ content: [UInt8]) -> [String] {
+        var fields = head.fields
+        var lines: [String] = []
+        if fields[.contentType] == "application/problem+json", !content.isEmpty {
+            fields[.contentType] = nil
+            lines.append("problem: \(problem(content))")
+        } else if !content.isEmpty {
+            let text = String(decoding: content, as: UTF8.self)
+            lines.append("content: \(text.trimmingCharacters(in: .newlines))")
+        }
+        lines += fields.map { "\($0.name.rawName): \($0.value)" }
+        return (["\(head.status.code)"] + lines.sorted()).map { "< \($0)" }
+    }
+
+    private func problem(_ content: [UInt8]) -> String {
+        guard
+            let document = try? JSONSerialization.jsonObject(with: Data(content)) as? [String: Any]
+        else { return "not JSON" }
+        let prefix = "https://iana.org/assignments/http-problem-types#"
+        let type = (document["type"] as? String)?.replacingOccurrences(of: prefix, with: "")
+        let members = document.keys.sorted().filter {
+            !["type", "title", "status", "detail", "code"].contains($0)
+        }
+        let told = members.map { "\($0)=\(document[$0] ?? "")" }
+        return ([type ?? "about:blank"] + told).joined(separator: " ")
+    }
+}

@@ -1,0 +1,69 @@
+// The steps of the protocol core's table, each done to an upload on disk.
+
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("the steps of an upload")
+struct StepTests {
+    /// A step that the table allows.
+    struct Move: Sendable, CustomTestStringConvertible {
+        var phase: UploadState.Phase
+        var step: UploadState.Step
+        var next: UploadState.Phase
+        var testDescription: String { "\(phase), \(step)" }
+    }
+
+    static let moves = UploadState.Phase.allCases.flatMap { phase in
+        UploadState.Step.allCases.compactMap { step in
+            UploadState.phase(after: step, in: phase).map {
+                Move(phase: phase, step: step, next: $0)
+            }
+        }
+    }
+
+    @Test("the spool does what the table of the core says", arguments: moves)
+    func step(_ move: Move) throws {
+        let folder = TemporarySpool()
+        let upload = try folder.open().create(.sample(), release: {})
+        try upload.append("hello")
+        try bring(upload, to: move.phase)
+        #expect(upload.state.phase == move.phase)
+        try perform(move.step, on: upload)
+        #expect(upload.state.phase == move.next)
+        let id = upload.creation.id
+        upload.detach()
+        let found = try #require(try folder.open().attach(id))
+        // An attempt that nobody makes any more is over.
+        #expect(found.state.phase == (move.next == .delivering ? .deferred : move.next))
+    }
+
+    private func bring(_ upload: Upload, to phase: UploadState.Phase) throws {
+        let steps: [UploadState.Step] =
+            switch phase {
+            case .receiving: []
+            case .deferred: [.postponed]
+            case .delivering: [.attempt]
+            case .delivered: [.attempt, .response]
+            case .indeterminate: [.attempt, .silence]
+            case .failed: [.postponed, .failure]
+            case .held: [.postponed, .hold]
+            }
+        for step in steps { try perform(step, on: upload) }
+    }
+
+    private func perform(_ step: UploadState.Step, on upload: Upload) throws {
+        switch step {
+        case .attempt: try upload.beginAttempt()
+        case .response: try upload.delivered(.sample)
+        case .postponed: try upload.deferred(reason: "later")
+        case .silence: try upload.indeterminate(reason: "no answer")
+        case .failure: try upload.failed(reason: "overtime")
+        case .hold: try upload.held(reason: "by an operator")
+        case .requeue: try upload.requeue(at: .now)
+        case .loss: try upload.forgetUndurable(try #require(upload.data))
+        }
+    }
+}

@@ -1,0 +1,156 @@
+// The tables of the protocol core, as ARCHITECTURE.md shows them.
+//
+// The page's part between the two marks is made here from what the core decides; a change of the core that
+// is not on the page fails, and the failure shows the part as it must be.
+
+import Foundation
+import HTTPTypes
+import Testing
+import UploadProtocol
+
+@Suite("the tables of the core")
+struct CoreTableTests {
+    private static let page = URL(filePath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+        .appending(path: "ARCHITECTURE.md")
+    private static let begin = "<!-- made from UploadState: begin -->\n"
+    private static let end = "<!-- made from UploadState: end -->"
+
+    @Test("ARCHITECTURE.md shows the tables of the core")
+    func page() throws {
+        let text = try String(contentsOf: Self.page, encoding: .utf8)
+        let start = try #require(text.range(of: Self.begin))
+        let end = try #require(text.range(of: Self.end))
+        #expect(text[start.upperBound..<end.lowerBound] == Self.table + "\n" + Self.diagram)
+    }
+
+    @Test("nothing leaves a phase for nowhere, and every phase is reached")
+    func reachable() {
+        var reached: Set<UploadState.Phase> = [.receiving]
+        for _ in UploadState.Phase.allCases {
+            for phase in reached {
+                reached.formUnion(
+                    UploadState.Step.allCases.compactMap {
+                        UploadState.phase(after: $0, in: phase)
+                    }
+                )
+            }
+        }
+        #expect(reached == Set(UploadState.Phase.allCases))
+    }
+
+    @Test(
+        "a request that had to wait too long hears no more than of one under way",
+        arguments: Dialect.rows
+    )
+    func inUse(dialect: Dialect) {
+        let decision = UploadState.inUse.decideRetrieval(dialect)
+        #expect(
+            decision
+                == (dialect.takesOffsetForSuccess ? .refuse(.finalResponsePending) : .breakOff)
+        )
+        #expect(UploadState.inUse.row(dialect).cancellation == .breakOff)
+    }
+
+    @Test(
+        "a retrieval that was an attempt tells no success before the next one",
+        arguments: Dialect.rows,
+        UploadState.Phase.allCases
+    )
+    func tried(dialect: Dialect, phase: UploadState.Phase) {
+        for status in [nil, 201, 422] {
+            let state = UploadState(offset: 5, length: 5, phase: phase, finalStatus: status)
+            switch state.decideRetrieval(dialect, hasTried: true) {
+            case .tell(let completeness):
+                #expect(phase == .delivered && completeness == .incomplete)
+            case .refuse(let refusal): #expect([410, 423].contains(refusal.status.code))
+            case .breakOff: #expect(phase == .delivering)
+            case .deliverFirst: Issue.record("a second attempt")
+            }
+        }
+    }
+
+    // MARK: What the page shows
+
+    /// The states of the table's lines.
+    private static var states: [(name: String, state: UploadState)] {
+        UploadState.Phase.allCases.flatMap { phase in
+            var lines = [(phase.rawValue, UploadState(offset: 5, length: 5, phase: phase))]
+            if [.deferred, .delivering].contains(phase) {
+                var state = lines[0].1
+                state.isAccepted = true
+                lines.append(("\(phase.rawValue), after 202", state))
+            }
+            if [.delivered, .failed].contains(phase) {
+                var state = lines[0].1
+                state.finalStatus = 422
+                lines.append(("\(phase.rawValue), by 4xx or 5xx", state))
+            }
+            return lines
+        }
+    }
+
+    private static var table: String {
+        var text = "| state | append, more follows | append, complete | HEAD, GET "
+        text += "| the same, versions 5 and 6 | DELETE |\n|---|---|---|---|---|---|\n"
+        for (name, state) in states {
+            let row = state.row(.newest)
+            let cells = [
+                name, words(row.more), words(row.completing), words(row.retrieval),
+                words(row.eagerRetrieval), words(row.cancellation),
+            ]
+            text += "| \(cells.joined(separator: " | ")) |\n"
+        }
+        return text
+    }
+
+    private static var diagram: String {
+        var text = "```mermaid\nstateDiagram-v2\n    [*] --> receiving : creation\n"
+        for phase in UploadState.Phase.allCases {
+            for step in UploadState.Step.allCases {
+                guard let next = UploadState.phase(after: step, in: phase) else { continue }
+                text += "    \(phase.rawValue) --> \(next.rawValue) : \(step.rawValue)\n"
+            }
+            let state = UploadState(offset: 5, length: 5, phase: phase)
+            let row = state.row(.newest)
+            if row.cancellation == .remove { text += "    \(phase.rawValue) --> [*] : DELETE\n" }
+        }
+        return text + "```\n"
+    }
+
+    private static func words(_ answer: UploadState.Answer) -> String {
+        switch answer {
+        case .goOn: "offset"
+        case .deliver: "deliver"
+        case .accepted: "202 again"
+        case .replay(let refusal): "stored response, else \(words(refusal))"
+        case .refuse(let refusal): words(refusal)
+        case .breakOff: "break off"
+        }
+    }
+
+    private static func words(_ decision: UploadState.RetrievalDecision) -> String {
+        switch decision {
+        case .tell(let completeness): "offset, \(words(completeness))"
+        case .deliverFirst: "deliver first"
+        case .refuse(let refusal): words(refusal)
+        case .breakOff: "break off"
+        }
+    }
+
+    private static func words(_ decision: UploadState.CancellationDecision) -> String {
+        switch decision {
+        case .remove: "remove"
+        case .refuse(let refusal): words(refusal)
+        case .breakOff: "break off"
+        }
+    }
+
+    private static func words(_ refusal: Refusal) -> String {
+        "\(refusal.status.code) \(refusal.title), \(words(refusal.completeness))"
+    }
+
+    private static func words(_ completeness: Completeness) -> String {
+        completeness == .complete ? "?1" : "?0"
+    }
+}
