@@ -212,7 +212,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "spoolgate-bench",
-            dependencies: ["Upstream", "UploadProtocol", httpTypes],
+            dependencies: ["Upstream", "UploadProtocol", "Posix", "TestSupport", httpTypes],
             path: "Tests/Bench",
             exclude: ["README.md"],
             swiftSettings: testSettings

@@ -56,7 +56,10 @@ struct QueueKillTests {
             }
         }
         #expect(try SpoolInspection(sandbox).faults() == [])
-        print("kill -9 of the queue: from seed \(seeds.lowerBound) on, \(delivered) delivered, \(held) held")
+        print(
+            "kill -9 of the queue: from seed \(seeds.lowerBound) on, "
+                + "\(delivered) delivered, \(held) held"
+        )
     }
 
     /// Has uploads accepted, and kills the daemon at the phase, twice.
