@@ -200,6 +200,7 @@ let package = Package(
                 "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
                 logging,
             ],
+            exclude: ["README.md"],
             swiftSettings: testSettings
         ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
