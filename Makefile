@@ -27,8 +27,8 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
-.PHONY: build run test lint format check sweep crash-test fuzz sanitize bench attack module \
-    module-test deb drill clean FORCE
+.PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench attack \
+    module module-test deb drill clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -58,7 +58,13 @@ test:
 	swift test --explicit-target-dependency-import-check error --filter '^FaultTests\.'
 	swift test --explicit-target-dependency-import-check error --skip '^FaultTests\.'
 
-# kill -9 of the daemon, round after round; a round that fails names the SEED that repeats it.
+# What a change of the protocol, the spool or the gateway is tried with first.
+test-quick:
+	swift build --build-tests
+	swift test --skip-build --filter '^(UploadProtocol|Spool|Gateway)Tests\.'
+
+# kill -9 of the daemon, round after round, from a random seed on (`make test`: always the same); a
+# round that fails names the SEED that repeats it.
 ROUNDS ?= 500
 SEED ?=
 crash-test:

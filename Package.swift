@@ -209,6 +209,7 @@ let package = Package(
                 "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
                 logging,
             ],
+            exclude: ["README.md"],
             swiftSettings: testSettings
         ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
@@ -221,7 +222,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "spoolgate-bench",
-            dependencies: ["Upstream", "UploadProtocol", httpTypes],
+            dependencies: ["Upstream", "UploadProtocol", "Posix", "TestSupport", httpTypes],
             path: "Tests/Bench",
             exclude: ["README.md"],
             swiftSettings: testSettings

@@ -1,6 +1,7 @@
 // Section B: one large upload in 64 parts on one kept connection.
 
 import Glibc
+import TestSupport
 
 /// Section B.
 enum Appends {
@@ -70,7 +71,7 @@ enum Appends {
         _ target: String,
         _ connection: Connection,
         last: Bool
-    ) throws(BenchFailure) -> (UploadResource, Response) {
+    ) throws(BenchFailure) -> (UploadResource, WireClient.Answer) {
         let upload = try UploadResource.create(target, connection)
         let part = length / parts
         for index in 0..<(parts - 1) {

@@ -5,6 +5,7 @@
 // is in both.
 
 import Glibc
+import TestSupport
 
 /// Section D.
 enum OffsetRetrieval {
@@ -66,7 +67,7 @@ private final class HeadLoop {
     /// Connects once for each path; every answer must begin with `answer` and have `offset`.
     init(
         _ paths: [String],
-        _ address: Address,
+        _ address: SocketAddress,
         answer: String,
         offset: String?
     ) throws(BenchFailure) {

@@ -1,6 +1,7 @@
 // Section A: one large upload in one request.
 
 import Glibc
+import TestSupport
 
 /// Section A.
 enum OneRequest {
@@ -143,12 +144,12 @@ func deliver(_ request: Request, _ stage: Stage) throws(BenchFailure) -> Outcome
 }
 
 /// Requires that the sink's answer counts as many bytes as the request had.
-func requireCount(_ response: Response, _ request: Request) throws(BenchFailure) {
-    let counted = Int64(response.content.prefix { $0 != "\n" })
+func requireCount(_ response: WireClient.Answer, _ request: Request) throws(BenchFailure) {
+    let counted = Int64(response.text.prefix { $0 != "\n" })
     guard counted == request.length else {
         throw BenchFailure(
             "\(request.method) \(request.target): \(request.length ?? 0) bytes were sent, "
-                + "the sink has '\(response.content.prefix(40))'"
+                + "the sink has '\(response.text.prefix(40))'"
         )
     }
 }

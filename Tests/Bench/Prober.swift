@@ -2,6 +2,7 @@
 
 import Glibc
 import Synchronization
+import TestSupport
 
 /// The thread that asks for an idle upload's offset 50 times a second.
 final class Prober: Sendable {
@@ -11,7 +12,7 @@ final class Prober: Sendable {
     private let thread = Mutex<pthread_t?>(nil)
 
     /// Creates the upload and starts asking.
-    init(_ address: Address) throws(BenchFailure) {
+    init(_ address: SocketAddress) throws(BenchFailure) {
         let started = try startThread { [self] in
             do throws(BenchFailure) {
                 try ask(address)
@@ -33,7 +34,7 @@ final class Prober: Sendable {
         return latencies.withLock { $0 }
     }
 
-    private func ask(_ address: Address) throws(BenchFailure) {
+    private func ask(_ address: SocketAddress) throws(BenchFailure) {
         let connection = try Connection(to: address)
         let upload = try UploadResource.create("/files/probe", connection)
         repeat {

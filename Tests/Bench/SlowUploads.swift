@@ -6,6 +6,7 @@
 // for the offset of an idle upload 50 times a second.
 
 import Glibc
+import TestSupport
 
 /// Section E.
 enum SlowUploads {
@@ -102,7 +103,7 @@ private final class SlowClient {
     private(set) var firstLoss = "none"
 
     private let count: Int
-    private let address: Address
+    private let address: SocketAddress
     private let length: Int
     private var sockets: [Int32] = []
     private var sent: [Int] = []
@@ -113,7 +114,7 @@ private final class SlowClient {
     private static let portion = 1000
 
     /// Uploads that are longer than what they send in `seconds` and the opening of them all.
-    init(_ count: Int, address: Address, seconds: Double) throws(BenchFailure) {
+    init(_ count: Int, address: SocketAddress, seconds: Double) throws(BenchFailure) {
         guard count + 200 < openFilesLimit() else {
             throw BenchFailure("\(count) uploads need more than \(openFilesLimit()) open files")
         }

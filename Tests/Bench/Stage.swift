@@ -5,17 +5,18 @@
 // state directory, hence on one disk.
 
 import Glibc
+import TestSupport
 
 /// The processes and directories of one section.
 final class Stage {
     /// nginx by TCP.
-    let address: Address
+    let address: SocketAddress
     /// The sink as an upstream: `http://`, or `https://` where the stage has TLS.
     let sinkURL: String
     /// The authority of the sink's certificate, a PEM file; nil without TLS.
     let authority: String?
     /// nginx by a unix socket, which has no ports to run out of.
-    let localAddress: Address
+    let localAddress: SocketAddress
     /// The directory that dav PUT fills.
     let davDirectory: String
     /// The directory of client_body_in_file_only.
@@ -205,7 +206,7 @@ final class Stage {
     }
 
     private static func waitUntilConnectable(
-        _ address: Address,
+        _ address: SocketAddress,
         _ child: Child
     ) throws(BenchFailure) {
         try wait(for: "\(child.name) to listen", within: 15) { () throws(BenchFailure) in

@@ -1,6 +1,7 @@
 // An upload resource as a client sees it: its path, its offset, its end.
 
 import Glibc
+import TestSupport
 
 /// An upload that spoolgate has told the location of.
 final class UploadResource {
@@ -11,7 +12,7 @@ final class UploadResource {
     /// Takes the location of a creation's response.
     ///
     /// - Throws: `BenchFailure` without a usable `Location`.
-    init(_ creation: Response, _ connection: Connection) throws(BenchFailure) {
+    init(_ creation: WireClient.Answer, _ connection: Connection) throws(BenchFailure) {
         guard let path = creation.locationPath else {
             throw BenchFailure("a creation was answered \(creation.status) without a Location")
         }
@@ -40,7 +41,7 @@ final class UploadResource {
         _ length: Int64,
         at offset: Int64,
         last: Bool
-    ) throws(BenchFailure) -> Response {
+    ) throws(BenchFailure) -> WireClient.Answer {
         let request = Request(
             method: "PATCH",
             target: path,
@@ -65,7 +66,7 @@ final class UploadResource {
         )
         guard response.number("upload-offset") == offset else {
             throw BenchFailure(
-                "HEAD \(path) tells offset \(response.fields["upload-offset"] ?? "none"), "
+                "HEAD \(path) tells offset \(response["upload-offset"] ?? "none"), "
                     + "\(offset) bytes were accepted"
             )
         }

@@ -17,15 +17,15 @@ struct FewInodesTests {
     /// Inodes that creations leave (SpoolRoom).
     private static let left = 1_000
 
-    private let backend: RecordingBackend
+    private let backend: LoopbackOrigin
     private let disk: SmallDisk
     private let sandbox: Sandbox
 
     init() throws {
-        backend = try RecordingBackend(Moments())
+        backend = try LoopbackOrigin(passing: Moments())
         disk = try SmallDisk("64m", inodes: Self.inodes)
         sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: backend.base,
             front: .nginxWithModule,
             spool: disk.spool,
             launcher: disk.launcher
@@ -85,8 +85,8 @@ struct FewInodesTests {
         #expect(rest.status == 201)
         let whole = try sandbox.append(empty, offset: 0, bytes, complete: true)
         #expect(whole.status == 201)
-        #expect(backend.entries(to: "/files/begun").map(\.content) == [bytes])
-        #expect(backend.entries(to: "/files/empty").map(\.content) == [bytes])
+        #expect(backend.contents(to: "/files/begun") == [bytes])
+        #expect(backend.contents(to: "/files/empty") == [bytes])
         #expect(try WireClient(port: sandbox.port).ask("DELETE", cancelled).status == 204)
 
         // What somebody else gives back is for new ones.

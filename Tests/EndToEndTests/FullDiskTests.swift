@@ -100,15 +100,15 @@ final class SmallDisk {
 )
 struct FullDiskTests {
     private let moments = Moments()
-    private let backend: RecordingBackend
+    private let backend: LoopbackOrigin
     private let disk: SmallDisk
     private let sandbox: Sandbox
 
     init() throws {
-        backend = try RecordingBackend(moments)
+        backend = try LoopbackOrigin(passing: moments)
         disk = try SmallDisk("96m")
         sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: backend.base,
             front: .nginxWithModule,
             spool: disk.spool,
             launcher: disk.launcher
@@ -179,7 +179,7 @@ struct FullDiskTests {
             complete: true
         )
         #expect(rest.status == 201)
-        #expect(backend.entries(to: "/files/large").map(\.content) == [bytes])
+        #expect(backend.contents(to: "/files/large") == [bytes])
         let other = try sandbox.append(waiting, offset: 0, bytes.prefix(1_000), complete: true)
         #expect(other.status == 201)
     }
@@ -213,15 +213,15 @@ struct FullDiskTests {
         moments.goOn()
         let answer = try sender.read()
         #expect(answer.status == 201)
-        #expect(answer.content == RecordingBackend.answer(to: target))
+        #expect(answer.content == LoopbackOrigin.answer(to: target))
         // The other is delivered from the full disk, too.
         let other = try sandbox.append(waiting, offset: 100_000, Data(), complete: true)
         #expect(other.status == 201)
         try disk.leave(nil, in: sandbox)
         let again = try sandbox.append(resource, offset: bytes.count, Data(), complete: true)
         #expect(again.status == 201)
-        #expect(backend.entries(to: target).map(\.content) == [bytes])
-        #expect(backend.entries(to: "/files/waiting").map(\.content) == [bytes.prefix(100_000)])
+        #expect(backend.contents(to: target) == [bytes])
+        #expect(backend.contents(to: "/files/waiting") == [bytes.prefix(100_000)])
         #expect(try sandbox.create("/files/next").isEmpty == false)
     }
 }

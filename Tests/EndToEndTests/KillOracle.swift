@@ -30,7 +30,7 @@ struct KillOracle {
             for creation in client.creations {
                 faults += check(creation, of: client.task)
                     .map { "\(client.task.method) \(creation.target): \($0)" }
-                world.backend.forget(creation.target)
+                world.backend.forget { $0.target == creation.target }
             }
         }
         for purge in purges where purge.status != 0 && purge.status != -SIGKILL {
@@ -46,13 +46,13 @@ struct KillOracle {
         of task: ResumingClient.Task
     ) -> [String] {
         var faults: [String] = []
-        let entries = world.backend.entries(to: creation.target)
+        let entries = world.backend.requests(to: creation.target)
         let whole = entries.filter(\.isWhole)
         for entry in entries {
             if entry.method != task.method { faults.append("the backend got \(entry.method)") }
             let isRight =
                 entry.isWhole
-                ? entry.content == task.content : task.content.starts(with: entry.content)
+                ? Data(entry.content) == task.content : task.content.starts(with: entry.content)
             if !isRight { faults.append("the backend got other bytes") }
         }
         // An attempt that failed is repeated only where that is safe.

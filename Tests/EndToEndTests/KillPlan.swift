@@ -39,6 +39,17 @@ struct KillPlan {
     var tasks: [ResumingClient.Task]
     var kills: [Kill]
 
+    /// The rounds to run: the usual number of them, always the same, unless the environment asks for
+    /// others; those are random where it names no seed.
+    static func seeds(usually count: Int) -> Range<UInt64> {
+        let environment = ProcessInfo.processInfo.environment
+        let asked = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { UInt64($0) }
+        let first =
+            environment["SPOOLGATE_CRASH_SEED"].flatMap { UInt64($0) }
+            ?? (asked == nil ? 1 : UInt64.random(in: 0...999_999))
+        return first..<first + (asked ?? UInt64(count))
+    }
+
     init(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         self.seed = seed

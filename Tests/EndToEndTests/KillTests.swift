@@ -1,7 +1,7 @@
 // kill -9 of the daemon at random moments of several uploads, round after round.
 //
-// `make crash-test ROUNDS=500` runs more of them; SEED=n begins with round n, so that with ROUNDS=1 it
-// runs that round alone.
+// `make test` runs the same rounds every time, `make crash-test ROUNDS=500` more of them from a random one
+// on; SEED=n begins with round n, so that with ROUNDS=1 it runs that round alone.
 
 import Foundation
 import TestSupport
@@ -11,13 +11,9 @@ import Testing
 struct KillTests {
     @Test("no promise is broken, whenever the daemon dies")
     func rounds() throws {
-        let environment = ProcessInfo.processInfo.environment
-        let count = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { Int($0) } ?? 18
-        let first =
-            environment["SPOOLGATE_CRASH_SEED"].flatMap { UInt64($0) }
-            ?? UInt64.random(in: 0...999_999)
+        let seeds = KillPlan.seeds(usually: 18)
         let world = try KillWorld()
-        for seed in first..<first + UInt64(count) {
+        for seed in seeds {
             let plan = KillPlan(seed: seed)
             let faults: [String]
             do { faults = try world.run(plan) } catch { faults = ["\(error)"] }
@@ -33,6 +29,6 @@ struct KillTests {
             // What is wrong in the spool would be wrong in every round from here on.
             break
         }
-        print("kill -9: from seed \(first) on, \(world.tally.text)")
+        print("kill -9: from seed \(seeds.lowerBound) on, \(world.tally.text)")
     }
 }

@@ -40,14 +40,14 @@ struct KillTally {
 /// Where the rounds take place: one web server and one backend for all of them.
 final class KillWorld {
     let moments = Moments()
-    let backend: RecordingBackend
+    let backend: LoopbackOrigin
     let sandbox: Sandbox
     var tally = KillTally()
 
     init() throws {
-        backend = try RecordingBackend(moments)
+        backend = try LoopbackOrigin(passing: moments)
         sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: backend.base,
             // So that slow deliveries and slow content are told of, too.
             extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
             front: .nginxWithModule

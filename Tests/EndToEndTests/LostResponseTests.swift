@@ -36,8 +36,8 @@ struct LostResponseTests {
     )
     func cutInDelivery(speaker: Speaker, status: Int) throws {
         let moments = Moments()
-        let backend = try RecordingBackend(moments)
-        let sandbox = try Sandbox(upstream: backend.url)
+        let backend = try LoopbackOrigin(passing: moments)
+        let sandbox = try Sandbox(upstream: backend.base)
         let target = "/files/lost?status=\(status)"
         let resource = try create(sandbox, target, speaker)
         moments.begin(clients: 1)
@@ -49,7 +49,7 @@ struct LostResponseTests {
         sender.cut(reset: true)
         moments.goOn()
         try recover(sandbox, resource, speaker, status)
-        #expect(backend.entries(to: target).map(\.content) == [Self.content])
+        #expect(backend.contents(to: target) == [Self.content])
     }
 
     @Test(
@@ -57,8 +57,8 @@ struct LostResponseTests {
         arguments: Speaker.all
     )
     func cutAndKilled(speaker: Speaker) throws {
-        let backend = try RecordingBackend(Moments())
-        let sandbox = try Sandbox(upstream: backend.url)
+        let backend = try LoopbackOrigin(passing: Moments())
+        let sandbox = try Sandbox(upstream: backend.base)
         let resource = try create(sandbox, "/files/lost", speaker)
         let sender = try WireClient(port: sandbox.port)
         sender.sendHead("PATCH", resource, append(speaker, at: 0, Self.content.count))
@@ -68,7 +68,7 @@ struct LostResponseTests {
         sender.cut(reset: true)
         try sandbox.crash()
         try recover(sandbox, resource, speaker, 201)
-        #expect(backend.entries(to: "/files/lost").count == 1)
+        #expect(backend.requests(to: "/files/lost").count == 1)
     }
 
     // MARK: A client's steps

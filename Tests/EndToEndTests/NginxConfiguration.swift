@@ -2,6 +2,7 @@
 // operators get.
 
 import Foundation
+import TestSupport
 
 /// A mistake that people make in nginx's configuration.
 enum NginxMistake {

@@ -16,9 +16,9 @@ struct OutcomeTests {
         ["POST", "PUT"]
     )
     func waiting(trouble: Trouble, method: String) throws {
-        let backend = try TroublesomeBackend(trouble)
+        let backend = try LoopbackOrigin(trouble)
         let sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: backend.base,
             routeSettings: [trouble.timeouts, Self.quick]
         )
         let client = try WireClient(port: sandbox.port)
@@ -34,14 +34,14 @@ struct OutcomeTests {
         case .answered(let status):
             #expect(answer.status == status)
             #expect(answer["upload-complete"] == "?1")
-            if trouble == .huge { #expect(answer.content.count == TroublesomeBackend.hugeSize) }
+            if trouble == .huge { #expect(answer.content.count == LoopbackOrigin.hugeSize) }
             try checkReplay(sandbox, resource, status, isWhole: trouble != .huge)
-            #expect(backend.count(of: "/files/a") == 1)
+            #expect(backend.requests(to: "/files/a").count == 1)
         case .putOff(let status):
             #expect(answer.status == status)
             #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
             try comeBack(sandbox, resource, isSafe ? 201 : status)
-            #expect(backend.count(of: "/files/a") == (isSafe ? 2 : 1))
+            #expect(backend.requests(to: "/files/a").count == (isSafe ? 2 : 1))
         case .unknown:
             #expect([502, 504].contains(answer.status))
             #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
@@ -49,7 +49,7 @@ struct OutcomeTests {
                 try sandbox.spoolgate("list").output.contains(isSafe ? "deferred" : "indeterminate")
             )
             try comeBack(sandbox, resource, isSafe ? 201 : 502)
-            #expect(backend.count(of: "/files/a") == (isSafe ? 2 : 1))
+            #expect(backend.requests(to: "/files/a").count == (isSafe ? 2 : 1))
         }
     }
 
@@ -81,9 +81,9 @@ struct OutcomeTests {
         ["POST", "PUT"]
     )
     func accepted(trouble: Trouble, method: String) throws {
-        let backend = try TroublesomeBackend(trouble)
+        let backend = try LoopbackOrigin(trouble)
         let sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: backend.base,
             routeSettings: [trouble.timeouts, Self.quick, "reply: accepted"]
         )
         let client = try WireClient(port: sandbox.port)
@@ -107,14 +107,14 @@ struct OutcomeTests {
             let told = try WireClient(port: sandbox.port).ask("GET", status)
             return told.text.contains("\"state\":\"\(state)\"")
         }
-        #expect(backend.count(of: "/files/a") == count)
+        #expect(backend.requests(to: "/files/a").count == count)
         // The next daemon finds nothing more to do.
         try sandbox.crash()
         let other = try WireClient(port: sandbox.port)
             .ask("PUT", "/files/other", content: Data("x".utf8))
         #expect(other.status == 202)
-        try eventually("the other is delivered") { backend.count(of: "/files/other") == 1 }
-        #expect(backend.count(of: "/files/a") == count)
+        try eventually("the other is delivered") { backend.requests(to: "/files/other").count == 1 }
+        #expect(backend.requests(to: "/files/a").count == count)
     }
 
     @Test(

@@ -23,26 +23,22 @@ struct QueueKillTests {
 
     @Test("no accepted upload is lost, and no POST is sent twice, whenever the daemon dies")
     func rounds() throws {
-        let environment = ProcessInfo.processInfo.environment
-        let count = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { Int($0) } ?? 15
-        let first =
-            environment["SPOOLGATE_CRASH_SEED"].flatMap { UInt64($0) }
-            ?? UInt64.random(in: 0...999_999)
+        let seeds = KillPlan.seeds(usually: 15)
         let moments = Moments()
-        let backend = try RecordingBackend(moments)
+        let backend = try LoopbackOrigin(passing: moments)
         let sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: backend.base,
             routeSettings: [
                 "reply: accepted", "queue: {minimum-backoff: 1s, maximum-backoff: 1s}",
             ]
         )
         var (delivered, held) = (0, 0)
-        for seed in first..<first + UInt64(count) {
+        for seed in seeds {
             let phase = Self.phases[Int(seed % UInt64(Self.phases.count))]
             let uploads = try run(seed, phase, sandbox, moments)
             for upload in uploads {
                 let state = try settledState(of: upload, sandbox)
-                let entries = backend.entries(to: upload.target)
+                let entries = backend.requests(to: upload.target)
                 let whole = entries.count(where: \.isWhole)
                 let note: Comment = "round \(seed), killed at \(phase.rawValue): \(upload.target)"
                 #expect(entries.allSatisfy { upload.content.starts(with: $0.content) }, note)
@@ -56,11 +52,14 @@ struct QueueKillTests {
                 if upload.method == "POST" { #expect(entries.count <= 1, note) }
                 // One attempt for each daemon that died, and the one that lasted.
                 #expect(entries.count <= 3, note)
-                backend.forget(upload.target)
+                backend.forget { $0.target == upload.target }
             }
         }
         #expect(try SpoolInspection(sandbox).faults() == [])
-        print("kill -9 of the queue: from seed \(first) on, \(delivered) delivered, \(held) held")
+        print(
+            "kill -9 of the queue: from seed \(seeds.lowerBound) on, "
+                + "\(delivered) delivered, \(held) held"
+        )
     }
 
     /// Has uploads accepted, and kills the daemon at the phase, twice.

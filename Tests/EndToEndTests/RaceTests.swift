@@ -63,7 +63,7 @@ struct RaceTests {
             if statuses.contains(204) { #expect(offset == 3 << 20) }
             let end = try track.second.append(resource, offset: offset, Data(), complete: true)
             #expect(end.status == 201)
-            let content = track.backend.entries(to: target).map(\.content)
+            let content = track.backend.contents(to: target)
             #expect(content.map(\.count) == [offset])
             if let content = content.first, let byte = content.first {
                 #expect(content == Data(repeating: byte, count: offset), "bytes of both")
@@ -108,7 +108,7 @@ struct RaceTests {
             complete: true
         )
         #expect(end.status == 201)
-        #expect(track.backend.entries(to: "/files/told").map(\.content) == [bytes])
+        #expect(track.backend.contents(to: "/files/told") == [bytes])
         try settled()
     }
 
@@ -138,7 +138,7 @@ struct RaceTests {
             #expect(try WireClient(port: port).ask("HEAD", resource).status == 404)
         }
         report("cancellation of an append", daemons, seconds)
-        #expect(track.backend.entries(to: "/files/cancelled").isEmpty)
+        #expect(track.backend.requests(to: "/files/cancelled").isEmpty)
         #expect(try SpoolInspection(track.first).faults() == [])
         try settled()
     }
@@ -206,7 +206,7 @@ struct RaceTests {
         report("HEAD in a storm", daemons, seconds, bound: RaceTrack.inUse)
         #expect(client.faults == [])
         #expect(client.creations.map(\.end) == [.answered])
-        #expect(track.backend.entries(to: "/files/storm-writer-0").map(\.content) == [bytes])
+        #expect(track.backend.contents(to: "/files/storm-writer-0") == [bytes])
         try settled()
     }
 
@@ -253,7 +253,7 @@ struct RaceTests {
             seconds.append(time)
             gone += answer.status == 404 ? 1 : 0
             #expect([201, 404].contains(answer.status))
-            let content = track.backend.entries(to: target).map(\.content)
+            let content = track.backend.contents(to: target)
             #expect(content == (answer.status == 201 ? [bytes] : []))
         }
         print("race: \(gone) of \(seconds.count) uploads were purged before their completion")

@@ -17,22 +17,22 @@ enum Daemons: String, CaseIterable, CustomTestStringConvertible {
 
 /// The daemons of a race.
 final class RaceTrack {
-    let backend: RecordingBackend
+    let backend: LoopbackOrigin
     let moments = Moments()
     private let sandboxes: [Sandbox]
     /// Seconds for which a request waits for the upload: longer than any race takes on a busy machine.
     static let inUse = 50.0
 
     init(_ daemons: Daemons) throws {
-        backend = try RecordingBackend(moments)
+        backend = try LoopbackOrigin(passing: moments)
         let timeouts = "{stall: 60s, drain: 20s, in-use: \(Int(Self.inUse))s}"
         var sandboxes = [
-            try Sandbox(upstream: backend.url, front: .nginxWithModule, timeouts: timeouts)
+            try Sandbox(upstream: backend.base, front: .nginxWithModule, timeouts: timeouts)
         ]
         if daemons == .two {
             sandboxes.append(
                 try Sandbox(
-                    upstream: backend.url,
+                    upstream: backend.base,
                     front: .nginxWithModule,
                     spool: sandboxes[0].directory.path() + "/spool",
                     timeouts: timeouts

@@ -208,7 +208,7 @@ final class ResumingClient: @unchecked Sendable {
 
     private func take(_ answer: WireClient.Answer) {
         if answer["x-backend"] != nil {
-            let whole = RecordingBackend.answer(to: current.target)
+            let whole = LoopbackOrigin.answer(to: current.target)
             // A response beyond the cap is replayed without its content.
             if answer.status != 201 || (answer.content != whole && !answer.content.isEmpty) {
                 faults.append("another response than the backend's: \(answer.status)")

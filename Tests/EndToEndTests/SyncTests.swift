@@ -10,12 +10,12 @@ import Testing
     .enabled(if: SystemCalls.canTrace, "strace cannot attach here")
 )
 struct SyncTests {
-    private let backend: RecordingBackend
+    private let backend: LoopbackOrigin
     private let sandbox: Sandbox
 
     init() throws {
-        backend = try RecordingBackend(Moments())
-        sandbox = try Sandbox(upstream: backend.url, front: .nginxWithModule)
+        backend = try LoopbackOrigin(passing: Moments())
+        sandbox = try Sandbox(upstream: backend.base, front: .nginxWithModule)
     }
 
     /// The syncs that `body` causes, as call and place: `fdatasync data`.
@@ -58,7 +58,7 @@ struct SyncTests {
             #expect(statuses == (size < 131_072 ? [201] : [104, 201]))
         }
         #expect(resumable == [])
-        #expect(backend.entries(to: "/files/a.bin").map(\.content.count) == [size, size])
+        #expect(backend.requests(to: "/files/a.bin").map(\.content.count) == [size, size])
     }
 
     @Test("the 201 of a creation, which tells an offset, and the delivery of what was promised")

@@ -3,6 +3,7 @@
 // It checks nothing by itself. Every wait ends after ten seconds at most.
 
 import Foundation
+import TestSupport
 
 /// FastCGI record types used here.
 enum RecordType: UInt8 {
@@ -111,70 +112,34 @@ struct Answer {
 
 /// One connection to a FastCGI application.
 final class FastCGIClient {
-    let number: Int32
+    private let socket: StreamSocket
     private var received: [UInt8] = []
 
     convenience init(_ path: String) throws {
-        self.init()
+        try self.init()
         try connect(to: path)
     }
 
     /// A socket that is not connected yet.
-    init() {
-        number = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-    }
+    init() throws { socket = try StreamSocket(for: .path("")) }
 
     func connect(to path: String) throws {
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
-        let result = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                Glibc.connect(number, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-            }
-        }
-        guard result == 0 else {
-            throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
-        }
-        var limit = timeval(tv_sec: 10, tv_usec: 0)
-        setsockopt(
-            number,
-            SOL_SOCKET,
-            SO_RCVTIMEO,
-            &limit,
-            socklen_t(MemoryLayout<timeval>.size)
-        )
-        setsockopt(
-            number,
-            SOL_SOCKET,
-            SO_SNDTIMEO,
-            &limit,
-            socklen_t(MemoryLayout<timeval>.size)
-        )
+        try socket.connect(to: .path(path))
+        socket.setPatience(seconds: 10)
     }
 
-    deinit { Glibc.close(number) }
+    deinit { socket.close() }
 
     /// Sends all; false when the peer has closed.
     @discardableResult
-    func send(_ bytes: [UInt8]) -> Bool {
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            let sent = rest.withUnsafeBytes {
-                Glibc.send(number, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
-            }
-            guard sent > 0 else { return false }
-            rest = rest.dropFirst(sent)
-        }
-        return true
-    }
+    func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
 
     /// Sends each byte by itself.
     func sendSingly(_ bytes: [UInt8]) {
         for byte in bytes { send([byte]) }
     }
 
-    func closeSending() { shutdown(number, Int32(SHUT_WR)) }
+    func closeSending() { shutdown(socket.number, Int32(SHUT_WR)) }
 
     /// Reads records until the connection ends.
     func answer() -> Answer {
@@ -216,10 +181,9 @@ final class FastCGIClient {
     }
 
     private func receive() -> Int {
-        var room = [UInt8](repeating: 0, count: 65536)
-        let count = recv(number, &room, room.count, 0)
-        if count > 0 { received += room[..<count] }
-        return count
+        guard let part = socket.receive() else { return -1 }
+        received += part
+        return part.count
     }
 
     private static func parse(_ bytes: [UInt8], into answer: inout Answer) {

@@ -196,7 +196,7 @@ extension FrontTests {
         func noDescriptors() throws {
             let server = try TestServer()
             defer { server.stop() }
-            let client = FastCGIClient()
+            let client = try FastCGIClient()
             let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
             var old = rlimit()
             getrlimit(resource, &old)

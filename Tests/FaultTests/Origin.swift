@@ -1,12 +1,10 @@
-// The upstream of a sweep: it notes what it got of which upload and answers as the request asks it to.
+// The upstream of a sweep: it answers as the request asks it to.
 //
-// `X-Upload` names the upload, `X-Answer` how it is answered. Invariant: what is noted came whole.
+// `X-Upload` names the upload, `X-Answer` how it is answered.
 
 import Foundation
 import Posix
-import Spool
 import TestSupport
-import UploadProtocol
 
 /// An upstream that counts.
 final class Origin: Sendable {
@@ -26,37 +24,26 @@ final class Origin: Sendable {
         case late
     }
 
-    private struct State {
-        var got: [Int: [[UInt8]]] = [:]
-        var isOpen = false
-    }
-
-    private final class Book: Sendable {
-        let state = Monitor(State())
-    }
-
-    private let book = Book()
+    private let isOpen: Monitor<Bool>
     private let server: LoopbackOrigin
     private let path: String
 
     /// Listens on a socket below `directory`.
     init(directory: String) throws {
         path = "\(directory)/origin.sock"
-        let book = self.book
+        let isOpen = Monitor(false)
+        self.isOpen = isOpen
         server = try LoopbackOrigin(socketPath: path) { connection in
             while let request = try connection.receiveRequest() {
-                let number = request.values("X-Upload").first.flatMap { Int($0) } ?? -1
-                let count = book.state.update { state in
-                    state.got[number, default: []].append(request.content)
-                    return state.got[number]?.count ?? 0
-                }
+                let number = Self.number(of: request)
+                let isFirst = connection.requests.count { Self.number(of: $0) == number } == 1
                 let answer = request.values("X-Answer").first.flatMap { Answer(rawValue: $0) }
                 if answer == .late || answer == .lateSilent {
-                    _ = book.state.wait(until: .after(.seconds(60))) { $0.isOpen ? true : nil }
+                    _ = isOpen.wait(until: .after(.seconds(60))) { $0 ? true : nil }
                 }
                 switch answer {
-                case .silent where count == 1, .lateSilent where count == 1: return
-                case .refusing where count == 1:
+                case .silent where isFirst, .lateSilent where isFirst: return
+                case .refusing where isFirst:
                     try connection.answer("422 Unprocessable Content", content: "no")
                 case .long: try connection.answer("200 OK", content: Self.text(number, .long))
                 case .silent, .lateSilent, .late, .refusing, .short, nil:
@@ -74,11 +61,17 @@ final class Origin: Sendable {
         "got \(number)." + (answer == .long ? String(repeating: "x", count: 2000) : "")
     }
 
-    /// The contents that came for an upload.
-    func got(_ number: Int) -> [[UInt8]] { book.state.update { $0.got[number] ?? [] } }
+    /// The contents that came for an upload, whole.
+    func got(_ number: Int) -> [[UInt8]] {
+        server.requests.filter { Self.number(of: $0) == number }.map(\.content)
+    }
+
+    private static func number(of request: LoopbackOrigin.Request) -> Int {
+        request.values("X-Upload").first.flatMap { Int($0) } ?? -1
+    }
 
     /// Late answers may come.
-    func open() { book.state.update { $0.isOpen = true } }
+    func open() { isOpen.update { $0 = true } }
 
     /// Can be reached or not; a connection that is open stays.
     func setReachable(_ isReachable: Bool) {
@@ -88,6 +81,7 @@ final class Origin: Sendable {
 
     func forget() {
         setReachable(true)
-        book.state.update { $0 = State() }
+        server.forget { _ in true }
+        isOpen.update { $0 = false }
     }
 }

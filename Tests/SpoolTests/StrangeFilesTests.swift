@@ -3,6 +3,7 @@
 
 import Foundation
 import Posix
+import TestSupport
 import Testing
 import UploadProtocol
 
@@ -30,19 +31,7 @@ enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case .directory:
             try manager.createDirectory(atPath: path, withIntermediateDirectories: false)
         case .socket:
-            let number = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-            try #require(number >= 0)
-            defer { close(number) }
-            var address = sockaddr_un()
-            address.sun_family = sa_family_t(AF_UNIX)
-            try #require(path.utf8.count < MemoryLayout.size(ofValue: address.sun_path))
-            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-            let status = withUnsafePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(number, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-                }
-            }
-            try #require(status == 0)
+            try StreamSocket(listeningOn: .path(path)).close()
         }
         return target
     }

@@ -12,8 +12,10 @@ import Synchronization
 
 /// A server on a loopback port or a unix socket.
 package final class LoopbackOrigin: Sendable {
-    /// One request, as it came.
+    /// One request, as far as it came.
     package struct Request: Sendable {
+        /// Which it was of all that the origin was sent, from 0 on.
+        package var number = 0
         /// The request line.
         package var line: String
         /// The field lines, in order, as sent; bytes above 0x7f as ISO 8859-1.
@@ -22,6 +24,20 @@ package final class LoopbackOrigin: Sendable {
         package var content: [UInt8] = []
         /// Bytes of content in all.
         package var contentLength = 0
+        /// Whether its content came whole.
+        package var isWhole = false
+        /// Whether the whole response was sent, not whether anybody read it.
+        package var isAnswered = false
+
+        /// The method, of the request line.
+        package var method: String { word(0) }
+        /// The target, of the request line.
+        package var target: String { word(1) }
+
+        private func word(_ index: Int) -> String {
+            let words = line.components(separatedBy: " ")
+            return index < words.count ? words[index] : ""
+        }
 
         /// The values of every field with this name, in order.
         package func values(_ name: String) -> [String] {
@@ -56,55 +72,59 @@ package final class LoopbackOrigin: Sendable {
     /// Connections open now.
     package var openCount: Int { state.update { $0.open.count } }
     /// The requests read whole so far.
-    package var requests: [Request] { state.update { $0.requests } }
+    package var requests: [Request] { book.all.filter(\.isWhole) }
 
     private struct State {
         var accepted = 0
-        var requests: [Request] = []
-        var open: [Int32] = []
+        var open: [StreamSocket] = []
         var isStopped = false
     }
 
-    private let listener: Int32
+    private let listener: StreamSocket
     private let state = Monitor(State())
+    private let book: Book
 
     /// Listens and serves.
     ///
     /// - Parameters:
     ///   - socketPath: a unix socket to make; nil: a free port of 127.0.0.1.
     ///   - receiveBuffer: SO_RCVBUF of every connection; nil: the system's.
+    ///   - remembers: whether it keeps what it was sent.
     ///   - script: run on each connection; the connection is closed when it returns.
     /// - Throws: `SystemError` when the address cannot be had.
     package init(
         socketPath: String? = nil,
         receiveBuffer: Int32? = nil,
+        remembers: Bool = true,
         _ script: @escaping Script
     ) throws {
-        let listener = try Self.listen(socketPath)
-        if var size = receiveBuffer {
-            setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
-        }
+        let listener = try StreamSocket(listeningOn: socketPath.map { .path($0) } ?? .port(0))
+        if let receiveBuffer { listener.set(SOL_SOCKET, SO_RCVBUF, receiveBuffer) }
         self.listener = listener
-        port = socketPath == nil ? Self.port(of: listener) : 0
+        port = socketPath == nil ? listener.port : 0
+        let book = Book(remembers: remembers)
+        self.book = book
         let shared = Shared(self)
         try Posix.Thread.start(name: "origin") {
             while true {
-                let number = accept(listener, nil, nil)
+                let number = accept(listener.number, nil, nil)
                 guard number >= 0 else { break }
-                guard shared.value?.add(number) == true else {
-                    close(number)
+                let socket = StreamSocket(number: number)
+                guard shared.value?.add(socket) == true else {
+                    socket.close()
                     break
                 }
+                if socketPath == nil { socket.sendAtOnce() }
                 // Threads hold the origin weakly: a test that lets go of it stops it.
-                let connection = OriginConnection(number) { shared.value?.note($0) }
+                let connection = OriginConnection(socket, book)
                 let served: Void? = try? Posix.Thread.start(name: "origin-conn") {
                     // A script that throws has said all it wanted to say by its connection's end.
                     try? script(connection)
-                    shared.close(number)
+                    shared.close(socket)
                 }
-                if served == nil { shared.close(number) }
+                if served == nil { shared.close(socket) }
             }
-            close(listener)
+            listener.close()
         }
     }
 
@@ -129,15 +149,23 @@ package final class LoopbackOrigin: Sendable {
 
     deinit { stop() }
 
+    /// What it was sent to a target, in order, whole or not.
+    package func requests(to target: String) -> [Request] {
+        book.all.filter { $0.target == target }
+    }
+
+    /// Forgets requests: contents are large.
+    package func forget(where isForgotten: (Request) -> Bool) { book.forget(where: isForgotten) }
+
     /// Ends every connection and listens no more.
     package func stop() {
         // Inside the lock, so that no number can be closed and given away meanwhile.
         let isFirst = state.update { state in
             defer { state.isStopped = true }
-            for number in state.open { shutdown(number, Int32(SHUT_RDWR)) }
+            for socket in state.open { socket.end() }
             return !state.isStopped
         }
-        if isFirst { shutdown(listener, Int32(SHUT_RDWR)) }
+        if isFirst { listener.end() }
     }
 
     private final class Shared: Sendable {
@@ -146,66 +174,62 @@ package final class LoopbackOrigin: Sendable {
         init(_ origin: LoopbackOrigin) { self.origin = Mutex(Weak(value: origin)) }
         var value: LoopbackOrigin? { origin.withLock { $0.value } }
 
-        func close(_ number: Int32) {
-            value?.forget(number)
-            Glibc.close(number)
+        func close(_ socket: StreamSocket) {
+            value?.forget(socket)
+            socket.close()
         }
     }
 
-    private func add(_ number: Int32) -> Bool {
+    private func add(_ socket: StreamSocket) -> Bool {
         state.update {
             guard !$0.isStopped else { return false }
             $0.accepted += 1
-            $0.open.append(number)
+            $0.open.append(socket)
             return true
         }
     }
 
-    private func forget(_ number: Int32) {
-        state.update { $0.open.removeAll { $0 == number } }
+    private func forget(_ socket: StreamSocket) {
+        state.update { $0.open.removeAll { $0.number == socket.number } }
     }
 
-    private func note(_ request: Request) { state.update { $0.requests.append(request) } }
+    /// What an origin was sent, from the heads on.
+    final class Book: Sendable {
+        private struct State {
+            var count = 0
+            var requests: [Request] = []
+        }
 
-    private static func listen(_ path: String?) throws -> Int32 {
-        let family = path == nil ? AF_INET : AF_UNIX
-        let number = socket(family, Int32(SOCK_STREAM.rawValue), 0)
-        var result: Int32
-        if let path {
-            unlink(path)
-            var address = sockaddr_un()
-            address.sun_family = sa_family_t(AF_UNIX)
-            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-            result = withUnsafePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(number, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-                }
-            }
-        } else {
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-            result = withUnsafePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(number, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-                }
-            }
-        }
-        if result == 0 { result = Glibc.listen(number, 64) }
-        guard result == 0 else {
-            throw SystemError(call: "bind", subject: path ?? "127.0.0.1", errno: errno)
-        }
-        return number
-    }
+        private let state = Monitor(State())
+        private let remembers: Bool
 
-    private static func port(of number: Int32) -> UInt16 {
-        var address = sockaddr_in()
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        _ = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                getsockname(number, $0, &size)
+        init(remembers: Bool) { self.remembers = remembers }
+
+        var all: [Request] { state.update { $0.requests } }
+
+        /// Enters a request and gives it its number.
+        func add(_ request: Request) -> Request {
+            state.update { state in
+                var request = request
+                request.number = state.count
+                state.count += 1
+                if remembers { state.requests.append(request) }
+                return request
             }
         }
-        return UInt16(bigEndian: address.sin_port)
+
+        /// Changes a request, if it is still remembered.
+        func change(_ number: Int, _ body: (inout Request) -> Void) {
+            state.update { state in
+                guard let index = state.requests.lastIndex(where: { $0.number == number }) else {
+                    return
+                }
+                body(&state.requests[index])
+            }
+        }
+
+        func forget(where isForgotten: (Request) -> Bool) {
+            state.update { $0.requests.removeAll(where: isForgotten) }
+        }
     }
 }

@@ -10,16 +10,24 @@ import Foundation
 /// One thread.
 package final class OriginConnection: @unchecked Sendable {
     /// The socket.
-    package let number: Int32
+    package var number: Int32 { socket.number }
     /// Called for every head that was read.
     package var onHead: () -> Void = {}
+    private let socket: StreamSocket
+    private let book: LoopbackOrigin.Book
     private var buffered: [UInt8] = []
-    private let note: @Sendable (LoopbackOrigin.Request) -> Void
+    /// Where what nobody wants to see is received.
+    private lazy var room = [UInt8](repeating: 0, count: 256 << 10)
+    /// The request that is read or answered.
+    private var current: Int?
 
-    init(_ number: Int32, note: @escaping @Sendable (LoopbackOrigin.Request) -> Void) {
-        self.number = number
-        self.note = note
+    init(_ socket: StreamSocket, _ book: LoopbackOrigin.Book) {
+        self.socket = socket
+        self.book = book
     }
+
+    /// What the origin was sent whole so far, on all connections.
+    package var requests: [LoopbackOrigin.Request] { book.all.filter(\.isWhole) }
 
     /// What one recv(2) gives; empty at the end of the connection.
     package func receive(atMost limit: Int = 1 << 16) -> [UInt8] {
@@ -27,9 +35,21 @@ package final class OriginConnection: @unchecked Sendable {
             defer { buffered.removeFirst(min(limit, buffered.count)) }
             return Array(buffered.prefix(limit))
         }
-        return [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
-            count = max(0, recv(number, buffer.baseAddress, limit, 0))
+        return socket.receive(atMost: limit) ?? []
+    }
+
+    /// Takes `count` bytes and forgets them.
+    ///
+    /// - Returns: how many came before the end of the connection.
+    package func discard(_ count: Int) -> Int {
+        var taken = min(count, buffered.count)
+        buffered.removeFirst(taken)
+        while taken < count {
+            let received = recv(number, &room, min(count - taken, room.count), 0)
+            guard received > 0 else { break }
+            taken += received
         }
+        return taken
     }
 
     /// A request's head; nil when the connection ends before its first byte.
@@ -47,22 +67,46 @@ package final class OriginConnection: @unchecked Sendable {
             buffered = Array(bytes[range.upperBound...]) + buffered
             let text = String(data: Data(bytes[..<range.lowerBound]), encoding: .isoLatin1) ?? ""
             let lines = text.components(separatedBy: "\r\n")
+            let request = book.add(.init(line: lines[0], fieldLines: Array(lines.dropFirst())))
+            current = request.number
             onHead()
-            return .init(line: lines[0], fieldLines: Array(lines.dropFirst()))
+            return request
         }
     }
 
     /// A whole request, `keptContent` bytes of its content kept; nil at the connection's end.
     package func receiveRequest(keptContent: Int = .max) throws -> LoopbackOrigin.Request? {
         guard var request = try receiveHead() else { return nil }
+        try receiveContent(of: &request, keptContent: keptContent)
+        return request
+    }
+
+    /// The content of a request whose head was read.
+    ///
+    /// - Parameters:
+    ///   - request: gets the content.
+    ///   - keptContent: the bytes of it that are kept.
+    ///   - onPart: called after each part, at most 64 KiB, with the bytes of content so far.
+    /// - Throws: `LoopbackOrigin.Ended` where it does not come whole; what `onPart` throws.
+    package func receiveContent(
+        of request: inout LoopbackOrigin.Request,
+        keptContent: Int = .max,
+        onPart: (Int) throws -> Void = { _ in }
+    ) throws {
         func take(_ count: Int) throws {
             var left = count
             while left > 0 {
-                let part = receive(atMost: min(left, 1 << 18))
+                let part = receive(atMost: min(left, 1 << 16))
                 guard !part.isEmpty else { throw LoopbackOrigin.Ended() }
                 left -= part.count
+                let kept = part.prefix(max(0, keptContent - request.content.count))
                 request.contentLength += part.count
-                request.content += part.prefix(max(0, keptContent - request.content.count))
+                request.content += kept
+                book.change(request.number) {
+                    $0.contentLength += part.count
+                    $0.content += kept
+                }
+                try onPart(request.contentLength)
             }
         }
         if request.values("Transfer-Encoding") == ["chunked"] {
@@ -77,8 +121,8 @@ package final class OriginConnection: @unchecked Sendable {
         } else if let length = request.values("Content-Length").first.flatMap({ Int($0) }) {
             try take(length)
         }
-        note(request)
-        return request
+        request.isWhole = true
+        book.change(request.number) { $0.isWhole = true }
     }
 
     private func receiveLine() throws -> String {
@@ -96,19 +140,7 @@ package final class OriginConnection: @unchecked Sendable {
 
     /// Sends bytes.
     package func send(_ bytes: [UInt8]) throws {
-        var sent = 0
-        while sent < bytes.count {
-            let count = bytes.withUnsafeBytes {
-                Glibc.send(
-                    number,
-                    $0.baseAddress?.advanced(by: sent),
-                    bytes.count - sent,
-                    Int32(MSG_NOSIGNAL)
-                )
-            }
-            guard count > 0 else { throw LoopbackOrigin.Ended() }
-            sent += count
-        }
+        guard socket.send(bytes) else { throw LoopbackOrigin.Ended() }
     }
 
     /// Sends a whole response with a length.
@@ -120,19 +152,16 @@ package final class OriginConnection: @unchecked Sendable {
     ) throws {
         let lines = ["HTTP/1.1 \(status)"] + fields + ["Content-Length: \(content.utf8.count)"]
         try send(lines.joined(separator: "\r\n") + "\r\n\r\n" + (hasContent ? content : ""))
+        noteAnswer()
+    }
+
+    /// Notes that the request read last has its whole response.
+    package func noteAnswer() {
+        if let current { book.change(current) { $0.isAnswered = true } }
     }
 
     /// Makes the coming close a reset (RST).
-    package func reset() {
-        var option = linger(l_onoff: 1, l_linger: 0)
-        setsockopt(
-            number,
-            SOL_SOCKET,
-            SO_LINGER,
-            &option,
-            socklen_t(MemoryLayout<linger>.size)
-        )
-    }
+    package func reset() { socket.resetAtEnd() }
 
     /// Waits until the connection is reset or the origin stops, reading nothing at all.
     package func waitWithoutReading() {

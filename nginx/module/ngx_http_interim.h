@@ -1,7 +1,15 @@
 
 /*
  * What the parts of ngx_http_interim_module share: an interim response, the
- * state of one request, and one function or two of each part.
+ * state of one request, and one function or two of each part.  A part calls
+ * only those below it:
+ *
+ *     module
+ *     upstream
+ *     records     send
+ *     parse       v1  v2  v3
+ *                 section  output
+ *     request
  */
 
 
@@ -65,10 +73,14 @@ typedef struct {
 } ngx_http_interim_ctx_t;
 
 
-/* module: status 0 asks whether any is passed on */
+typedef struct {
+    /* bit n: responses with status 100 + n are passed on */
+    uint32_t     statuses[4];
+    ngx_flag_t   set;
+} ngx_http_interim_loc_conf_t;
 
-ngx_http_interim_ctx_t *ngx_http_interim_get_ctx(ngx_http_request_t *r);
-ngx_uint_t ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status);
+
+/* functions, each part above those that it calls */
 
 /* upstream: the content handler */
 
@@ -91,18 +103,11 @@ ngx_int_t ngx_http_interim_parse(ngx_http_request_t *r, ngx_str_t *block,
 
 ngx_int_t ngx_http_interim_send(ngx_http_request_t *r,
     ngx_http_interim_t *interim);
-ngx_http_interim_output_t *ngx_http_interim_output(ngx_http_request_t *r,
-    size_t size);
-ngx_int_t ngx_http_interim_write(ngx_http_request_t *r,
-    ngx_http_interim_output_t *out);
 
-/* section: "prefix" is that of the length of a field's name */
+/* v1, v2, v3 */
 
-size_t ngx_http_interim_section_size(ngx_http_interim_t *interim);
-u_char *ngx_http_interim_copy_fields(u_char *p, ngx_http_interim_t *interim,
-    ngx_uint_t prefix);
-u_char *ngx_http_interim_prefix_int(u_char *p, u_char flags, ngx_uint_t prefix,
-    size_t value);
+ngx_int_t ngx_http_interim_send_v1(ngx_http_request_t *r,
+    ngx_http_interim_t *interim);
 
 #if (NGX_HTTP_V2)
 ngx_int_t ngx_http_interim_send_v2(ngx_http_request_t *r,
@@ -114,6 +119,26 @@ void ngx_http_interim_init_v2(void);
 ngx_int_t ngx_http_interim_send_v3(ngx_http_request_t *r,
     ngx_http_interim_t *interim);
 #endif
+
+/* section: "prefix" is that of the length of a field's name */
+
+size_t ngx_http_interim_section_size(ngx_http_interim_t *interim);
+u_char *ngx_http_interim_copy_fields(u_char *p, ngx_http_interim_t *interim,
+    ngx_uint_t prefix);
+u_char *ngx_http_interim_prefix_int(u_char *p, u_char flags, ngx_uint_t prefix,
+    size_t value);
+
+/* output */
+
+ngx_http_interim_output_t *ngx_http_interim_output(ngx_http_request_t *r,
+    size_t size);
+ngx_int_t ngx_http_interim_write(ngx_http_request_t *r,
+    ngx_http_interim_output_t *out);
+
+/* request: status 0 asks whether any is passed on */
+
+ngx_http_interim_ctx_t *ngx_http_interim_get_ctx(ngx_http_request_t *r);
+ngx_uint_t ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status);
 
 
 extern ngx_module_t  ngx_http_interim_module;

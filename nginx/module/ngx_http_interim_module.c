@@ -2,17 +2,12 @@
 /*
  * Interim (1xx) responses from FastCGI responders: the directive that says
  * which of them clients get, and the requests it is for.
+ *
+ * Below: upstream, v2 (its filter) and request.
  */
 
 
 #include "ngx_http_interim.h"
-
-
-typedef struct {
-    /* bit n: responses with status 100 + n are passed on */
-    uint32_t     statuses[4];
-    ngx_flag_t   set;
-} ngx_http_interim_loc_conf_t;
 
 
 static ngx_int_t ngx_http_interim_precontent_handler(ngx_http_request_t *r);
@@ -90,46 +85,6 @@ ngx_http_interim_precontent_handler(ngx_http_request_t *r)
     r->content_handler = ngx_http_interim_handler;
 
     return NGX_DECLINED;
-}
-
-
-ngx_http_interim_ctx_t *
-ngx_http_interim_get_ctx(ngx_http_request_t *r)
-{
-    ngx_http_interim_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
-
-    if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_interim_ctx_t));
-        if (ctx == NULL) {
-            return NULL;
-        }
-
-        ngx_http_set_ctx(r, ctx, ngx_http_interim_module);
-    }
-
-    return ctx;
-}
-
-
-/* status 0: whether any is passed on */
-
-ngx_uint_t
-ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status)
-{
-    ngx_http_interim_loc_conf_t  *ilcf;
-
-    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_interim_module);
-
-    if (status == 0) {
-        return (ilcf->statuses[0] | ilcf->statuses[1] | ilcf->statuses[2]
-                | ilcf->statuses[3]) != 0;
-    }
-
-    status -= 100;
-
-    return (ilcf->statuses[status / 32] >> (status % 32)) & 1;
 }
 
 

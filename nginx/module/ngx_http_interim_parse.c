@@ -4,6 +4,8 @@
  * first line, which must be "Status", and read into fields.
  *
  * A block with a flaw is dropped as a whole, and the request goes on.
+ *
+ * Below: nginx.
  */
 
 

@@ -6,6 +6,8 @@
  * The buffer begins at the head of a record, or within one whose content has
  * been dealt with.  Nothing is kept outside the buffer, so its size bounds a
  * block, and a block may be spread over any number of records.
+ *
+ * Below: parse.
  */
 
 

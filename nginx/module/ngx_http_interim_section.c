@@ -2,6 +2,8 @@
 /*
  * Field sections of HTTP/2 and HTTP/3: literals without Huffman coding that
  * no dynamic table keeps, so that neither side's tables change.
+ *
+ * Below: nginx.
  */
 
 

@@ -5,6 +5,8 @@
  * The content handler of a request is wrapped, and when the FastCGI module
  * has made its upstream, u->process_header is.  Whatever is not an interim
  * response reaches the FastCGI module as it came.
+ *
+ * Below: records, parse, send and request.
  */
 
 

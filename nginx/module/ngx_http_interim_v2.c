@@ -2,6 +2,8 @@
 /*
  * Interim responses over HTTP/2: a HEADERS frame without END_STREAM, queued
  * and accounted for as nginx does with its own.
+ *
+ * Below: section and output.
  */
 
 

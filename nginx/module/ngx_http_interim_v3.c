@@ -1,6 +1,8 @@
 
 /*
  * Interim responses over HTTP/3: a HEADERS frame, written like content.
+ *
+ * Below: section and output.
  */
 
 

@@ -1,0 +1,105 @@
+// A kept connection to a server, and the content it sends.
+//
+// It follows nothing, retries nothing, and sends content only from one shared block. One thread at a
+// time.
+
+import Glibc
+import Posix
+import TestSupport
+
+/// The bytes that all clients send: one block, written again and again.
+enum Content {
+    /// Bytes of the block.
+    static let blockLength = 256 << 10
+    /// The block: text-like bytes that differ, 0 to 250 over and over.
+    static let block: [UInt8] = (0..<blockLength).map { UInt8($0 % 251) }
+}
+
+/// A request without its content.
+struct Request {
+    var method: String
+    var target: String
+    var fields: [(name: String, value: String)] = []
+    /// Bytes of content; nil: no content and no Content-Length.
+    var length: Int64?
+
+    /// The head as it goes over the wire.
+    var bytes: [UInt8] {
+        var text = "\(method) \(target) HTTP/1.1\r\nHost: bench.test\r\n"
+        for field in fields { text += "\(field.name): \(field.value)\r\n" }
+        if let length { text += "Content-Length: \(length)\r\n" }
+        return Array((text + "\r\n").utf8)
+    }
+}
+
+extension WireClient.Answer {
+    /// The field as a number.
+    func number(_ name: String) -> Int64? { self[name].flatMap { Int64($0) } }
+
+    /// The path of `Location`, whether that is absolute or not.
+    var locationPath: String? {
+        guard let location = self["location"] else { return nil }
+        guard let scheme = location.firstRange(of: "://") else { return location }
+        let rest = location[scheme.upperBound...]
+        return rest.firstIndex(of: "/").map { String(rest[$0...]) }
+    }
+}
+
+/// One connection to a server, kept for request after request.
+final class Connection {
+    private let client: WireClient
+
+    /// Connects.
+    init(to address: SocketAddress) throws(BenchFailure) {
+        do throws(SystemError) {
+            client = try WireClient(to: address, patience: 120)
+        } catch {
+            throw BenchFailure("\(error)")
+        }
+    }
+
+    /// Sends a request with `request.length` bytes of content and reads the final response.
+    ///
+    /// - Throws: `BenchFailure` if the connection breaks before a final response.
+    func exchange(_ request: Request) throws(BenchFailure) -> WireClient.Answer {
+        let name = "\(request.method) \(request.target)"
+        let sent = request.bytes.withUnsafeBytes { client.send($0) }
+        let complete = sent && send(content: request.length ?? 0)
+        let reason = complete ? 0 : errno
+        do {
+            return try client.read(head: request.method == "HEAD")
+        } catch {
+            // A server that does not want the content may have answered.
+            guard complete else { throw BenchFailure(call: "send", on: name, code: reason) }
+            throw BenchFailure("\(name): \(error)")
+        }
+    }
+
+    /// Sends a request and requires `status`.
+    @discardableResult
+    func exchange(_ request: Request, expecting status: Int...) throws(BenchFailure)
+        -> WireClient.Answer
+    {
+        let response = try exchange(request)
+        guard status.contains(response.status) else {
+            throw BenchFailure(
+                "\(request.method) \(request.target) was answered \(response.status), not "
+                    + "\(status.map(String.init).joined(separator: " or ")): "
+                    + response.text.prefix(200)
+            )
+        }
+        return response
+    }
+
+    private func send(content length: Int64) -> Bool {
+        Content.block.withUnsafeBytes { block in
+            var rest = length
+            while rest > 0 {
+                let part = UnsafeRawBufferPointer(rebasing: block.prefix(Int(min(rest, 1 << 30))))
+                guard client.send(part) else { return false }
+                rest -= Int64(part.count)
+            }
+            return true
+        }
+    }
+}

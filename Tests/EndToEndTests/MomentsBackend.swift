@@ -1,0 +1,54 @@
+// A backend that passes the moments of a delivery, and is as slow as a target tells it to be.
+//
+// The query of a target has its orders: `answer`, the bytes of its response's content, `status`, its
+// status if not 201, and `pace`, microseconds of rest after each part of content it reads. It remembers
+// contents whole.
+
+import Foundation
+import TestSupport
+
+extension LoopbackOrigin {
+    /// Serves as the orders in targets say.
+    convenience init(passing moments: Moments) throws {
+        try self.init { connection in
+            while var request = try connection.receiveHead() {
+                moments.pass(.delivering)
+                let target = request.target
+                let pace = Self.order("pace", of: target)
+                try connection.receiveContent(of: &request) { _ in
+                    moments.pass(.deliveringContent)
+                    if pace > 0 { usleep(UInt32(pace)) }
+                }
+                moments.pass(.delivered)
+                let content = Self.answer(to: target)
+                let status = Self.order("status", of: target)
+                try connection.send(
+                    "HTTP/1.1 \(status == 0 ? 201 : status) Said\r\nX-Backend: recording\r\n"
+                        + "Content-Length: \(content.count)\r\n\r\n"
+                )
+                try connection.send([UInt8](content.prefix(content.count / 2)))
+                moments.pass(.answering)
+                try connection.send([UInt8](content.suffix(from: content.count / 2)))
+                connection.noteAnswer()
+                moments.pass(.answered)
+            }
+        }
+    }
+
+    /// The contents that it was sent to a target, in order, whole or not.
+    func contents(to target: String) -> [Data] { requests(to: target).map { Data($0.content) } }
+
+    /// The content of the response to a target.
+    static func answer(to target: String) -> Data {
+        let line = Data("stored \(target)\n".utf8)
+        let size = order("answer", of: target)
+        var content = line
+        while content.count < size { content.append(line) }
+        return content.prefix(max(size, line.count))
+    }
+
+    private static func order(_ name: String, of target: String) -> Int {
+        URLComponents(string: target)?.queryItems?.first { $0.name == name }?.value
+            .flatMap { Int($0) } ?? 0
+    }
+}

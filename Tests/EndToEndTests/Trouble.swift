@@ -1,0 +1,108 @@
+// Backends that get one request wrong in one way; what they were sent is the log that exactly-once is
+// read from.
+
+import Foundation
+import TestSupport
+
+/// What can go wrong with one request.
+enum Trouble: String, CaseIterable {
+    /// Reads nothing and says nothing.
+    case stallsUnread
+    /// Reads all and says nothing.
+    case stalls
+    /// Resets the connection in the middle of the content.
+    case resets
+    /// Reads all and closes.
+    case closes
+    /// Answers 413 before the content, and closes.
+    case answersEarly
+    /// Several interim responses before the final one.
+    case interims
+    /// 503, this once.
+    case busy
+    /// A response larger than is stored.
+    case huge
+    /// A response shorter than it says.
+    case cutsAnswer
+    /// A response longer than it says.
+    case overlongAnswer
+
+    /// The daemon's patience: short only where it must run out.
+    var timeouts: String {
+        let seconds = self == .stalls || self == .stallsUnread ? 1 : 60
+        return "timeouts: {connect: 60s, stall: \(seconds)s, response: \(seconds)s}"
+    }
+
+    /// What comes of it.
+    enum End {
+        /// The upstream's answer with this status.
+        case answered(Int)
+        /// An answer that says: not now.
+        case putOff(Int)
+        /// No whole answer.
+        case unknown
+    }
+
+    var end: End {
+        switch self {
+        case .stallsUnread, .stalls, .resets, .closes, .cutsAnswer: .unknown
+        case .answersEarly: .answered(413)
+        case .interims, .huge, .overlongAnswer: .answered(201)
+        case .busy: .putOff(503)
+        }
+    }
+}
+
+extension LoopbackOrigin {
+    /// The bytes of a response that is too large to be stored.
+    static let hugeSize = 2 << 20
+
+    /// Gets the first request wrong in one way and answers all others with 201.
+    convenience init(_ trouble: Trouble) throws {
+        try self.init { connection in
+            while let request = try connection.receiveHead() {
+                try connection.serve(request, request.number == 0 ? trouble : nil)
+            }
+        }
+    }
+}
+
+extension OriginConnection {
+    fileprivate func serve(_ head: LoopbackOrigin.Request, _ trouble: Trouble?) throws {
+        var request = head
+        let length = head.values("Content-Length").first.flatMap { Int($0) } ?? 0
+        if trouble == .stallsUnread { return waitWithoutReading() }
+        if trouble == .answersEarly {
+            try answer("413 Content Too Large", fields: ["Connection: close"], content: "no")
+            waitForEnd()
+            throw LoopbackOrigin.Ended()
+        }
+        try receiveContent(of: &request, keptContent: 0) { count in
+            if trouble == .resets, count > length / 2 {
+                reset()
+                throw LoopbackOrigin.Ended()
+            }
+        }
+        switch trouble {
+        case .stalls: waitForEnd()
+        case .closes: throw LoopbackOrigin.Ended()
+        case .interims:
+            try send("HTTP/1.1 100 Continue\r\n\r\n")
+            for _ in 0..<3 { try send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }
+            try answer("201 Created", content: "stored")
+        case .busy:
+            try answer("503 Service Unavailable", fields: ["Retry-After: 1"], content: "later")
+        case .huge:
+            let content = String(repeating: "x", count: LoopbackOrigin.hugeSize)
+            try answer("201 Created", content: content)
+        case .cutsAnswer:
+            try send("HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nshort")
+            throw LoopbackOrigin.Ended()
+        case .overlongAnswer:
+            try send("HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nstored and more")
+            throw LoopbackOrigin.Ended()
+        case .stallsUnread, .resets, .answersEarly, nil:
+            try answer("201 Created", content: "stored")
+        }
+    }
+}

@@ -1,0 +1,253 @@
+// A client that does with its connection what no library lets one do: sends part of a message and
+// breaks off, sends malformed heads, reads interim responses one by one.
+//
+// HTTP/1.1 only; no TLS, no redirects, no reuse of a connection after an error.
+
+import Foundation
+import Posix
+
+/// One connection to a web server, kept for request after request.
+///
+/// One thread at a time.
+package final class WireClient {
+    /// One response, interim or final.
+    package struct Answer {
+        /// The status code.
+        package var status: Int
+        /// The fields, in order.
+        package var fields: [(name: String, value: String)]
+        /// The content, unchunked.
+        package var content = Data()
+
+        /// Reads a head without the empty line at its end.
+        ///
+        /// - Throws: `Broken` without a status.
+        package init(head: String) throws {
+            let lines = head.split(separator: "\r\n", omittingEmptySubsequences: false)
+            guard
+                let status = lines[0].split(separator: " ").dropFirst().first.flatMap({ Int($0) })
+            else { throw Broken(description: "no status line: \(lines[0])") }
+            self.status = status
+            fields = lines.dropFirst().map { line in
+                let parts = line.split(
+                    separator: ":",
+                    maxSplits: 1,
+                    omittingEmptySubsequences: false
+                )
+                guard parts.count > 1 else { return (String(parts[0]), "") }
+                return (String(parts[0]), parts[1].trimmingCharacters(in: .whitespaces))
+            }
+        }
+
+        /// The value of a field, names compared without case.
+        package subscript(name: String) -> String? {
+            fields.first { $0.name.lowercased() == name.lowercased() }?.value
+        }
+
+        /// The content as text.
+        package var text: String { String(decoding: content, as: UTF8.self) }
+    }
+
+    /// What a client, or a program beside it, came upon.
+    package struct Broken: Error, CustomStringConvertible {
+        /// A sentence.
+        package var description: String
+        /// Makes an error of its sentence.
+        package init(description: String) { self.description = description }
+    }
+
+    private let socket: StreamSocket
+    private let patience: Int
+    private let contentPatience: Int
+    /// What came, and is taken up to `position`.
+    private var received: [UInt8] = []
+    private var position = 0
+
+    /// Connects.
+    ///
+    /// - Parameters:
+    ///   - address: the server's.
+    ///   - source: the client's own address, within 127.0.0.0/8; nil: the system chooses.
+    ///   - patience: the longest wait for a byte, in seconds.
+    ///   - contentPatience: the same within a response's content.
+    /// - Throws: `SystemError` where nobody listens.
+    package init(
+        to address: SocketAddress,
+        from source: String? = nil,
+        patience: Int = 60,
+        contentPatience: Int? = nil
+    ) throws(SystemError) {
+        self.patience = patience
+        self.contentPatience = contentPatience ?? patience
+        socket = try StreamSocket(connectedTo: address, from: source, patience: patience)
+    }
+
+    /// Connects to a port of 127.0.0.1.
+    package convenience init(
+        port: Int,
+        from source: String? = nil,
+        contentPatience: Int? = nil
+    ) throws(SystemError) {
+        let address = SocketAddress.port(UInt16(port))
+        try self.init(to: address, from: source, contentPatience: contentPatience)
+    }
+
+    deinit { socket.close() }
+
+    /// Sends bytes as they are; false if the other side has gone.
+    @discardableResult
+    package func send(_ data: Data) -> Bool { data.withUnsafeBytes { socket.send($0) } }
+
+    /// Sends bytes as they are; false if the other side has gone.
+    @discardableResult
+    package func send(_ bytes: UnsafeRawBufferPointer) -> Bool { socket.send(bytes) }
+
+    /// Sends text as it is; false if the other side has gone.
+    @discardableResult
+    package func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
+
+    /// Sends a request head; `Host` is added.
+    package func sendHead(_ method: String, _ target: String, _ fields: [String] = []) {
+        let lines = ["\(method) \(target) HTTP/1.1", "Host: 127.0.0.1"] + fields
+        send(lines.joined(separator: "\r\n") + "\r\n\r\n")
+    }
+
+    /// Sends one chunk of a chunked message.
+    package func sendChunk(_ data: Data) {
+        send(String(data.count, radix: 16) + "\r\n")
+        send(data)
+        send("\r\n")
+    }
+
+    /// Breaks the connection: orderly (FIN) or with a reset.
+    package func cut(reset: Bool = false) {
+        if reset { socket.resetAtEnd() }
+        socket.end()
+    }
+
+    /// Whether there is something to read already.
+    package var isReadable: Bool {
+        var one = pollfd(fd: socket.number, events: Int16(POLLIN), revents: 0)
+        return position < received.count || poll(&one, 1, 0) > 0
+    }
+
+    /// Reads the next response, interim ones included; without content where the request was a HEAD.
+    ///
+    /// - Throws: `Broken` where the connection ends, or nothing comes in time.
+    package func readAny(head: Bool = false) throws -> Answer {
+        var answer = try Answer(head: String(decoding: take(through: "\r\n\r\n"), as: UTF8.self))
+        let status = answer.status
+        if head || status < 200 || status == 204 || status == 304 { return answer }
+        socket.setPatience(seconds: contentPatience)
+        defer { socket.setPatience(seconds: patience) }
+        answer.content = try readContent(answer)
+        return answer
+    }
+
+    /// Reads the final response, passing over interim ones.
+    ///
+    /// - Throws: as `readAny`.
+    package func read(head: Bool = false) throws -> Answer {
+        while true {
+            let answer = try readAny(head: head)
+            if answer.status >= 200 { return answer }
+        }
+    }
+
+    /// One request with its whole content and its final response.
+    ///
+    /// - Throws: as `readAny`.
+    package func ask(
+        _ method: String,
+        _ target: String,
+        _ fields: [String] = [],
+        content: Data? = nil
+    ) throws -> Answer {
+        let length = content.map { ["Content-Length: \($0.count)"] } ?? []
+        sendHead(method, target, fields + length)
+        if let content { send(content) }
+        return try read(head: method == "HEAD")
+    }
+
+    private func readContent(_ answer: Answer) throws -> Data {
+        if answer["transfer-encoding"]?.lowercased() == "chunked" { return try readChunks() }
+        if let length = answer["content-length"].flatMap({ Int($0) }) {
+            return Data(try take(length))
+        }
+        while try more() {}
+        return Data(try take(received.count - position))
+    }
+
+    private func readChunks() throws -> Data {
+        var content = Data()
+        while true {
+            let digits = String(decoding: try take(through: "\r\n"), as: UTF8.self)
+            guard let size = Int(digits, radix: 16) else {
+                throw Broken(description: "no chunk size: \(digits)")
+            }
+            content += try take(size)
+            _ = try take(2)
+            if size == 0 { return content }
+        }
+    }
+
+    /// Takes that many bytes, once they have come.
+    private func take(_ count: Int) throws -> ArraySlice<UInt8> {
+        while received.count - position < count { try requireMore() }
+        defer { position += count }
+        return received[position..<position + count]
+    }
+
+    /// Takes what comes before `end`, once that has come, and forgets `end`.
+    private func take(through end: StaticString) throws -> ArraySlice<UInt8> {
+        let size = end.utf8CodeUnitCount
+        // From where the last look ended.
+        var start = position
+        while true {
+            let found = received.withUnsafeBytes { Self.find(end, in: $0, from: start) }
+            if let found {
+                defer { position = found + size }
+                return received[position..<found]
+            }
+            let seen = max(0, received.count - position - size + 1)
+            try requireMore()
+            start = position + seen
+        }
+    }
+
+    private static func find(
+        _ text: StaticString,
+        in bytes: UnsafeRawBufferPointer,
+        from start: Int
+    ) -> Int? {
+        guard let base = bytes.baseAddress else { return nil }
+        let last = bytes.count - text.utf8CodeUnitCount
+        var place = start
+        while place <= last {
+            let first = Int32(text.utf8Start[0])
+            guard let hit = memchr(base + place, first, last - place + 1) else { return nil }
+            if memcmp(hit, text.utf8Start, text.utf8CodeUnitCount) == 0 {
+                return UnsafeRawPointer(hit) - base
+            }
+            place = UnsafeRawPointer(hit) - base + 1
+        }
+        return nil
+    }
+
+    private func requireMore() throws {
+        guard try !more() else { return }
+        let text = String(decoding: received[position...].prefix(200), as: UTF8.self)
+        throw Broken(description: "connection ended after: \(text)")
+    }
+
+    private func more() throws -> Bool {
+        guard let part = socket.receive() else {
+            throw Broken(description: SystemError("recv", on: "a response").description)
+        }
+        // What was taken before is of no use any more.
+        if position > 0 { received.removeFirst(position) }
+        position = 0
+        received += part
+        return !part.isEmpty
+    }
+}
