@@ -19,7 +19,7 @@ package final class Spool: Sendable {
     let room: SpoolRoom
     /// What time it is here.
     package let clock: SpoolClock
-    let holders = Holders()
+    let locks = UploadLocks()
     let creations = CreationCache()
     let population: Population
     /// What the last recovery could not look at.
@@ -87,14 +87,14 @@ package final class Spool: Sendable {
 
     /// Creates an upload and holds it.
     ///
-    /// Survives the death of the process at once, a power cut after the first `settle()`: the instant
+    /// Survives the death of the process at once, a power cut after the first `sync()`: the instant
     /// it exists is the one `linkat` of its record.
     ///
     /// - Parameters:
     ///   - creation: what is known of it, kept for its whole life.
     ///   - length: its length, if known.
     ///   - expected: bytes of content that are to come, as far as known.
-    ///   - release: called from another thread, at most once, when a newer request wants the upload;
+    ///   - requestRelease: called from another thread, at most once, when a newer request wants the upload;
     ///     must make the holder's next read end.
     /// - Returns: the upload, empty and held.
     /// - Throws: `.full`, `.fewFiles` or `.overQuota` where there is no room for what is expected,
@@ -103,7 +103,7 @@ package final class Spool: Sendable {
         _ creation: UploadCreation,
         length: Int64? = nil,
         expecting expected: Int64 = 0,
-        release: @escaping @Sendable () -> Void
+        requestRelease: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload {
         try room.check(for: max(length ?? 0, expected), makesFile: true)
         let id = creation.id
@@ -117,7 +117,7 @@ package final class Spool: Sendable {
             population.remove(id)
             throw error
         }
-        let ticket = holders.takeNew(creation, release: release)
+        let lock = locks.lockNew(creation, requestRelease: requestRelease)
         do throws(SystemError) {
             let data = try createData(name)
             do throws(SystemError) {
@@ -130,7 +130,7 @@ package final class Spool: Sendable {
                 )
                 return Upload(
                     spool: self,
-                    ticket: ticket,
+                    lock: lock,
                     queue: .incoming,
                     record: loaded,
                     file: record,
@@ -144,7 +144,7 @@ package final class Spool: Sendable {
                 throw error
             }
         } catch {
-            holders.letGo(id, ticket)
+            lock.unlock()
             population.remove(id)
             room.giveBackRecord(Int64(bytes.count))
             throw failure(error)
@@ -161,39 +161,39 @@ package final class Spool: Sendable {
     ///   - limit: when to give up waiting for another holder.
     ///   - admits: whether the caller may use an upload with that creation; called before any holder
     ///     is asked to let go, so that a stranger cannot disturb it. Quick and without effect.
-    ///   - release: as in `create`.
+    ///   - requestRelease: as in `create`.
     /// - Returns: nil if there is no such upload, or `admits` says no.
     /// - Throws: `.busy` when `limit` comes first, or a newer request does.
-    package func attach(
+    package func lock(
         _ id: UploadID,
         until limit: WaitLimit,
         admits: (UploadCreation) -> Bool = { _ in true },
-        release: @escaping @Sendable () -> Void
+        requestRelease: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload? {
-        let ticket: Holders.Ticket
-        switch holders.take(id, until: limit, admits: admits, release: release) {
-        case .taken(let taken): ticket = taken
+        let lock: UploadLock
+        switch locks.lock(id, until: limit, admits: admits, requestRelease: requestRelease) {
+        case .locked(let taken): lock = taken
         case .notAdmitted: return nil
         case .busy: throw .busy(id)
         }
         do throws(SpoolError) {
-            if let upload = try find(id, ticket, until: limit, admits: admits) { return upload }
+            if let upload = try find(id, lock, until: limit, admits: admits) { return upload }
         } catch {
-            holders.letGo(id, ticket)
+            lock.unlock()
             throw error
         }
-        holders.letGo(id, ticket)
+        lock.unlock()
         return nil
     }
 
     /// Finds an upload and holds it, as above, with a deadline that stands.
-    package func attach(
+    package func lock(
         _ id: UploadID,
         until deadline: Deadline,
         admits: (UploadCreation) -> Bool = { _ in true },
-        release: @escaping @Sendable () -> Void
+        requestRelease: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload? {
-        try attach(id, until: WaitLimit(deadline), admits: admits, release: release)
+        try lock(id, until: WaitLimit(deadline), admits: admits, requestRelease: requestRelease)
     }
 
     // MARK: Making files
@@ -236,7 +236,7 @@ package final class Spool: Sendable {
     /// go.
     func find(
         _ id: UploadID,
-        _ ticket: Holders.Ticket,
+        _ lock: UploadLock,
         until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Upload? {
@@ -245,14 +245,14 @@ package final class Spool: Sendable {
             try OpenFile.open(name.name, in: layout.data[name])
         }
         if let data {
-            guard try waitForLock(on: data, of: id, until: limit, admits: admits) else {
+            guard try waitForLock(on: data, lock, until: limit, admits: admits) else {
                 return nil
             }
-            holders.setInUse(id)
+            lock.setInUse()
         }
         guard let (queue, file) = try openRecord(id, name, hasData: data != nil) else { return nil }
         if data == nil || queue == .delivered {
-            guard try waitForLock(on: file, of: id, until: limit, admits: admits) else {
+            guard try waitForLock(on: file, lock, until: limit, admits: admits) else {
                 return nil
             }
             // Removed while this request waited.
@@ -261,7 +261,7 @@ package final class Spool: Sendable {
         let files = UploadFiles(id: id, queue: queue, data: data, file: file)
         let isUnrecovered = try isUnrecovered(id)
         var found = try load(files, readsResponse: isUnrecovered)
-        holders.setCreation(found.record.creation)
+        lock.setCreation(found.record.creation)
         guard admits(found.record.creation) else { return nil }
         let repair = Repair(
             queue: queue,
@@ -274,7 +274,7 @@ package final class Spool: Sendable {
         if isUnrecovered { try noteRecovered(id) }
         if repair == .forget { return nil }
         population.note(found.record.creation, in: found.files.queue)
-        return Upload(spool: self, ticket: ticket, found)
+        return Upload(spool: self, lock: lock, found)
     }
 
     /// Opens an upload's record wherever it is.
@@ -300,35 +300,36 @@ package final class Spool: Sendable {
     /// Where `limit` is nil, nobody is waited for, or asked to let go.
     private func waitForLock(
         on file: OpenFile,
-        of id: UploadID,
+        _ lock: UploadLock,
         until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Bool {
         if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return true }
-        guard let limit else { throw .busy(id) }
-        guard let creation = try onDisk({ () throws(SystemError) in try peek(id) }) else {
-            try waitForLock(on: file, of: id, until: limit)
+        guard let limit else { throw .busy(lock.id) }
+        guard let creation = try onDisk({ () throws(SystemError) in try peek(lock.id) }) else {
+            try waitForLock(on: file, lock, until: limit)
             return true
         }
         // A stranger must not make the holder let go.
         guard admits(creation) else { return false }
         // Lets a newer request in this process judge that it may take this one's place.
-        holders.setCreation(creation)
-        try whileWanting(file) { () throws(SpoolError) in
-            try waitForLock(on: file, of: id, until: limit)
+        lock.setCreation(creation)
+        try whileRequestingRelease(of: file) { () throws(SpoolError) in
+            try waitForLock(on: file, lock, until: limit)
         }
         return true
     }
 
     private func waitForLock(
         on file: OpenFile,
-        of id: UploadID,
+        _ lock: UploadLock,
         until limit: WaitLimit
     ) throws(SpoolError) {
         while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
             // The kernel tells nobody when a lock comes free, so another process is asked again.
-            guard !limit.hasPassed, !holders.isAsked(id, until: .after(.milliseconds(20))) else {
-                throw .busy(id)
+            guard !limit.hasPassed, !lock.isReleaseRequested(until: .after(.milliseconds(20)))
+            else {
+                throw .busy(lock.id)
             }
         }
     }

@@ -25,9 +25,9 @@ extension Request {
                 uploadCreation(id: id, resourcePath: path),
                 length: creation.length,
                 expecting: head.contentLength.count ?? 0,
-                release: releaseOfCreation
+                requestRelease: releaseOfCreation
             )
-            defer { upload.detach() }
+            defer { upload.unlock() }
             journal.created(upload)
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
@@ -124,7 +124,7 @@ extension Request {
         case .replay:
             try replay(upload)
         case .refuse(let refusal):
-            try upload.settle()
+            try upload.sync()
             refuse(refusal, offset: upload.state.offset)
         case .breakOff:
             breakOff(.deliveryUnderWay)
@@ -199,7 +199,7 @@ extension Request {
             if upload.state.phase == .receiving { journal.completed(upload) }
             try complete(upload, isCreation: isCreation)
         case .partial:
-            try upload.settle()
+            try upload.sync()
             let offset = upload.state.offset
             exchange.answer(
                 isCreation
@@ -212,7 +212,7 @@ extension Request {
         case .replay:
             try replay(upload)
         case .refuse(let refusal):
-            try upload.settle()
+            try upload.sync()
             refuse(refusal, offset: upload.state.offset)
         case .breakOff:
             breakOff(.deliveryUnderWay)
@@ -236,7 +236,7 @@ extension Request {
             journal.deactivated(upload, refusal)
             return refuse(refusal)
         }
-        try upload.settle()
+        try upload.sync()
         refuse(refusal, offset: upload.state.offset)
     }
 
@@ -265,7 +265,7 @@ extension Request {
                 }
             }
             // Also of one that is held: who is told that must not find it gone.
-            try upload.settle()
+            try upload.sync()
             if let refusal = told.phase.goneRefusal { return refuse(refusal) }
             // Also of an upload delivered just now "incomplete" is said: nobody has heard the final
             // response, and a client that wants it comes for it with an empty append.

@@ -11,7 +11,7 @@ extension Spool {
     /// A removal that was begun: its record is gone, its content still there and locked.
     private struct Begun {
         var summary: UploadSummary
-        var ticket: Holders.Ticket
+        var lock: UploadLock
         var data: OpenFile?
         var size: Int64 = 0
     }
@@ -36,7 +36,7 @@ extension Spool {
             for index in begun.indices {
                 // The kernel's lock goes before the next holder in this process looks.
                 begun[index].data = nil
-                holders.letGo(begun[index].summary.id, begun[index].ticket)
+                begun[index].lock.unlock()
             }
         }
         for summary in summaries {
@@ -64,16 +64,16 @@ extension Spool {
 
     private func begin(_ summary: UploadSummary) throws(SpoolError) -> Begun? {
         let (id, queue) = (summary.id, summary.queue)
-        guard let ticket = holders.takeIfFree(id) else { return nil }
+        guard let lock = locks.tryLock(id) else { return nil }
         var begun: Begun?
-        defer { if begun == nil { holders.letGo(id, ticket) } }
+        defer { if begun == nil { lock.unlock() } }
         let files: UploadFiles
         do throws(SystemError) {
             guard let opened = try openUnused(id, in: queue) else { return nil }
             files = opened
         } catch {
             guard error.isNotRegular else { throw failure(error) }
-            if try removeNames(id, in: queue) { begun = Begun(summary: summary, ticket: ticket) }
+            if try removeNames(id, in: queue) { begun = Begun(summary: summary, lock: lock) }
             return begun
         }
         begun = try onDisk { () throws(SystemError) in
@@ -88,7 +88,7 @@ extension Spool {
             room.giveBackRecord(record.size)
             return Begun(
                 summary: summary,
-                ticket: ticket,
+                lock: lock,
                 data: files.data,
                 size: data?.size ?? 0
             )

@@ -9,7 +9,7 @@ package import UploadProtocol
 
 /// One upload, held.
 ///
-/// Used by one thread; let go by `detach()` or at the latest by deinit.
+/// Used by one thread; let go by `unlock()` or at the latest by deinit.
 package final class Upload {
     /// What it was created with.
     package let creation: UploadCreation
@@ -19,7 +19,7 @@ package final class Upload {
     package internal(set) var lastActivity: WallTime
 
     let spool: Spool
-    let ticket: Holders.Ticket
+    let lock: UploadLock
     let name: FileName
     let creationEnd: Int64
     var queue: Queue
@@ -30,7 +30,7 @@ package final class Upload {
     var record: OpenFile?
     /// The stored final response, once it was written or read.
     var knownResponse: StoredResponse?
-    var isDetached = false
+    var isUnlocked = false
     /// Whether the record was written since it was last made durable.
     var isRecordDirty = false
     /// Where the record was since its place was last durable, or created; empty: it is there still.
@@ -47,7 +47,7 @@ package final class Upload {
 
     init(
         spool: Spool,
-        ticket: Holders.Ticket,
+        lock: UploadLock,
         queue: Queue,
         record: LoadedRecord,
         file: OpenFile,
@@ -56,7 +56,7 @@ package final class Upload {
         lastActivity: WallTime
     ) {
         self.spool = spool
-        self.ticket = ticket
+        self.lock = lock
         self.queue = queue
         self.data = data
         self.record = file
@@ -72,12 +72,12 @@ package final class Upload {
         )
     }
 
-    convenience init(spool: Spool, ticket: Holders.Ticket, _ found: FoundUpload) {
+    convenience init(spool: Spool, lock: UploadLock, _ found: FoundUpload) {
         let files = found.files
         // Receiving takes one descriptor an upload; the record is opened again when it changes.
         self.init(
             spool: spool,
-            ticket: ticket,
+            lock: lock,
             queue: files.queue,
             record: found.record,
             file: files.file,
@@ -88,7 +88,7 @@ package final class Upload {
         if files.data != nil { record = nil }
     }
 
-    deinit { detach() }
+    deinit { unlock() }
 
     // MARK: Receiving
 
@@ -97,9 +97,9 @@ package final class Upload {
     /// Survives the death of the process on return.
     ///
     /// - Throws: `.full` below the reserve or when the disk is, `.overQuota`; `.busy` after
-    ///   `detach()`. Whatever was written before the error stays and is counted in `state.offset`.
+    ///   `unlock()`. Whatever was written before the error stays and is counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
-        let data = try held(while: queue == .incoming)
+        let data = try requireData(while: queue == .incoming)
         // Receiving takes one descriptor; where these bytes are the last, the attempt needs the record.
         if state.offset + Int64(bytes.byteCount) != state.length { record = nil }
         let end = state.offset + Int64(bytes.byteCount)
@@ -127,16 +127,16 @@ package final class Upload {
 
     /// Makes the offset durable.
     ///
-    /// On return `tellableOffset` survives a power cut. Costs nothing if it is durable already.
+    /// On return `durableOffset` survives a power cut. Costs nothing if it is durable already.
     ///
     /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
     ///   `state.offset` then is the last durable one and content is received again from there.
-    package func settle() throws(SpoolError) {
-        if queue == .delivered { return try settleDelivered() }
-        let offset = tellableOffset
+    package func sync() throws(SpoolError) {
+        if queue == .delivered { return try syncDelivered() }
+        let offset = durableOffset
         guard recordState.durable != offset || isRecordDirty || !movedFrom.isEmpty else { return }
-        let data = try held(while: queue != .corrupt)
-        if recordState.durable != offset { try sync(data) }
+        let data = try requireData(while: queue != .corrupt)
+        if recordState.durable != offset { try syncContent(data) }
         let isFirst = recordState.durable == nil
         // Before the slot says "durable": a record that says so must be one that can be found.
         if isFirst {
@@ -152,12 +152,12 @@ package final class Upload {
         }
     }
 
-    /// The offset that may be told to a client after `settle()`: without what is not verified yet.
-    package var tellableOffset: Int64 { recordState.verified ?? state.offset }
+    /// The offset that may be told to a client after `sync()`: without what is not verified yet.
+    package var durableOffset: Int64 { recordState.verified ?? state.offset }
 
     /// Makes a delivered upload durable of which nothing was promised before: only its record is left.
-    private func settleDelivered() throws(SpoolError) {
-        guard !isDetached else { throw .busy(id) }
+    private func syncDelivered() throws(SpoolError) {
+        guard !isUnlocked else { throw .busy(id) }
         guard recordState.durable == nil else { return }
         // Asking is no activity: it must not make the stored response live longer.
         let before = lastActivity
@@ -170,7 +170,7 @@ package final class Upload {
 
     /// Records the length.
     ///
-    /// Survives the death of the process on return, a power cut after the next `settle()`.
+    /// Survives the death of the process on return, a power cut after the next `sync()`.
     ///
     /// - Throws: `.contradiction` when another length is known; `.disk`.
     package func setLength(_ length: Int64) throws(SpoolError) {
@@ -178,7 +178,7 @@ package final class Upload {
         if let known = state.length {
             throw .contradiction(id, reason: "its length is \(known) and was to become \(length)")
         }
-        _ = try held(while: queue == .incoming)
+        _ = try requireData(while: queue == .incoming)
         try write { $0.length = length }
         state.length = length
     }
@@ -193,8 +193,8 @@ package final class Upload {
     ///   nothing was ever promised of it: recovery forgets that by itself.
     /// - Throws: `.disk` where it, or a part of it, is there still or may come back.
     package func remove(durably: Bool = false) throws(SpoolError) {
-        guard !isDetached else { throw .busy(id) }
-        defer { detach() }
+        guard !isUnlocked else { throw .busy(id) }
+        defer { unlock() }
         let size = data == nil ? 0 : state.offset
         try spool.onDisk { () throws(SystemError) in
             let record = try spool.room.sizeOfRecord(name.name, in: layout[queue][name])
@@ -209,24 +209,24 @@ package final class Upload {
     }
 
     /// Whether a newer request has asked for it; one that is being delivered is not asked for.
-    package var isAsked: Bool { spool.holders.isAsked(id, until: .after(.zero)) }
+    package var isReleaseRequested: Bool { lock.isReleaseRequested(until: .after(.zero)) }
 
     /// Lets go of it, so that the next request can have it.
-    package func detach() {
-        guard !isDetached else { return }
-        isDetached = true
+    package func unlock() {
+        guard !isUnlocked else { return }
+        isUnlocked = true
         // The kernel's lock goes with the descriptor, so it must be closed before the next holder in
         // this process looks.
         data = nil
         record = nil
-        spool.holders.letGo(id, ticket)
+        lock.unlock()
     }
 
     // MARK: Steps
 
     /// The data file of an upload that is still held and not delivered.
-    func held(while isAllowed: Bool) throws(SpoolError) -> OpenFile {
-        guard !isDetached else { throw .busy(id) }
+    func requireData(while isAllowed: Bool) throws(SpoolError) -> OpenFile {
+        guard !isUnlocked else { throw .busy(id) }
         guard isAllowed, let data else {
             throw .contradiction(id, reason: "a step was tried that is not for one in \(queue)")
         }
@@ -291,7 +291,7 @@ package final class Upload {
     }
 
     /// Makes the content durable, or forgets what is not.
-    func sync(_ data: OpenFile) throws(SpoolError) {
+    func syncContent(_ data: OpenFile) throws(SpoolError) {
         do throws(SystemError) {
             guard !isContentInDoubt else {
                 throw SystemError(call: "fdatasync", subject: data.subject, errno: SystemError.lost)
@@ -314,7 +314,7 @@ package final class Upload {
     func forgetUndurable(_ data: OpenFile) throws(SpoolError) {
         let durable = recordState.durable ?? 0
         do throws(SystemError) { try disk.truncate(data, to: durable) } catch {
-            defer { detach() }
+            defer { unlock() }
             let reason = "its content could neither be made durable nor cut back"
             try spool.setAside(UploadFiles(id: id, queue: queue, data: data, file: data))
             throw SpoolError.corrupt(id, reason: reason)

@@ -19,7 +19,7 @@ extension Upload {
     ///   also one that its creation calls repeatable.
     /// - Throws: `.disk`; nothing of it may be sent then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
-        let data = try held(while: queue == .incoming || queue == .deferred)
+        let data = try requireData(while: queue == .incoming || queue == .deferred)
         let origin = queue
         let isPromised = recordState.durable != nil
         try setWhole(data) { next in
@@ -37,7 +37,7 @@ extension Upload {
             try? move(to: origin)
             throw error
         }
-        spool.holders.setDelivering(id)
+        lock.setDelivering()
     }
 
     /// Reads content for the upstream.
@@ -51,7 +51,7 @@ extension Upload {
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
     ) throws(SpoolError) -> Int {
-        let data = try held(while: queue != .corrupt)
+        let data = try requireData(while: queue != .corrupt)
         return try spool.onDisk { () throws(SystemError) in
             try data.descriptor.read(into: buffer, at: position, subject: data.subject)
         }
@@ -68,8 +68,8 @@ extension Upload {
     /// Where the disk does not take the response, it is stored without its content, and at the worst
     /// only its status, for which the record has room already. Survives the death of the process on
     /// return; a power cut too, if anything was ever promised of the upload.
-    package func delivered(_ response: StoredResponse) throws(SpoolError) {
-        let data = try held(while: queue != .hold)
+    package func finish(with response: StoredResponse) throws(SpoolError) {
+        let data = try requireData(while: queue != .hold)
         if queue == .incoming { try setWhole(data) { _ in } }
         let kept = try store(response) { $0.decide(nil) }
         if recordState.durable != nil { try syncRecord() }
@@ -92,7 +92,7 @@ extension Upload {
     /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read.
     package func response() throws(SpoolError) -> StoredResponse? {
         let isFailed = queue == .hold && recordState.cause == .failed
-        guard queue == .delivered || isFailed, !isDetached else { return nil }
+        guard queue == .delivered || isFailed, !isUnlocked else { return nil }
         if let knownResponse { return knownResponse }
         let found = try spool.onDisk { () throws(SystemError) in
             let file = try openRecord()
@@ -130,7 +130,7 @@ extension Upload {
     /// A record outside `incoming` must say a length that fits its content. So, once anything was
     /// promised, content and length are durable on return: a power cut may keep the move.
     ///
-    /// - Throws: `.disk` also where content was cut back that was whole before (see `settle`).
+    /// - Throws: `.disk` also where content was cut back that was whole before (see `sync`).
     func setWhole(
         _ data: OpenFile,
         _ change: (inout RecordState) -> Void
@@ -143,7 +143,7 @@ extension Upload {
             throw .disk(SystemError(call: "delivery of", subject: data.subject, errno: lost))
         }
         let isPromised = recordState.durable != nil
-        if isPromised, recordState.durable != state.offset { try sync(data) }
+        if isPromised, recordState.durable != state.offset { try syncContent(data) }
         func write(_ next: inout RecordState) {
             next.length = state.offset
             next.whole = spool.clock.mended(next.whole) ?? spool.clock.now

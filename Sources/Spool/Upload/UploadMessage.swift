@@ -12,9 +12,9 @@ extension Upload {
     // MARK: Content that must be verified
 
     /// What is appended from here on counts only after `verify()`: the death of the process, or
-    /// letting go, takes it back, and `settle()` makes nothing of it durable that may be told.
+    /// letting go, takes it back, and `sync()` makes nothing of it durable that may be told.
     package func beginUnverified() throws(SpoolError) {
-        _ = try held(while: queue == .incoming)
+        _ = try requireData(while: queue == .incoming)
         try write { $0.verified = state.offset }
     }
 
@@ -22,7 +22,7 @@ extension Upload {
     ///
     /// Survives the death of the process on return.
     package func verify() throws(SpoolError) {
-        _ = try held(while: queue == .incoming)
+        _ = try requireData(while: queue == .incoming)
         guard recordState.verified != nil else { return }
         try write { $0.verified = nil }
     }
@@ -32,7 +32,7 @@ extension Upload {
     /// - Throws: `.disk` where the disk does not let it; the next who attaches does it then.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = recordState.verified else { return }
-        let data = try held(while: queue == .incoming)
+        let data = try requireData(while: queue == .incoming)
         try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: verified) }
         spool.room.giveBack(state.offset - verified)
         state.offset = verified
@@ -43,11 +43,11 @@ extension Upload {
 
     /// Keeps fields of the request that completed the upload, for attempts after it.
     ///
-    /// Survives the death of the process on return, a power cut after the next `settle()`; until then
+    /// Survives the death of the process on return, a power cut after the next `sync()`; until then
     /// the fields kept before are. The record is readable by its owner only.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
         // Also behind an attempt that got no answer; where one got its answer, that stands there.
-        _ = try held(while: [.incoming, .active, .deferred].contains(queue))
+        _ = try requireData(while: [.incoming, .active, .deferred].contains(queue))
         let bytes = fields.completionText
         let start: Int64
         if let before = recordState.completion {
@@ -69,7 +69,7 @@ extension Upload {
 
     /// What `keepCompletion` kept; nil where nothing was, or a crash has damaged it.
     package func completion() throws(SpoolError) -> HTTPFields? {
-        guard !isDetached, let extent = recordState.completion,
+        guard !isUnlocked, let extent = recordState.completion,
             let bytes = try bytes(of: extent)
         else { return nil }
         return HTTPFields(completionText: bytes)

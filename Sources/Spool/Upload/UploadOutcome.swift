@@ -21,14 +21,14 @@ extension Upload {
     /// incoming or active -> deferred, or deferred with another time: whole, and no attempt could
     /// begin, or the upstream did not take it; the bytes stay.
     ///
-    /// Survives the death of the process on return, a power cut after the next `settle()`.
+    /// Survives the death of the process on return, a power cut after the next `sync()`.
     ///
     /// - Parameters:
     ///   - reason: why it is not delivered; for people.
     ///   - next: when the queue tries it; nil: it waits for its client.
     /// - Throws: `.disk`; then it is where it was.
-    package func deferred(reason: String?, next: WallTime? = nil) throws(SpoolError) {
-        let data = try held(while: [.incoming, .active, .deferred].contains(queue))
+    package func postpone(reason: String?, next: WallTime? = nil) throws(SpoolError) {
+        let data = try requireData(while: [.incoming, .active, .deferred].contains(queue))
         func change(_ state: inout RecordState) {
             state.decide(reason, next: next)
             state.whole = spool.clock.mended(state.whole)
@@ -37,30 +37,39 @@ extension Upload {
         if queue != .deferred { try move(to: .deferred) }
     }
 
-    /// active or deferred -> hold: sent, and no answer came; nothing will repeat it by itself.
+    /// active or deferred -> hold: nothing takes it from there by itself.
     ///
     /// Durable on return; content that cannot be made durable is lost then, and `state.offset` less
     /// than the length.
-    package func indeterminate(reason: String) throws(SpoolError) {
-        try hold(for: .indeterminate, reason, nil)
-    }
-
-    /// active or deferred -> hold: it cannot be delivered.
-    ///
-    /// Its content is kept. Durable on return, as `indeterminate` is.
     ///
     /// - Parameters:
+    ///   - cause: what it waits for.
     ///   - reason: why; for people.
-    ///   - response: the upstream's final response, where that is the reason; stored as by `delivered`.
-    /// - Throws: `.disk`; whoever holds it next finishes what was begun.
-    package func failed(reason: String, response: StoredResponse? = nil) throws(SpoolError) {
-        try hold(for: .failed, reason, response)
+    ///   - response: the upstream's final response, where that is why; stored as by `finish(with:)`.
+    /// - Throws: `.disk`; the next lock finishes what was begun.
+    package func hold(
+        _ cause: HoldCause,
+        reason: String,
+        response: StoredResponse? = nil
+    ) throws(SpoolError) {
+        _ = try requireData(while: queue == .active || queue == .deferred)
+        func change(_ state: inout RecordState) { state.decide(reason, cause: cause) }
+        // In one state, the response with the cause: without it, it would be a delivery.
+        if let response {
+            knownResponse = try store(response, change)
+        } else {
+            try write(change)
+        }
+        // A power cut may keep the move, and in `hold` an older state would say another cause.
+        if recordState.durable != nil { try syncRecord() }
+        try move(to: .hold)
+        do throws(SpoolError) { try sync() } catch {
+            guard state.offset != state.length else { throw error }
+            // The content is cut back; that it is held, and why, can be kept all the same.
+            try write { $0.reason = "its content could not be made durable; \(reason)" }
+            try sync()
+        }
     }
-
-    /// deferred -> hold: an operator holds it.
-    ///
-    /// Durable on return, as `indeterminate` is.
-    package func held(reason: String) throws(SpoolError) { try hold(for: .held, reason, nil) }
 
     /// hold -> deferred, or deferred with another time: the queue is to try it, whatever was known of
     /// earlier attempts; its time in the queue begins anew.
@@ -68,9 +77,9 @@ extension Upload {
     /// Durable on return.
     ///
     /// - Parameter next: when the queue tries it.
-    /// - Throws: `.disk` also where a part of its content was lost (see `indeterminate`).
+    /// - Throws: `.disk` also where a part of its content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {
-        let data = try held(while: queue == .hold || queue == .deferred)
+        let data = try requireData(while: queue == .hold || queue == .deferred)
         guard state.offset == state.length else {
             throw .disk(
                 SystemError(call: "requeue of", subject: data.subject, errno: SystemError.lost)
@@ -86,31 +95,7 @@ extension Upload {
         // Also where earlier moves may have left a name that a power cut would bring back: it must
         // neither be held again nor be taken for an attempt.
         movedFrom = [.incoming, .active, .hold]
-        try settle()
-    }
-
-    private func hold(
-        for cause: HoldCause,
-        _ reason: String,
-        _ response: StoredResponse?
-    ) throws(SpoolError) {
-        _ = try held(while: queue == .active || queue == .deferred)
-        func change(_ state: inout RecordState) { state.decide(reason, cause: cause) }
-        // In one state, the response with the cause: without it, it would be a delivery.
-        if let response {
-            knownResponse = try store(response, change)
-        } else {
-            try write(change)
-        }
-        // A power cut may keep the move, and in `hold` an older state would say another cause.
-        if recordState.durable != nil { try syncRecord() }
-        try move(to: .hold)
-        do throws(SpoolError) { try settle() } catch {
-            guard state.offset != state.length else { throw error }
-            // The content is cut back; that it is held, and why, can be kept all the same.
-            try write { $0.reason = "its content could not be made durable; \(reason)" }
-            try settle()
-        }
+        try sync()
     }
 }
 

@@ -48,14 +48,14 @@ extension Spool {
     /// Requests that come while it is held wait for the verdict.
     ///
     /// - Returns: nil if there is no such upload, or it is in use.
-    package func attachIfFree(_ id: UploadID) throws(SpoolError) -> Upload? {
-        guard let ticket = holders.takeIfFree(id) else { return nil }
+    package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {
+        guard let lock = locks.tryLock(id) else { return nil }
         do throws(SpoolError) {
-            let upload = try find(id, ticket, until: nil) { _ in true }
-            if upload == nil { holders.letGo(id, ticket) }
+            let upload = try find(id, lock, until: nil) { _ in true }
+            if upload == nil { lock.unlock() }
             return upload
         } catch {
-            holders.letGo(id, ticket)
+            lock.unlock()
             if case .busy = error { return nil }
             throw error
         }
@@ -96,5 +96,5 @@ extension Spool {
 extension Upload {
     /// From here newer requests wait for the verdict instead of asking this holder to let go: what
     /// comes before an attempt has begun.
-    package func awaitFinalResponse() { spool.holders.setDelivering(id) }
+    package func awaitFinalResponse() { lock.setDelivering() }
 }
