@@ -125,10 +125,10 @@ extension GatewayUnderTest {
     /// recovery does, the record then promises no more than is there.
     fileprivate func resizeData(of location: String, to size: Int) throws {
         let upload = try spool.lock(id(location), until: .after(.seconds(10)), requestRelease: {})
-        guard let upload, let data = upload.data else { return }
+        guard let upload, let data = upload.files.data else { return }
         defer { upload.unlock() }
-        if let durable = upload.recordState.durable, durable > Int64(size) {
-            try upload.write { $0.durable = Int64(size) }
+        if let durable = upload.files.state.durable, durable > Int64(size) {
+            try upload.files.write { $0.durable = Int64(size) }
         }
         #expect(ftruncate(data.descriptor.number, off_t(size)) == 0)
     }

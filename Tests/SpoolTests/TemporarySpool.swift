@@ -141,3 +141,8 @@ extension Spool {
         return all
     }
 }
+
+extension FileName {
+    /// `<first character>/<identity>`: below `data` and below a queue.
+    var path: String { "\(shard)/\(name)" }
+}

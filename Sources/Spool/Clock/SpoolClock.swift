@@ -94,9 +94,7 @@ extension Spool {
         defer { lock.unlock() }
         return try onDisk { () throws(SystemError) in
             guard let files = try openUnused(summary.id, in: summary.queue) else { return false }
-            for file in [files.data, files.file].compactMap({ $0 }) {
-                try disk.touch(file.descriptor, subject: file.subject)
-            }
+            try files.touch()
             return true
         }
     }

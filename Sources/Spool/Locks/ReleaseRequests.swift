@@ -32,9 +32,7 @@ extension Spool {
     }
 
     private func isReleaseRequested(_ id: UploadID) throws(SystemError) -> Bool {
-        let name = FileName(id)
-        guard let data = try OpenFile.open(name.name, in: layout.data[name], forWriting: false)
-        else { return false }
+        guard let data = try layout.data.open(FileName(id), forWriting: false) else { return false }
         return try data.descriptor.isMarkedElsewhere(subject: data.subject)
     }
 

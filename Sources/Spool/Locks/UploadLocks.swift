@@ -7,37 +7,11 @@
 import Posix
 import UploadProtocol
 
-/// The lock of one upload in this process, until `unlock()`.
-struct UploadLock: Sendable {
-    /// The upload.
-    let id: UploadID
-    /// Newer locks have higher numbers.
-    fileprivate let number: UInt64
-    fileprivate let table: UploadLocks
-
-    /// Unlocks; harmless where that was done before.
-    func unlock() { table.unlock(self) }
-
-    /// Tells the others what the upload is, so that they can judge whether it concerns them.
-    func setCreation(_ creation: UploadCreation) { table.setCreation(creation) }
-
-    /// From now on newer requests wait for the unlocking instead of requesting it.
-    func setDelivering() { table.setDelivering(id) }
-
-    /// From now on the kernel's lock is held too.
-    func setInUse() { table.setInUse(id) }
-
-    /// Waits until its release is requested; false when `deadline` comes first.
-    func isReleaseRequested(until deadline: Deadline) -> Bool {
-        table.isReleaseRequested(id, until: deadline)
-    }
-}
-
 /// The table of locks.
 ///
 /// Any thread.
 final class UploadLocks: Sendable {
-    private struct Entry {
+    fileprivate struct Entry {
         let number: UInt64
         let requestRelease: @Sendable () -> Void
         /// Known once the record has been read.
@@ -51,7 +25,7 @@ final class UploadLocks: Sendable {
         var isReceiving: Bool { isInUse && !isDelivering && !isReleaseRequested }
     }
 
-    private struct Table {
+    fileprivate struct Table {
         var lastNumber: UInt64 = 0
         var entries: [UploadID: Entry] = [:]
         var waiting: [UploadID: Set<UInt64>] = [:]
@@ -64,7 +38,7 @@ final class UploadLocks: Sendable {
         func isAwaited(_ id: UploadID) -> Bool { waiting[id] != nil }
     }
 
-    private let table = Monitor(Table())
+    fileprivate let table = Monitor(Table())
 
     /// How locking an upload ended.
     enum Locking {
@@ -132,7 +106,7 @@ final class UploadLocks: Sendable {
             guard table.waiting[id]?.max() == number else { return nil }
             table.remove(number, waitingFor: id)
             table.entries[id] = Entry(number: number, requestRelease: requestRelease)
-            return .end(.locked(UploadLock(id: id, number: number, table: self)))
+            return .end(.locked(UploadLock(id: id, number: number, locks: self)))
         }
         guard let creation = entry.creation else { return nil }
         guard admits(creation) else { return .end(.notAdmitted) }
@@ -149,6 +123,15 @@ final class UploadLocks: Sendable {
             return table.entries[id] == nil && table.isAwaited(id)
         }
         if isFree { wake() }
+    }
+
+    /// Changes an entry; those who wait for its upload look again.
+    fileprivate func change(_ id: UploadID, _ body: (inout Entry?) -> Void) {
+        let isAwaited = table.updateQuietly { table in
+            body(&table.entries[id])
+            return table.isAwaited(id)
+        }
+        if isAwaited { wake() }
     }
 
     /// Has all look who wait for anything here.
@@ -181,7 +164,7 @@ final class UploadLocks: Sendable {
             guard table.entries[id] == nil else { return nil }
             table.lastNumber += 1
             table.entries[id] = make(table.lastNumber)
-            return UploadLock(id: id, number: table.lastNumber, table: self)
+            return UploadLock(id: id, number: table.lastNumber, locks: self)
         }
     }
 
@@ -205,37 +188,36 @@ final class UploadLocks: Sendable {
         request()
         wake()
     }
+}
 
-    // MARK: What a lock does
+/// The lock of one upload in this process, until `unlock()`.
+struct UploadLock: Sendable {
+    /// The upload.
+    let id: UploadID
+    /// Newer locks have higher numbers.
+    fileprivate let number: UInt64
+    fileprivate let locks: UploadLocks
 
-    fileprivate func setCreation(_ creation: UploadCreation) {
-        let isAwaited = table.updateQuietly { table in
-            table.entries[creation.id]?.creation = creation
-            return table.isAwaited(creation.id)
+    /// Unlocks; harmless where that was done before.
+    func unlock() {
+        locks.change(id) { entry in
+            if entry?.number == number { entry = nil }
         }
-        if isAwaited { wake() }
     }
 
-    fileprivate func setDelivering(_ id: UploadID) {
-        table.updateQuietly { $0.entries[id]?.isDelivering = true }
-    }
+    /// Tells the others what the upload is, so that they can judge whether it concerns them.
+    func setCreation(_ creation: UploadCreation) { locks.change(id) { $0?.creation = creation } }
 
-    fileprivate func setInUse(_ id: UploadID) {
-        table.updateQuietly { $0.entries[id]?.isInUse = true }
-    }
+    /// From now on newer requests wait for the unlocking instead of requesting it.
+    func setDelivering() { locks.table.updateQuietly { $0.entries[id]?.isDelivering = true } }
 
-    fileprivate func isReleaseRequested(_ id: UploadID, until deadline: Deadline) -> Bool {
-        table.wait(until: deadline, isQuiet: true) { table in
+    /// From now on the kernel's lock is held too.
+    func setInUse() { locks.table.updateQuietly { $0.entries[id]?.isInUse = true } }
+
+    /// Waits until its release is requested; false when `deadline` comes first.
+    func isReleaseRequested(until deadline: Deadline) -> Bool {
+        locks.table.wait(until: deadline, isQuiet: true) { table in
             table.entries[id]?.isReleaseRequested == true ? true : nil
         } ?? false
-    }
-
-    fileprivate func unlock(_ lock: UploadLock) {
-        let isAwaited = table.updateQuietly { table in
-            guard table.entries[lock.id]?.number == lock.number else { return false }
-            table.entries[lock.id] = nil
-            return table.isAwaited(lock.id)
-        }
-        if isAwaited { wake() }
     }
 }
