@@ -79,7 +79,7 @@ package struct Delivery {
             return try fail(upload, reason: upload.reason ?? "its client did not come back")
         }
         // Who put it there may have died before it was durable, and clients are told of the attempt.
-        try upload.settle()
+        try upload.sync()
         let responses = ResponseBuilder(dialect: .newest, limits: route.limits)
         _ = try deliver(upload, to: .nobody(responses, completing: try upload.completion()))
     }
@@ -108,7 +108,7 @@ package struct Delivery {
             let look = Deadline.after(.milliseconds(100))
             let next = min(deadline, look, heartbeat?.next ?? deadline)
             if let slot = deliveries.slots.take(of: route.name, until: next) { return slot }
-            if limit.hasPassed || upload.isAsked { return nil }
+            if limit.hasPassed || upload.isReleaseRequested { return nil }
             // One that fails may have cut the content back: then this is no whole upload any more.
             try heartbeat?.beat(upload)
         }
@@ -180,7 +180,7 @@ package struct Delivery {
         if outcome.isUnsent || isRepeatable {
             return try postpone(upload, reason: reason, listener, telling: refusal)
         }
-        try upload.indeterminate(reason: reason)
+        try upload.hold(.indeterminate, reason: reason)
         deliveries.holdSizes.add(upload.state.offset, of: route.name)
         journal.indeterminate(upload, reason: reason)
         return refusal
@@ -233,15 +233,15 @@ package struct Delivery {
         let next = WallTime(seconds: deliveries.clock.now.seconds + pause.components.seconds)
         if isOver(upload, in: pause) {
             // It goes to `hold` from `deferred` or `active`, never from where it is received.
-            if upload.state.phase == .receiving { try upload.deferred(reason: reason) }
+            if upload.state.phase == .receiving { try upload.postpone(reason: reason) }
             try fail(upload, reason: reason)
             return .deliveryFailed
         }
         // Who hears that it is not delivered must not find it delivered behind its back.
         let isQueued = !listener.isThere
         if isQueued { try keepCompletion(upload, listener.completing) }
-        try upload.deferred(reason: reason, next: isQueued ? next : nil)
-        try upload.settle()
+        try upload.postpone(reason: reason, next: isQueued ? next : nil)
+        try upload.sync()
         journal.deferred(upload, reason: reason)
         return refusal
     }
@@ -257,7 +257,7 @@ package struct Delivery {
 
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
         let whole = "its time in the queue is over; the last attempt: \(reason)"
-        try upload.failed(reason: whole)
+        try upload.hold(.failed, reason: whole)
         deliveries.holdSizes.add(upload.state.offset, of: route.name)
         journal.failed(upload, reason: whole)
     }

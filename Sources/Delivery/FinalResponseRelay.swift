@@ -181,9 +181,9 @@ package final class FinalResponseRelay: ResponseSink {
         do throws(SpoolError) {
             if keepsRefused, head.status.code >= 400 {
                 let reason = "the upstream answered \(head.status.code)"
-                try upload.failed(reason: reason, response: response)
+                try upload.hold(.failed, reason: reason, response: response)
             } else {
-                try upload.delivered(response)
+                try upload.finish(with: response)
             }
             isStored = true
         } catch {

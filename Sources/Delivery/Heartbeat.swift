@@ -27,8 +27,8 @@ package struct ProgressReport {
 
     /// Makes the offset durable and tells it.
     package func tell(_ upload: Upload) throws(SpoolError) {
-        try upload.settle()
-        exchange.send(interim: responses.interimProgress(offset: upload.tellableOffset))
+        try upload.sync()
+        exchange.send(interim: responses.interimProgress(offset: upload.durableOffset))
     }
 }
 

@@ -105,15 +105,15 @@ struct Request {
     ) {
         let place = waitingPlace
         do throws(SpoolError) {
-            let found = try gateway.spool.attach(
+            let found = try gateway.spool.lock(
                 id,
                 until: limit(patience, place),
                 admits: isOurs,
-                release: exchange.release
+                requestRelease: exchange.release
             )
             place.giveBack()
             guard let upload = found else { return refuse(.unknownUpload) }
-            defer { upload.detach() }
+            defer { upload.unlock() }
             switch upload.state.row(dialect).lifetime {
             case .sinceResponse
             where route.settings.isResponseOld(

@@ -19,7 +19,7 @@ package final class Spool: Sendable {
     let room: SpoolRoom
     /// What time it is here.
     package let clock: SpoolClock
-    let holders = Holders()
+    let locks = UploadLocks()
     let creations = CreationCache()
     let population: Population
     /// What the last recovery could not look at.
@@ -44,9 +44,13 @@ package final class Spool: Sendable {
         layout = try SpoolLayout(path: directory, creating: true, disk: disk)
         self.directory = directory
         self.disk = disk
-        self.clock = try Self.clock(clock, in: layout)
+        self.clock = try Self.usable(layout) { [layout] () throws(SystemError) in
+            try SpoolClock(clock, in: layout.root)
+        }
         population = Population(layout)
-        room = try Self.room(in: layout, reserve: reserve, quota: quota)
+        room = try Self.usable(layout) { [layout] () throws(SystemError) in
+            try SpoolRoom(layout, reserve: reserve, quota: quota)
+        }
         // From the start on: what is not noted down is not known after a step of the clock.
         if self.clock.isFirst { noteClock() }
     }
@@ -59,51 +63,44 @@ package final class Spool: Sendable {
         disk = Disk()
         layout = try SpoolLayout(path: directory, creating: false, disk: disk)
         self.directory = directory
-        clock = try Self.clock(SystemClock(), in: layout)
+        clock = try Self.usable(layout) { [layout] () throws(SystemError) in
+            try SpoolClock(SystemClock(), in: layout.root)
+        }
         population = Population(layout)
-        room = try Self.room(in: layout, reserve: 0, quota: nil)
+        room = try Self.usable(layout) { [layout] () throws(SystemError) in
+            try SpoolRoom(layout, reserve: 0, quota: nil)
+        }
     }
 
-    private static func room(
-        in layout: SpoolLayout,
-        reserve: Int64,
-        quota: Int64?
-    ) throws(SpoolError) -> SpoolRoom {
-        do throws(SystemError) {
-            return try SpoolRoom(layout, reserve: reserve, quota: quota)
-        } catch {
+    /// Makes a part of the spool, which cannot be used without.
+    private static func usable<R>(
+        _ layout: SpoolLayout,
+        _ make: () throws(SystemError) -> R
+    ) throws(SpoolError) -> R {
+        do throws(SystemError) { return try make() } catch {
             throw .unusable(directory: layout.root.path, reason: error.description)
         }
     }
 
-    private static func clock(
-        _ system: SystemClock,
-        in layout: SpoolLayout
-    ) throws(SpoolError) -> SpoolClock {
-        do throws(SystemError) { return try SpoolClock(system, in: layout.root) } catch {
-            throw .unusable(directory: layout.root.path, reason: error.description)
-        }
-    }
-
-    /// Creates an upload and holds it.
+    /// Creates an upload and locks it.
     ///
-    /// Survives the death of the process at once, a power cut after the first `settle()`: the instant
+    /// Survives the death of the process at once, a power cut after the first `sync()`: the instant
     /// it exists is the one `linkat` of its record.
     ///
     /// - Parameters:
     ///   - creation: what is known of it, kept for its whole life.
     ///   - length: its length, if known.
     ///   - expected: bytes of content that are to come, as far as known.
-    ///   - release: called from another thread, at most once, when a newer request wants the upload;
-    ///     must make the holder's next read end.
-    /// - Returns: the upload, empty and held.
+    ///   - requestRelease: called from another thread, at most once, when a newer request wants the
+    ///     upload; must make the caller's next read end.
+    /// - Returns: the upload, empty and locked.
     /// - Throws: `.full`, `.fewFiles` or `.overQuota` where there is no room for what is expected,
     ///   `.tooMany` where there are as many uploads as may be; then nothing was made.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
         expecting expected: Int64 = 0,
-        release: @escaping @Sendable () -> Void
+        requestRelease: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload {
         try room.check(for: max(length ?? 0, expected), makesFile: true)
         let id = creation.id
@@ -117,83 +114,83 @@ package final class Spool: Sendable {
             population.remove(id)
             throw error
         }
-        let ticket = holders.takeNew(creation, release: release)
+        let lock = locks.lockNew(creation, requestRelease: requestRelease)
         do throws(SystemError) {
             let data = try createData(name)
             do throws(SystemError) {
-                let record = try createRecord(bytes, name)
-                population.noteMade(id)
-                let loaded = LoadedRecord(
-                    creation: creation,
+                let files = UploadFiles(
+                    of: id,
+                    in: .incoming,
+                    of: self,
+                    data: data,
+                    record: try createRecord(bytes, name),
                     state: state,
                     creationEnd: Int64(bytes.count)
                 )
-                return Upload(
-                    spool: self,
-                    ticket: ticket,
-                    queue: .incoming,
-                    record: loaded,
-                    file: record,
-                    data: data,
-                    offset: 0,
-                    lastActivity: clock.now
-                )
+                population.noteMade(id)
+                return Upload(spool: self, lock: lock, creation: creation, files: files)
             } catch {
                 // The first error tells; what stays behind has no record, and recovery removes it.
                 _ = try? disk.unlink(name.name, in: layout.data[name])
                 throw error
             }
         } catch {
-            holders.letGo(id, ticket)
+            lock.unlock()
             population.remove(id)
             room.giveBackRecord(Int64(bytes.count))
             throw failure(error)
         }
     }
 
-    /// Finds an upload and holds it.
+    /// Finds an upload and locks it.
     ///
-    /// A holder that still receives is asked to let go (of several requests the newest wins); one
-    /// that delivers is waited for.
+    /// The release of one that is being received is requested (of several requests the newest wins);
+    /// one that is being delivered is waited for.
     ///
     /// - Parameters:
     ///   - id: the upload.
-    ///   - limit: when to give up waiting for another holder.
-    ///   - admits: whether the caller may use an upload with that creation; called before any holder
-    ///     is asked to let go, so that a stranger cannot disturb it. Quick and without effect.
-    ///   - release: as in `create`.
+    ///   - limit: when to give up waiting for another lock.
+    ///   - admits: whether the caller may use an upload with that creation; called before any
+    ///     release is requested, so that a stranger cannot disturb it. Quick and without effect.
+    ///   - requestRelease: as in `create`.
     /// - Returns: nil if there is no such upload, or `admits` says no.
     /// - Throws: `.busy` when `limit` comes first, or a newer request does.
-    package func attach(
+    package func lock(
         _ id: UploadID,
         until limit: WaitLimit,
         admits: (UploadCreation) -> Bool = { _ in true },
-        release: @escaping @Sendable () -> Void
+        requestRelease: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload? {
-        let ticket: Holders.Ticket
-        switch holders.take(id, until: limit, admits: admits, release: release) {
-        case .taken(let taken): ticket = taken
+        let lock: UploadLock
+        switch locks.lock(id, until: limit, admits: admits, requestRelease: requestRelease) {
+        case .locked(let taken): lock = taken
         case .notAdmitted: return nil
         case .busy: throw .busy(id)
         }
-        do throws(SpoolError) {
-            if let upload = try find(id, ticket, until: limit, admits: admits) { return upload }
-        } catch {
-            holders.letGo(id, ticket)
-            throw error
-        }
-        holders.letGo(id, ticket)
-        return nil
+        return try find(lock, until: limit, admits: admits)
     }
 
-    /// Finds an upload and holds it, as above, with a deadline that stands.
-    package func attach(
+    /// Finds an upload and locks it, as above, with a deadline that stands.
+    package func lock(
         _ id: UploadID,
         until deadline: Deadline,
         admits: (UploadCreation) -> Bool = { _ in true },
-        release: @escaping @Sendable () -> Void
+        requestRelease: @escaping @Sendable () -> Void
     ) throws(SpoolError) -> Upload? {
-        try attach(id, until: WaitLimit(deadline), admits: admits, release: release)
+        try lock(id, until: WaitLimit(deadline), admits: admits, requestRelease: requestRelease)
+    }
+
+    /// Finds an upload and locks it, unless it is locked or awaited.
+    ///
+    /// Requests that come while it is locked wait for the verdict.
+    ///
+    /// - Returns: nil if there is no such upload, or it is in use.
+    package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {
+        guard let lock = locks.tryLock(id) else { return nil }
+        do throws(SpoolError) { return try find(lock, until: nil) { _ in true } } catch {
+            if case .busy = error { return nil }
+            throw error
+        }
     }
 
     // MARK: Making files
@@ -204,7 +201,7 @@ package final class Spool: Sendable {
             let made = try disk.create(name.name, in: layout.data[name])
             let data = OpenFile(made, name.name, in: layout.data[name])
             // Between the two calls a recovery in another process can take it for an orphan; it
-            // then removes it and lets go, and it is made again.
+            // then removes it and unlocks, and it is made again.
             if try !data.tryLock() { try data.descriptor.lock(subject: data.subject) }
             if try data.status().names > 0 { return data }
         }
@@ -232,120 +229,106 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Finds an upload for who has its ticket; `limit` nil: nobody is waited for, or asked to let
-    /// go.
-    func find(
-        _ id: UploadID,
-        _ ticket: Holders.Ticket,
+    /// Finds the upload of a lock, or unlocks it; `limit` nil: nobody is waited for, and no release is
+    /// requested.
+    private func find(
+        _ lock: UploadLock,
         until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Upload? {
-        let name = FileName(id)
-        let data = try openSound(id) { () throws(SystemError) in
-            try OpenFile.open(name.name, in: layout.data[name])
-        }
-        if let data {
-            guard try waitForLock(on: data, of: id, until: limit, admits: admits) else {
-                return nil
-            }
-            holders.setInUse(id)
-        }
-        guard let (queue, file) = try openRecord(id, name, hasData: data != nil) else { return nil }
-        if data == nil || queue == .delivered {
-            guard try waitForLock(on: file, of: id, until: limit, admits: admits) else {
-                return nil
-            }
-            // Removed while this request waited.
-            if try onDisk({ () throws(SystemError) in try file.status().names }) == 0 { return nil }
-        }
-        let files = UploadFiles(id: id, queue: queue, data: data, file: file)
-        let isUnrecovered = try isUnrecovered(id)
-        var found = try load(files, readsResponse: isUnrecovered)
-        holders.setCreation(found.record.creation)
-        guard admits(found.record.creation) else { return nil }
-        let repair = Repair(
-            queue: queue,
-            record: found.record,
-            dataSize: found.dataSize,
-            responseFault: found.responseFault,
-            afterPowerCut: isUnrecovered
-        )
-        try apply(repair, to: &found)
-        if isUnrecovered { try noteRecovered(id) }
+        var upload: Upload?
+        defer { if upload == nil { lock.unlock() } }
+        guard let files = try open(lock, until: limit, admits: admits) else { return nil }
+        // Closed before another request in this process looks.
+        defer { if upload == nil { files.close() } }
+        let isUnrecovered = try isUnrecovered(lock.id)
+        let creation = try files.read()
+        lock.setCreation(creation)
+        guard admits(creation) else { return nil }
+        let repair = try files.repair(creation, afterPowerCut: isUnrecovered)
+        if isUnrecovered { try noteRecovered(lock.id) }
         if repair == .forget { return nil }
-        population.note(found.record.creation, in: found.files.queue)
-        return Upload(spool: self, ticket: ticket, found)
+        files.closeRecord()
+        upload = Upload(spool: self, lock: lock, creation: creation, files: files)
+        return upload
     }
 
-    /// Opens an upload's record wherever it is.
-    ///
-    /// Without content only a delivered upload is one.
-    private func openRecord(
-        _ id: UploadID,
-        _ name: FileName,
-        hasData: Bool
-    ) throws(SpoolError) -> (Queue, OpenFile)? {
-        for queue in hasData ? SpoolLayout.usable : [.delivered] {
-            let file = try openSound(id) { () throws(SystemError) in
-                try OpenFile.open(name.name, in: layout[queue][name])
+    /// Opens an upload's files and takes the kernel's lock; nil if there are none to be used.
+    private func open(
+        _ lock: UploadLock,
+        until limit: WaitLimit?,
+        admits: (UploadCreation) -> Bool
+    ) throws(SpoolError) -> UploadFiles? {
+        let name = FileName(lock.id)
+        let data = try openSound(lock.id) { () throws(SystemError) in try layout.data.open(name) }
+        if let data {
+            guard try waitForLock(on: data, lock, until: limit, admits: admits) else { return nil }
+            lock.setInUse()
+        }
+        // Without content only a delivered upload is one.
+        for queue in data == nil ? [.delivered] : SpoolLayout.usable {
+            let record = try openSound(lock.id) { () throws(SystemError) in
+                try layout[queue].open(name)
             }
-            if let file { return (queue, file) }
+            guard let record else { continue }
+            if data == nil || queue == .delivered {
+                guard try waitForLock(on: record, lock, until: limit, admits: admits),
+                    // Removed while this request waited.
+                    try onDisk({ () throws(SystemError) in try record.status().names }) > 0
+                else { return nil }
+            }
+            return UploadFiles(of: lock.id, in: queue, of: self, data: data, record: record)
         }
         return nil
     }
 
-    /// Takes the kernel's lock, waiting for a holder in another process; false if the caller may not
-    /// use the upload.
+    /// Takes the kernel's lock, waiting for another process; false if the caller may not use the upload.
     ///
-    /// Where `limit` is nil, nobody is waited for, or asked to let go.
+    /// Where `limit` is nil, nobody is waited for, and no release is requested.
     private func waitForLock(
         on file: OpenFile,
-        of id: UploadID,
+        _ lock: UploadLock,
         until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Bool {
         if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return true }
-        guard let limit else { throw .busy(id) }
-        guard let creation = try onDisk({ () throws(SystemError) in try peek(id) }) else {
-            try waitForLock(on: file, of: id, until: limit)
+        guard let limit else { throw .busy(lock.id) }
+        guard let creation = try onDisk({ () throws(SystemError) in try peek(lock.id) }) else {
+            try waitForLock(on: file, lock, until: limit)
             return true
         }
-        // A stranger must not make the holder let go.
+        // A stranger must not request a release.
         guard admits(creation) else { return false }
         // Lets a newer request in this process judge that it may take this one's place.
-        holders.setCreation(creation)
-        try whileWanting(file) { () throws(SpoolError) in
-            try waitForLock(on: file, of: id, until: limit)
+        lock.setCreation(creation)
+        try whileRequestingRelease(of: file) { () throws(SpoolError) in
+            try waitForLock(on: file, lock, until: limit)
         }
         return true
     }
 
     private func waitForLock(
         on file: OpenFile,
-        of id: UploadID,
+        _ lock: UploadLock,
         until limit: WaitLimit
     ) throws(SpoolError) {
         while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
             // The kernel tells nobody when a lock comes free, so another process is asked again.
-            guard !limit.hasPassed, !holders.isAsked(id, until: .after(.milliseconds(20))) else {
-                throw .busy(id)
+            guard !limit.hasPassed, !lock.isReleaseRequested(until: .after(.milliseconds(20)))
+            else {
+                throw .busy(lock.id)
             }
         }
     }
 
-    /// The creation of an upload that another process holds; nil where it cannot be seen just now.
+    /// The creation of an upload that another process has locked; nil where it cannot be seen just now.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
-        let name = FileName(id)
         for queue in SpoolLayout.usable {
-            guard
-                let file = try OpenFile.open(name.name, in: layout[queue][name], forWriting: false)
-            else {
+            guard let file = try layout[queue].open(FileName(id), forWriting: false) else {
                 continue
             }
-            let size = try file.status().size
-            let read = try LoadedRecord.read(file, of: id, size: size, knowing: creations)
-            guard case .success(let record) = read else { return nil }
-            return record.creation
+            let read = try LoadedRecord.read(file, of: id, knowing: creations)
+            return (try? read.get())?.creation
         }
         return nil
     }

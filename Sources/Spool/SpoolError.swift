@@ -17,7 +17,7 @@ package enum SpoolError: Error, Sendable, Equatable {
     /// A call failed because the file system, or this user's share of it, is full: the call, the spool,
     /// and what is free there; nil: not known.
     case noSpace(SystemError, directory: String, free: FileSystemSpace?)
-    /// The upload is in use and was not let go in time, or this holder had let go of it already.
+    /// The upload is in use and was not unlocked in time, or the caller had unlocked it already.
     case busy(UploadID)
     /// Writing would go over the quota: the spool, bytes to be written (0: not known beforehand), bytes
     /// of the data files, most bytes they may have.

@@ -68,13 +68,13 @@ struct UploadAction {
         _ body: (Upload) throws(SpoolError) -> ActionOutcome
     ) {
         do throws(SpoolError) {
-            guard let upload = try spool.attachIfFree(id) else {
+            guard let upload = try spool.tryLock(id) else {
                 if let seen = try spool.look(at: id), seen.queue != .corrupt {
                     return tell(id, "in use", .inUse, "it is in use; try again in a moment")
                 }
                 return tell(id, "unknown", .unknownUpload, "there is no such upload")
             }
-            defer { upload.detach() }
+            defer { upload.unlock() }
             switch try body(upload) {
             case .done(let was):
                 done += 1

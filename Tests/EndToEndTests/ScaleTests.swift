@@ -40,10 +40,10 @@ struct ScaleTests {
                 created: spool.clock.now,
                 isRepeatable: false
             )
-            let upload = try spool.create(creation, release: {})
+            let upload = try spool.create(creation, requestRelease: {})
             let bytes = Array("some content".utf8)
             try upload.append(bytes.span.bytes)
-            upload.detach()
+            upload.unlock()
         }
     }
 

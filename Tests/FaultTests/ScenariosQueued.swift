@@ -88,7 +88,7 @@ extension Scenario {
             try world.use(client) { upload in
                 guard upload.state.phase == .deferred else { throw Stopped() }
                 client.isHeldByOperator = true
-                try upload.held(reason: "wait")
+                try upload.hold(.held, reason: "wait")
             }
             world.origin.setReachable(true)
             try world.requeue(client)
@@ -134,7 +134,7 @@ extension Scenario {
         Scenario(name: "cut before it was verified") { world in
             try message(world, world.client(.post)) { upload, _ in
                 try upload.append([UInt8](repeating: 0, count: 500).span.bytes)
-                upload.detach()
+                upload.unlock()
             }
         },
     ]
@@ -151,9 +151,9 @@ extension Scenario {
             try upload.beginUnverified()
             try body(upload, client)
             guard upload.dataFile != nil else { return }
-            try upload.settle()
+            try upload.sync()
             if !world.machine.isDead(world.daemon.process) {
-                client.noteTold(upload.tellableOffset)
+                client.noteTold(upload.durableOffset)
             }
         }
         try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
@@ -164,9 +164,9 @@ extension World {
     /// Uses a client's upload as the daemon does.
     func use(_ client: UploadClient, _ body: (Upload) throws -> Void) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }),
-            let upload = try daemon.spool.attachIfFree(id)
+            let upload = try daemon.spool.tryLock(id)
         else { throw Stopped() }
-        defer { upload.detach() }
+        defer { upload.unlock() }
         try body(upload)
         if machine.isDead(daemon.process) { throw Stopped() }
     }
@@ -177,7 +177,7 @@ extension World {
             guard [.receiving, .deferred].contains(upload.state.phase),
                 upload.state.offset == client.length
             else { throw Stopped() }
-            try upload.delivered(UploadClient.refusal)
+            try upload.finish(with: UploadClient.refusal)
         }
         origin.setReachable(true)
         try client.append(from: client.length, on: daemon)
@@ -187,8 +187,8 @@ extension World {
     func runQueue(_ client: UploadClient) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
         let daemon = daemon
-        guard let upload = try daemon.spool.attachIfFree(id) else { throw Stopped() }
-        defer { upload.detach() }
+        guard let upload = try daemon.spool.tryLock(id) else { throw Stopped() }
+        defer { upload.unlock() }
         guard upload.state.phase == .deferred, upload.nextAttempt != nil else { return }
         guard let delivery = daemon.gateway.deliveries.delivery(of: upload) else { throw Stopped() }
         try delivery.deliverQueued(upload)
@@ -205,8 +205,8 @@ extension World {
             disk: machine.disk(of: process),
             clock: machine.clock
         )
-        guard let upload = try spool.attachIfFree(id) else { throw Stopped() }
-        defer { upload.detach() }
+        guard let upload = try spool.tryLock(id) else { throw Stopped() }
+        defer { upload.unlock() }
         guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
         client.requeues += 1
         try upload.requeue(at: .now)

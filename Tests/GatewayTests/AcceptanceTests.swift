@@ -117,10 +117,10 @@ import Upstream
         #expect(test.log.messages.contains("delivery failed"))
 
         let upload = try #require(
-            try test.spool.attach(try test.id(location), until: .never, release: {})
+            try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
         )
         try upload.requeue(at: .now)
-        upload.detach()
+        upload.unlock()
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
     }

@@ -168,9 +168,9 @@ private final class SetClock: Sendable {
         #expect(test.spool.clock.lead == nil)
         clock.sleep(Self.day)
         func attempt() throws -> WallTime {
-            let upload = try #require(try test.spool.attachIfFree(id))
-            defer { upload.detach() }
-            try upload.deferred(reason: "not reached", next: upload.nextAttempt)
+            let upload = try #require(try test.spool.tryLock(id))
+            defer { upload.unlock() }
+            try upload.postpone(reason: "not reached", next: upload.nextAttempt)
             return try #require(upload.wholeSince)
         }
         let since = try attempt()

@@ -48,10 +48,10 @@ struct FuzzRecords {
     }
 
     private func path(of id: UploadID, in queue: Queue) -> String {
-        "\(spool)/\(queue.rawValue)/\(FileName(id).path)"
+        "\(spool)/\(queue.rawValue)/\(FileName(id).shard)/\(id)"
     }
 
-    private func data(of id: UploadID) -> String { "\(spool)/data/\(FileName(id).path)" }
+    private func data(of id: UploadID) -> String { "\(spool)/data/\(FileName(id).shard)/\(id)" }
 
     // MARK: Slots
 

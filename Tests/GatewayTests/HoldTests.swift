@@ -50,10 +50,10 @@ import Upstream
         try test.gateway.deliveries.startQueue()
         try fail(3, in: test)
         let all = try test.summaries()
-        let held = try #require(try test.spool.attachIfFree(all[0].id))
+        let held = try #require(try test.spool.tryLock(all[0].id))
         try held.requeue(at: WallTime(seconds: WallTime.now.seconds + 1_000))
-        try held.held(reason: "by an operator")
-        held.detach()
+        try held.hold(.held, reason: "by an operator")
+        held.unlock()
         for summary in all.prefix(2) { try test.age("/\(summary.id)", by: 11 * Self.day) }
         test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(Set(try test.summaries().map(\.id)) == [all[0].id, all[2].id])
@@ -80,9 +80,9 @@ import Upstream
         case .failed: try test.gateway.deliveries.startQueue()
         case .indeterminate: #expect(record.status == 502)
         case .held:
-            let upload = try #require(try test.spool.attachIfFree(test.id(location)))
-            try upload.held(reason: "held by a person")
-            upload.detach()
+            let upload = try #require(try test.spool.tryLock(test.id(location)))
+            try upload.hold(.held, reason: "held by a person")
+            upload.unlock()
         }
         try test.waitUntil(location, isIn: .hold)
         #expect(test.serve(.cancellation(location)).status == 409)

@@ -50,10 +50,14 @@ import Upstream
         case .failed, .indeterminate: try test.waitUntil(location, isIn: .hold)
         case .held:
             let upload = try #require(
-                try test.spool.attach(test.id(location), until: .after(.seconds(10)), release: {})
+                try test.spool.lock(
+                    test.id(location),
+                    until: .after(.seconds(10)),
+                    requestRelease: {}
+                )
             )
-            try upload.held(reason: "held by a person")
-            upload.detach()
+            try upload.hold(.held, reason: "held by a person")
+            upload.unlock()
         case .receiving, .deferred, .delivered: break
         }
         return (test, location)
@@ -120,11 +124,11 @@ extension GatewayUnderTest {
     /// Cuts or fills up an upload's data file, if it has one, also where that breaks a promise: as
     /// recovery does, the record then promises no more than is there.
     fileprivate func resizeData(of location: String, to size: Int) throws {
-        let upload = try spool.attach(id(location), until: .after(.seconds(10)), release: {})
-        guard let upload, let data = upload.data else { return }
-        defer { upload.detach() }
-        if let durable = upload.recordState.durable, durable > Int64(size) {
-            try upload.write { $0.durable = Int64(size) }
+        let upload = try spool.lock(id(location), until: .after(.seconds(10)), requestRelease: {})
+        guard let upload, let data = upload.files.data else { return }
+        defer { upload.unlock() }
+        if let durable = upload.files.state.durable, durable > Int64(size) {
+            try upload.files.write { $0.durable = Int64(size) }
         }
         #expect(ftruncate(data.descriptor.number, off_t(size)) == 0)
     }

@@ -57,10 +57,10 @@ import Upstream
         // An upload that is the queue's shows that runs go on and leave the first alone.
         let other = try #require(test.serve(.creation([.text("x")], complete: false)).location)
         let upload = try #require(
-            try test.spool.attach(try test.id(other), until: .never, release: {})
+            try test.spool.lock(try test.id(other), until: .never, requestRelease: {})
         )
-        try upload.deferred(reason: "a test", next: .now)
-        upload.detach()
+        try upload.postpone(reason: "a test", next: .now)
+        upload.unlock()
         try test.waitUntil(other, isIn: .delivered)
         #expect(try test.summary(location).queue == .deferred)
         #expect(test.serve(.append(location, at: 5, complete: true)).status == 201)
@@ -77,10 +77,10 @@ import Upstream
         let made = test.serve(.creation([.text("hello")], complete: false))
         let location = try #require(made.location)
         let upload = try #require(
-            try test.spool.attach(try test.id(location), until: .never, release: {})
+            try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
         )
-        try upload.deferred(reason: "its client was gone", next: .now)
-        upload.detach()
+        try upload.postpone(reason: "its client was gone", next: .now)
+        upload.unlock()
         let back = test.serve(.append(location, at: 5, complete: true))
         #expect(back.status == 502)
         #expect(back[.uploadComplete] == "?0")
@@ -149,10 +149,10 @@ import Upstream
             let made = test.serve(.creation([.text("x")], complete: false))
             let location = try #require(made.location)
             let upload = try #require(
-                try test.spool.attach(try test.id(location), until: .never, release: {})
+                try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
             )
-            defer { upload.detach() }
-            try upload.deferred(reason: "a test", next: .now)
+            defer { upload.unlock() }
+            try upload.postpone(reason: "a test", next: .now)
             return location
         }
         let first = try leave()
@@ -272,9 +272,9 @@ import Upstream
         let told = test.serve(.creation([.text("hello")], complete: true))
         let location = try #require(told.location)
         let upload = try #require(
-            try test.spool.attach(try test.id(location), until: .never, release: {})
+            try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
         )
-        defer { upload.detach() }
+        defer { upload.unlock() }
         #expect(upload.nextAttempt == nil)
         try #require(test.gateway.deliveries.delivery(of: upload)).deliverQueued(upload)
         #expect(upload.state.phase == .deferred)
@@ -310,11 +310,11 @@ import Upstream
         )
         let next = try #require(test.serve(.creation([.text("x")], complete: true)).location)
         let holder = try Spool(directory: "\(test.root)/spool", reserve: 0)
-        let held = try #require(try holder.attachIfFree(try test.id(location)))
+        let held = try #require(try holder.tryLock(try test.id(location)))
         try test.gateway.deliveries.startQueue()
         // One after the other, in the order in which they came: the first was found in use.
         try test.waitUntil(next, isIn: .delivered)
-        held.detach()
+        held.unlock()
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == [Array("x".utf8), Array("hello".utf8)])
     }

@@ -134,15 +134,15 @@ private final class Stage {
                 isRepeatable: false
             ),
             length: state.length,
-            release: {}
+            requestRelease: {}
         )
         known.insert(id)
         let content = (0..<state.offset).map { UInt8(ascii: "a") + UInt8($0 % 26) }
         if !content.isEmpty { try upload.append(content.span.bytes) }
-        try upload.settle()
+        try upload.sync()
         try bring(upload, to: state)
-        try upload.settle()
-        if state.phase == .delivering { locked.append(upload) } else { upload.detach() }
+        try upload.sync()
+        if state.phase == .delivering { locked.append(upload) } else { upload.unlock() }
         try test.setActivity(of: line.id, to: now.seconds - Self.age)
     }
 
@@ -150,22 +150,22 @@ private final class Stage {
         let next = state.isAccepted ? WallTime.now : nil
         switch state.phase {
         case .receiving: return
-        case .deferred: try upload.deferred(reason: nil, next: next)
+        case .deferred: try upload.postpone(reason: nil, next: next)
         case .delivering:
-            try upload.deferred(reason: nil, next: next)
+            try upload.postpone(reason: nil, next: next)
             try upload.beginAttempt()
         case .delivered:
             try upload.beginAttempt()
-            try upload.delivered(Self.stored(state.finalStatus ?? 201))
+            try upload.finish(with: Self.stored(state.finalStatus ?? 201))
         case .indeterminate:
             try upload.beginAttempt()
-            try upload.indeterminate(reason: "no answer")
+            try upload.hold(.indeterminate, reason: "no answer")
         case .failed:
-            try upload.deferred(reason: nil)
-            try upload.failed(reason: "overtime", response: state.finalStatus.map(Self.stored))
+            try upload.postpone(reason: nil)
+            try upload.hold(.failed, reason: "overtime", response: state.finalStatus.map(Self.stored))
         case .held:
-            try upload.deferred(reason: nil)
-            try upload.held(reason: "by an operator")
+            try upload.postpone(reason: nil)
+            try upload.hold(.held, reason: "by an operator")
         }
     }
 

@@ -1,4 +1,4 @@
-// Requests of one process and holders of another: who is asked to let go, and who is not.
+// Requests of one process for uploads that another has locked: which releases are requested.
 //
 // A second `Spool` on the same directory is another process here, as in HoldingTests.
 
@@ -21,7 +21,7 @@ struct AskingTests {
         theirs = try directory.open()
     }
 
-    /// Attaches in `mine` by a thread; what it got, as `UploadState?`, once it has come back.
+    /// Locks in `mine` by a thread; what it got, as `UploadState?`, once it has come back.
     private func attach(
         admits: @escaping @Sendable (UploadCreation) -> Bool = { _ in true },
         until deadline: Deadline = .after(.seconds(60))
@@ -29,13 +29,13 @@ struct AskingTests {
         let outcome = Monitor<Result<UploadState?, SpoolError>?>(nil)
         try Thread.start(name: "newer") { [mine, creation] in
             let result = Result { () throws(SpoolError) in
-                let upload = try mine.attach(
+                let upload = try mine.lock(
                     creation.id,
                     until: deadline,
                     admits: admits,
-                    release: {}
+                    requestRelease: {}
                 )
-                defer { upload?.detach() }
+                defer { upload?.unlock() }
                 return upload?.state
             }
             outcome.update { $0 = result }
@@ -46,7 +46,7 @@ struct AskingTests {
     /// Has the holders' process look, as its watch does, until `condition`.
     private func watch(_ spools: [Spool], until condition: @escaping () -> Bool) throws {
         try eventually("what was asked for") {
-            for spool in spools { try? spool.askForOthers() }
+            for spool in spools { try? spool.requestReleaseForOthers() }
             return condition()
         }
     }
@@ -54,15 +54,15 @@ struct AskingTests {
     @Test("a receiving holder is asked once, and the other process then has all it stored")
     func receiver() throws {
         let asked = Monitor(0)
-        let upload = try theirs.create(creation, release: { asked.update { $0 += 1 } })
-        try theirs.askForOthers()
+        let upload = try theirs.create(creation, requestRelease: { asked.update { $0 += 1 } })
+        try theirs.requestReleaseForOthers()
         #expect(asked.update { $0 } == 0)
         let outcome = try attach()
         // The one that waits looks too, and must not take itself for the holder.
         try watch([mine, theirs]) { asked.update { $0 } > 0 }
-        try theirs.askForOthers()
+        try theirs.requestReleaseForOthers()
         try upload.append("late")
-        upload.detach()
+        upload.unlock()
         let result = try #require(outcome.wait(until: .after(.seconds(60))) { $0 })
         #expect(try result.get() == UploadState(offset: 4))
         #expect(asked.update { $0 } == 1)
@@ -71,39 +71,39 @@ struct AskingTests {
     @Test("nothing is wanted any more once the wait is over, won or lost")
     func marksEnd() throws {
         let asked = Monitor(0)
-        let upload = try theirs.create(creation, release: {})
+        let upload = try theirs.create(creation, requestRelease: {})
         let lost = try attach(until: .after(.milliseconds(100)))
         let result = try #require(lost.wait(until: .after(.seconds(60))) { $0 })
         #expect(throws: SpoolError.busy(creation.id)) { try result.get() }
         let won = try attach()
-        try watch([theirs]) { theirs.holders.receiving().isEmpty }
-        upload.detach()
+        try watch([theirs]) { theirs.locks.receiving().isEmpty }
+        upload.unlock()
         _ = try #require(won.wait(until: .after(.seconds(60))) { $0 })
         let again = try #require(
-            try mine.attach(
+            try mine.lock(
                 creation.id,
                 until: .after(.seconds(60)),
-                release: { asked.update { $0 += 1 } }
+                requestRelease: { asked.update { $0 += 1 } }
             )
         )
-        try mine.askForOthers()
+        try mine.requestReleaseForOthers()
         #expect(asked.update { $0 } == 0)
-        again.detach()
+        again.unlock()
     }
 
     @Test("a holder that delivers is not asked, and a stranger asks nobody")
     func notAsked() throws {
         let asked = Monitor(0)
-        let upload = try theirs.create(creation, release: { asked.update { $0 += 1 } })
+        let upload = try theirs.create(creation, requestRelease: { asked.update { $0 += 1 } })
         let stranger = try attach(admits: { $0.owner == "bob" })
         let refused = try #require(stranger.wait(until: .after(.seconds(60))) { $0 })
         #expect(try refused.get() == nil)
         try upload.beginAttempt()
         let outcome = try attach()
         try eventually("it waits") { try isMarked() }
-        try theirs.askForOthers()
-        try upload.delivered(.sample)
-        upload.detach()
+        try theirs.requestReleaseForOthers()
+        try upload.finish(with: .sample)
+        upload.unlock()
         let result = try #require(outcome.wait(until: .after(.seconds(60))) { $0 })
         #expect(try result.get()?.phase == .delivered)
         #expect(asked.update { $0 } == 0)

@@ -12,10 +12,10 @@ struct DeferralTests {
     func unpromised() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
-        let upload = try directory.open(scripted.disk).create(.sample(), release: {})
+        let upload = try directory.open(scripted.disk).create(.sample(), requestRelease: {})
         try upload.append("content")
         scripted.forget()
-        try upload.deferred(reason: "no free place")
+        try upload.postpone(reason: "no free place")
         #expect(scripted.places == ["write incoming", "rename deferred"])
         #expect(upload.state == UploadState(offset: 7, length: 7, phase: .deferred))
     }
@@ -27,22 +27,22 @@ struct DeferralTests {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         try upload.append("content")
-        try upload.settle()
+        try upload.sync()
         try upload.append(", and more")
         scripted.forget()
-        try upload.deferred(reason: "no free place")
+        try upload.postpone(reason: "no free place")
         #expect(
             scripted.places == ["sync data", "write incoming", "sync incoming", "rename deferred"]
         )
         scripted.forget()
-        try upload.settle()
+        try upload.sync()
         #expect(scripted.places.prefix(2) == ["syncDirectory deferred", "syncDirectory incoming"])
-        upload.detach()
+        upload.unlock()
         try directory.cutPower()
         _ = try directory.open().recover()
-        let again = try #require(try spool.attach(upload.creation.id))
+        let again = try #require(try spool.lock(upload.creation.id))
         #expect(again.state == UploadState(offset: 17, length: 17, phase: .deferred))
     }
 
@@ -55,15 +55,15 @@ struct DeferralTests {
         guard isPromised || !isPowerCut else { return }
         let directory = TemporarySpool()
         let creation = UploadCreation.sample(repeatable: true)
-        let upload = try directory.open().create(creation, release: {})
+        let upload = try directory.open().create(creation, requestRelease: {})
         try upload.append("content")
-        if isPromised { try upload.settle() }
+        if isPromised { try upload.sync() }
         try upload.beginAttempt(isRepeatable: false)
-        upload.detach()
+        upload.unlock()
         if isPowerCut { try directory.cutPower() }
         let spool = try directory.open()
         _ = try spool.recover()
-        let again = try #require(try spool.attach(creation.id))
+        let again = try #require(try spool.lock(creation.id))
         #expect(again.holdCause == .indeterminate)
     }
 
@@ -72,17 +72,17 @@ struct DeferralTests {
         let directory = TemporarySpool()
         let spool = try directory.open()
         let creation = UploadCreation.sample(repeatable: false)
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
-        try upload.deferred(reason: "no free place")
-        upload.detach()
+        try upload.postpone(reason: "no free place")
+        upload.unlock()
         let summary = try #require(try spool.summaries().first)
         #expect((summary.queue, summary.attempts) == (.deferred, 0))
         #expect(summary.reason == "no free place")
-        let again = try #require(try spool.attach(creation.id))
+        let again = try #require(try spool.lock(creation.id))
         try again.beginAttempt()
         #expect(try again.content() == Array("content".utf8))
-        try again.delivered(.sample)
+        try again.finish(with: .sample)
         #expect(directory.queues(of: creation.id) == [.delivered])
     }
 
@@ -95,19 +95,19 @@ struct DeferralTests {
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
         let creation = UploadCreation.sample()
-        let upload = try spool.create(creation, release: {})
-        try upload.settle()
+        let upload = try spool.create(creation, requestRelease: {})
+        try upload.sync()
         try upload.append("content")
         scripted.refuse(call, on: call == .sync ? "/data/" : "", errno: SystemError.lost)
-        #expect(throws: SpoolError.self) { try upload.deferred(reason: "no free place") }
+        #expect(throws: SpoolError.self) { try upload.postpone(reason: "no free place") }
         scripted.allow()
-        upload.detach()
+        upload.unlock()
         #expect(directory.queues(of: creation.id) == [.incoming])
-        let again = try #require(try spool.attach(creation.id))
+        let again = try #require(try spool.lock(creation.id))
         #expect(again.state.phase == .receiving)
         #expect(again.state.offset == offset)
         if offset == 0 { try again.append("content") }
-        try again.deferred(reason: "no free place")
+        try again.postpone(reason: "no free place")
         #expect(directory.queues(of: creation.id) == [.deferred])
     }
 }
@@ -124,9 +124,9 @@ struct RemovalTests {
         ] {
             let directory = TemporarySpool()
             let scripted = ScriptedDisk()
-            let upload = try directory.open(scripted.disk).create(.sample(), release: {})
+            let upload = try directory.open(scripted.disk).create(.sample(), requestRelease: {})
             try upload.append("content")
-            if isPromised { try upload.settle() }
+            if isPromised { try upload.sync() }
             scripted.forget()
             try upload.remove(durably: true)
             var made: [String] = []

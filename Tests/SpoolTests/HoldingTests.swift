@@ -1,6 +1,6 @@
 // Who holds an upload: threads of one process and, by the kernel's locks, other processes.
 //
-// A second `Spool` on the same directory is another process here: it has a table of holders of its
+// A second `Spool` on the same directory is another process here: it has a table of locks of its
 // own, and open file description locks exclude openings, not processes.
 
 import Posix
@@ -34,11 +34,11 @@ struct HoldingTests {
     /// Lives as long as the test, which has a suite of its own.
     private let directory = TemporarySpool()
 
-    @Test("many threads attach to one upload, and it never has two holders")
+    @Test("many threads lock one upload, and only one at a time has it")
     func oneHolder() throws {
         let spools = [try directory.open(), try directory.open()]
         let creation = UploadCreation.sample()
-        try spools[0].create(creation, release: {}).detach()
+        try spools[0].create(creation, requestRelease: {}).unlock()
         let holders = Counter()
         let finished = Monitor(0)
         let threads = 12
@@ -48,10 +48,10 @@ struct HoldingTests {
                 for _ in 0..<rounds {
                     let isReleased = Monitor(false)
                     // Being pre-empted while waiting for the other process is a fair outcome.
-                    let upload = try? spools[thread % 2].attach(
+                    let upload = try? spools[thread % 2].lock(
                         creation.id,
                         until: .after(.seconds(60)),
-                        release: { isReleased.update { $0 = true } }
+                        requestRelease: { isReleased.update { $0 = true } }
                     )
                     guard let upload else { continue }
                     holders.enter()
@@ -61,7 +61,7 @@ struct HoldingTests {
                     }
                     try? upload.append("x")
                     holders.leave()
-                    upload.detach()
+                    upload.unlock()
                 }
                 finished.update { $0 += 1 }
             }
@@ -78,15 +78,15 @@ struct HoldingTests {
         let spool = try directory.open()
         let creation = UploadCreation.sample()
         let asked = Monitor(0)
-        let upload = try spool.create(creation, release: { asked.update { $0 += 1 } })
+        let upload = try spool.create(creation, requestRelease: { asked.update { $0 += 1 } })
         let outcome = Monitor<Int64?>(nil)
         try Thread.start(name: "newer") {
-            let newer = try? spool.attach(creation.id)
+            let newer = try? spool.lock(creation.id)
             outcome.update { $0 = newer?.state.offset ?? -1 }
         }
         #expect(asked.wait(until: .after(.seconds(60))) { $0 > 0 ? true : nil } == true)
         try upload.append("late")
-        upload.detach()
+        upload.unlock()
         #expect(outcome.wait(until: .after(.seconds(60))) { $0 } == 4)
         #expect(asked.update { $0 } == 1)
         #expect(throws: SpoolError.busy(creation.id)) { try upload.append("too late") }
@@ -98,18 +98,18 @@ struct HoldingTests {
         let spool = try directory.open()
         let creation = UploadCreation.sample()
         let asked = Mutex(false)
-        let upload = try spool.create(creation, release: { asked.withLock { $0 = true } })
+        let upload = try spool.create(creation, requestRelease: { asked.withLock { $0 = true } })
         try upload.beginAttempt()
         #expect(throws: SpoolError.busy(creation.id)) {
-            try spool.attach(creation.id, until: .after(.milliseconds(50)), release: {})
+            try spool.lock(creation.id, until: .after(.milliseconds(50)), requestRelease: {})
         }
         let phase = Monitor<UploadState.Phase?>(nil)
         try Thread.start(name: "waiting") {
-            let waiting = try? spool.attach(creation.id)
+            let waiting = try? spool.lock(creation.id)
             phase.update { $0 = waiting?.state.phase ?? .receiving }
         }
-        try upload.delivered(.sample)
-        upload.detach()
+        try upload.finish(with: .sample)
+        upload.unlock()
         #expect(phase.wait(until: .after(.seconds(60))) { $0 } == .delivered)
         #expect(!asked.withLock { $0 })
     }
@@ -118,32 +118,32 @@ struct HoldingTests {
     func othersAreNotWoken() throws {
         let spool = try directory.open()
         let (awaited, other) = (UploadCreation.sample(), UploadCreation.sample())
-        let upload = try spool.create(awaited, release: {})
+        let upload = try spool.create(awaited, requestRelease: {})
         try upload.beginAttempt()
-        try spool.create(other, release: {}).detach()
+        try spool.create(other, requestRelease: {}).unlock()
         let looks = Monitor(0)
         let finished = Monitor(0)
         let threads = 20
         for thread in 0..<threads {
             try Thread.start(name: "waits-\(thread)") {
-                _ = try? spool.attach(
+                _ = try? spool.lock(
                     awaited.id,
                     until: .after(.seconds(60)),
                     admits: { _ in
                         looks.update { $0 += 1 }
                         return true
                     },
-                    release: {}
+                    requestRelease: {}
                 )
                 finished.update { $0 += 1 }
             }
         }
         let all = looks.wait(until: .after(.seconds(60))) { $0 >= threads ? true : nil }
         #expect(all == true)
-        for _ in 0..<50 { try #require(try spool.attach(other.id)).detach() }
+        for _ in 0..<50 { try #require(try spool.lock(other.id)).unlock() }
         #expect(looks.update { $0 } < 2 * threads, "they looked again")
-        try upload.delivered(.sample)
-        upload.detach()
+        try upload.finish(with: .sample)
+        upload.unlock()
         let ended = finished.wait(until: .after(.seconds(60))) { $0 == threads ? true : nil }
         #expect(ended == true, "one was never woken")
     }
@@ -153,14 +153,18 @@ struct HoldingTests {
         let spool = try directory.open()
         let creation = UploadCreation.sample(owner: "alice")
         let asked = Mutex(false)
-        let upload = try spool.create(creation, release: { asked.withLock { $0 = true } })
+        let upload = try spool.create(creation, requestRelease: { asked.withLock { $0 = true } })
         let isBob: @Sendable (UploadCreation) -> Bool = { $0.owner == "bob" }
         let deadline = Deadline.after(.seconds(60))
-        #expect(try spool.attach(creation.id, until: deadline, admits: isBob, release: {}) == nil)
+        #expect(
+            try spool.lock(creation.id, until: deadline, admits: isBob, requestRelease: {}) == nil
+        )
         #expect(!asked.withLock { $0 })
-        upload.detach()
-        #expect(try spool.attach(creation.id, until: deadline, admits: isBob, release: {}) == nil)
-        #expect(try spool.attach(creation.id) != nil)
+        upload.unlock()
+        #expect(
+            try spool.lock(creation.id, until: deadline, admits: isBob, requestRelease: {}) == nil
+        )
+        #expect(try spool.lock(creation.id) != nil)
     }
 
     @Test(
@@ -170,34 +174,34 @@ struct HoldingTests {
     func otherProcess(isDelivered: Bool) throws {
         let (mine, theirs) = (try directory.open(), try directory.open())
         let creation = UploadCreation.sample()
-        var upload: Upload? = try theirs.create(creation, release: {})
+        var upload: Upload? = try theirs.create(creation, requestRelease: {})
         if isDelivered {
             try upload?.beginAttempt()
-            try upload?.delivered(.sample)
+            try upload?.finish(with: .sample)
             upload = nil
-            upload = try theirs.attach(creation.id)
+            upload = try theirs.lock(creation.id)
         }
         #expect(throws: SpoolError.busy(creation.id)) {
-            try mine.attach(creation.id, until: .after(.milliseconds(50)), release: {})
+            try mine.lock(creation.id, until: .after(.milliseconds(50)), requestRelease: {})
         }
         let summary = try #require(try mine.summaries().first { $0.id == creation.id })
         #expect(summary.isInUse)
         #expect(try !mine.remove(creation.id, ifUnchangedSince: summary))
         _ = try mine.recover()
-        upload?.detach()
-        #expect(try mine.attach(creation.id) != nil)
+        upload?.unlock()
+        #expect(try mine.lock(creation.id) != nil)
     }
 
     @Test("an upload that nobody made is not found")
     func unknown() throws {
-        #expect(try directory.open().attach(.random()) == nil)
+        #expect(try directory.open().lock(.random()) == nil)
     }
 
     @Test("a holder that is forgotten lets go")
     func deinitialised() throws {
         let spool = try directory.open()
         let creation = UploadCreation.sample()
-        _ = try spool.create(creation, release: {})
-        #expect(try spool.attach(creation.id, seconds: 0) != nil)
+        _ = try spool.create(creation, requestRelease: {})
+        #expect(try spool.lock(creation.id, seconds: 0) != nil)
     }
 }

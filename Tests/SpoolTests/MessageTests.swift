@@ -19,26 +19,26 @@ struct UnverifiedTests {
 
     /// An upload of `known`, of which all was promised, and unverified content behind it.
     private func unverified() throws -> Upload {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("known")
-        try upload.settle()
+        try upload.sync()
         try upload.beginUnverified()
         try upload.append(", perhaps")
         return upload
     }
 
-    private func again() throws -> Upload { try #require(try spool.attach(creation.id)) }
+    private func again() throws -> Upload { try #require(try spool.lock(creation.id)) }
 
     @Test("verified it counts, discarded it does not")
     func ends() throws {
         let upload = try unverified()
-        #expect((upload.state.offset, upload.tellableOffset) == (14, 5))
+        #expect((upload.state.offset, upload.durableOffset) == (14, 5))
         try upload.discardUnverified()
-        #expect((upload.state.offset, upload.tellableOffset) == (5, 5))
+        #expect((upload.state.offset, upload.durableOffset) == (5, 5))
         try upload.beginUnverified()
         try upload.append(", truly")
         try upload.verify()
-        upload.detach()
+        upload.unlock()
         #expect(try again().state.offset == 12)
         #expect(try again().content() == Array("known, truly".utf8))
     }
@@ -47,7 +47,7 @@ struct UnverifiedTests {
     func death() throws {
         for hasPowerCut in [false, true] {
             let upload = try unverified()
-            upload.detach()
+            upload.unlock()
             if hasPowerCut {
                 try directory.cutPower()
                 #expect(try spool.recover().cutBack == 1)
@@ -55,7 +55,7 @@ struct UnverifiedTests {
             let found = try again()
             #expect(found.state.offset == 5)
             try found.append(", later")
-            found.detach()
+            found.unlock()
             #expect(try again().state.offset == 12)
             try again().remove()
         }
@@ -65,8 +65,8 @@ struct UnverifiedTests {
     func settling() throws {
         let upload = try unverified()
         scripted.forget()
-        try upload.settle()
-        upload.detach()
+        try upload.sync()
+        upload.unlock()
         try directory.cutPower()
         _ = try spool.recover()
         #expect(try again().state.offset == 5)
@@ -80,35 +80,35 @@ struct UnverifiedTests {
     }
 
     @Test(
-        "what the disk did not let be taken back is taken back by the next who attaches",
+        "what the disk did not let be taken back is taken back by the next lock",
         arguments: [Disk.Call.truncate, .write]
     )
     func refusedDiscard(call: Disk.Call) throws {
         let upload = try unverified()
         scripted.refuse(call, errno: SystemError.lost)
         #expect(throws: SpoolError.self) { try upload.discardUnverified() }
-        upload.detach()
+        upload.unlock()
         scripted.allow()
         let found = try again()
         #expect(found.state.offset == 5)
         try found.append(", later")
-        found.detach()
+        found.unlock()
         #expect(try again().content() == Array("known, later".utf8))
     }
 
     @Test("content that cannot be made durable is cut back to what is, verified or not")
     func failedSync() throws {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("known")
         try upload.beginUnverified()
         try upload.append(", perhaps")
         scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
-        #expect(throws: SpoolError.self) { try upload.settle() }
-        #expect((upload.state.offset, upload.tellableOffset) == (0, 0))
-        upload.detach()
+        #expect(throws: SpoolError.self) { try upload.sync() }
+        #expect((upload.state.offset, upload.durableOffset) == (0, 0))
+        upload.unlock()
         let found = try again()
         try found.append("all of it again")
-        found.detach()
+        found.unlock()
         #expect(try again().state.offset == 15)
     }
 }
@@ -126,19 +126,19 @@ struct CompletionTests {
         [.authorization: String(repeating: letter, count: size)]
     }
 
-    private func again() throws -> Upload { try #require(try spool.attach(creation.id)) }
+    private func again() throws -> Upload { try #require(try spool.lock(creation.id)) }
 
     @Test("they come back, whatever lengths replace each other, and the record stays small")
     func lengths() throws {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         #expect(try upload.completion() == nil)
         try upload.append("content")
-        upload.detach()
+        upload.unlock()
         let before = try size()
         for size in [10, 500, 20, 2000, 500, 10, 2000, 1, 2000, 30, 1999, 2000] {
             let upload = try again()
             try upload.keepCompletion(fields(size))
-            upload.detach()
+            upload.unlock()
             #expect(try again().completion() == fields(size))
         }
         #expect(try size() - before < 3 * 2200)
@@ -152,7 +152,7 @@ struct CompletionTests {
 
     @Test("kept again as they are they cost nothing")
     func same() throws {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.keepCompletion(fields(10))
         scripted.forget()
         try upload.keepCompletion(fields(10))
@@ -161,23 +161,23 @@ struct CompletionTests {
 
     @Test("a death before the others count leaves those that did", arguments: [1, 2, 3])
     func death(number: Int) throws {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
         try upload.keepCompletion(fields(100))
-        try upload.deferred(reason: nil, next: .now)
-        try upload.settle()
+        try upload.postpone(reason: nil, next: .now)
+        try upload.sync()
         scripted.die(after: number - 1)
         #expect(throws: SpoolError.self) { try upload.keepCompletion(fields(40, "b")) }
-        upload.detach()
+        upload.unlock()
         scripted.allow()
         #expect(try again().completion() == fields(100))
     }
 
     @Test("what is damaged is no field of anybody's")
     func damage() throws {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.keepCompletion(fields(100))
-        upload.detach()
+        upload.unlock()
         try directory.edit(directory.file(.incoming, creation.id)) { $0[$0.count - 50] ^= 1 }
         #expect(try again().completion() == nil)
         try directory.edit(directory.file(.incoming, creation.id)) { $0.removeLast(20) }
@@ -186,12 +186,12 @@ struct CompletionTests {
 
     @Test("a stored response does not take their place")
     func response() throws {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
         try upload.keepCompletion(fields(100))
         try upload.beginAttempt()
-        try upload.delivered(.sample)
-        upload.detach()
+        try upload.finish(with: .sample)
+        upload.unlock()
         let found = try again()
         #expect(try found.response() == .sample)
         #expect(try found.completion() == fields(100))

@@ -20,13 +20,13 @@ struct OutcomeTests {
     init() throws { spool = try directory.open(scripted.disk) }
 
     private func whole(promised: Bool = true) throws -> Upload {
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
-        if promised { try upload.settle() }
+        if promised { try upload.sync() }
         return upload
     }
 
-    private func again() throws -> Upload { try #require(try spool.attach(id)) }
+    private func again() throws -> Upload { try #require(try spool.lock(id)) }
 
     // MARK: Failed
 
@@ -34,8 +34,8 @@ struct OutcomeTests {
     func failed() throws {
         let upload = try whole()
         try upload.beginAttempt()
-        try upload.failed(reason: "refused", response: .sample)
-        upload.detach()
+        try upload.hold(.failed, reason: "refused", response: .sample)
+        upload.unlock()
         let found = try again()
         #expect(found.state == UploadState(offset: 7, length: 7, phase: .failed))
         #expect((found.holdCause, found.reason, found.nextAttempt) == (.failed, "refused", nil))
@@ -53,8 +53,8 @@ struct OutcomeTests {
         let upload = try whole()
         try upload.beginAttempt()
         scripted.refuse(.write, errno: 28, times: refused)
-        try upload.failed(reason: "refused", response: .sample)
-        upload.detach()
+        try upload.hold(.failed, reason: "refused", response: .sample)
+        upload.unlock()
         let response = try #require(try again().response())
         #expect(response.head.status.code == 201)
         #expect((response.content != nil) == (kept == "whole"))
@@ -72,16 +72,16 @@ struct OutcomeTests {
             let directory = TemporarySpool()
             let scripted = ScriptedDisk()
             let spool = try directory.open(scripted.disk)
-            let upload = try spool.create(creation, release: {})
+            let upload = try spool.create(creation, requestRelease: {})
             try upload.append("content")
-            try upload.settle()
+            try upload.sync()
             if queue == .active { try upload.beginAttempt() }
-            if queue == .deferred { try upload.deferred(reason: nil, next: .now) }
+            if queue == .deferred { try upload.postpone(reason: nil, next: .now) }
             scripted.die(after: number - 1)
-            let isThrough = (try? upload.failed(reason: "no", response: .sample)) != nil
-            upload.detach()
+            let isThrough = (try? upload.hold(.failed, reason: "no", response: .sample)) != nil
+            upload.unlock()
             _ = try directory.open().recover()
-            let found = try #require(try directory.open().attach(id))
+            let found = try #require(try directory.open().lock(id))
             let phases: [UploadState.Phase] = [.failed, .indeterminate, .deferred]
             #expect(phases.contains(found.state.phase), "death at call \(number)")
             #expect(try found.content() == Array("content".utf8), "death at call \(number)")
@@ -103,15 +103,15 @@ struct OutcomeTests {
     )
     func refused(from queue: Queue, promised: Bool) throws {
         let upload = try whole(promised: promised)
-        if queue == .deferred { try upload.deferred(reason: "to be looked at", next: .now) }
+        if queue == .deferred { try upload.postpone(reason: "to be looked at", next: .now) }
         scripted.forget()
-        try upload.delivered(.sample)
+        try upload.finish(with: .sample)
         #expect(upload.state.phase == .delivered)
         #expect(upload.nextAttempt == nil)
         #expect(scripted.calls.contains(.sync) == promised)
         #expect(!scripted.calls.contains(.syncDirectory))
         #expect(directory.content(of: id) == nil)
-        upload.detach()
+        upload.unlock()
         #expect(try again().response() == .sample)
         #expect(try again().attempts == 0)
     }
@@ -119,11 +119,11 @@ struct OutcomeTests {
     @Test("one that is put off after its response was stored has none")
     func refusedThenDeferred() throws {
         let upload = try whole()
-        try upload.deferred(reason: nil, next: .now)
+        try upload.postpone(reason: nil, next: .now)
         scripted.refuse(.rename, errno: SystemError.lost, times: 1)
-        #expect(throws: SpoolError.self) { try upload.delivered(.sample) }
-        try upload.deferred(reason: "the disk would not", next: .now)
-        upload.detach()
+        #expect(throws: SpoolError.self) { try upload.finish(with: .sample) }
+        try upload.postpone(reason: "the disk would not", next: .now)
+        upload.unlock()
         #expect(try again().state.phase == .deferred)
     }
 
@@ -134,26 +134,26 @@ struct OutcomeTests {
         for cause in HoldCause.allCases {
             let directory = TemporarySpool()
             let spool = try directory.open()
-            let upload = try spool.create(creation, release: {})
+            let upload = try spool.create(creation, requestRelease: {})
             try upload.append("content")
-            try upload.deferred(reason: nil, next: .now)
+            try upload.postpone(reason: nil, next: .now)
             switch cause {
-            case .indeterminate: try upload.indeterminate(reason: "no answer")
-            case .failed: try upload.failed(reason: "refused", response: .sample)
-            case .held: try upload.held(reason: "wait")
+            case .indeterminate: try upload.hold(.indeterminate, reason: "no answer")
+            case .failed: try upload.hold(.failed, reason: "refused", response: .sample)
+            case .held: try upload.hold(.held, reason: "wait")
             }
             #expect(upload.nextAttempt == nil)
             #expect(try (upload.response() != nil) == (cause == .failed))
             try upload.requeue(at: WallTime(seconds: 2_000_000_000))
-            upload.detach()
-            let found = try #require(try spool.attach(id))
+            upload.unlock()
+            let found = try #require(try spool.lock(id))
             #expect(found.state.phase == .deferred)
             #expect(found.nextAttempt == WallTime(seconds: 2_000_000_000))
             #expect((found.holdCause, try found.response()) == (nil, nil))
             // Died at once: it must be what an attempt of it leaves, not its old response.
             try found.beginAttempt()
-            found.detach()
-            #expect(try spool.attach(id)?.holdCause == .indeterminate)
+            found.unlock()
+            #expect(try spool.lock(id)?.holdCause == .indeterminate)
         }
     }
 
@@ -161,7 +161,7 @@ struct OutcomeTests {
     func requeueIsDurable() throws {
         let upload = try whole()
         try upload.beginAttempt()
-        try upload.indeterminate(reason: "no answer")
+        try upload.hold(.indeterminate, reason: "no answer")
         scripted.forget()
         try upload.requeue(at: .now)
         #expect(
@@ -178,11 +178,11 @@ struct OutcomeTests {
         let upload = try whole(promised: false)
         try upload.beginAttempt()
         scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
-        try upload.indeterminate(reason: "no answer")
+        try upload.hold(.indeterminate, reason: "no answer")
         #expect(upload.state == UploadState(offset: 0, length: 7, phase: .indeterminate))
         #expect(upload.reason == "its content could not be made durable; no answer")
         #expect(throws: SpoolError.self) { try upload.requeue(at: .now) }
-        upload.detach()
+        upload.unlock()
         try directory.cutPower()
         #expect(try spool.recover().uploads == 1)
         let found = try again()
@@ -195,12 +195,12 @@ struct OutcomeTests {
     func wholeSince() throws {
         let upload = try whole()
         #expect(upload.wholeSince == nil)
-        try upload.deferred(reason: nil, next: .now)
+        try upload.postpone(reason: nil, next: .now)
         let since = try #require(upload.wholeSince)
         try upload.beginAttempt()
-        try upload.deferred(reason: "not reached", next: .now)
+        try upload.postpone(reason: "not reached", next: .now)
         #expect(upload.wholeSince == since)
-        try upload.held(reason: "wait")
+        try upload.hold(.held, reason: "wait")
         try upload.requeue(at: .now)
         #expect(try #require(upload.wholeSince) >= since)
     }
@@ -211,7 +211,7 @@ struct OutcomeTests {
     func queueRun() throws {
         let upload = try whole()
         let other = try directory.open()
-        try upload.deferred(reason: nil, next: WallTime(seconds: 5))
+        try upload.postpone(reason: nil, next: WallTime(seconds: 5))
         var seen: [QueuedUpload] = []
         try other.forEachQueued { seen.append($0) }
         #expect(
@@ -224,28 +224,28 @@ struct OutcomeTests {
                 )
             ]
         )
-        #expect(try spool.attachIfFree(id) == nil)
-        #expect(try other.attachIfFree(id) == nil)
-        upload.detach()
-        let taken = try #require(try other.attachIfFree(id))
+        #expect(try spool.tryLock(id) == nil)
+        #expect(try other.tryLock(id) == nil)
+        upload.unlock()
+        let taken = try #require(try other.tryLock(id))
         #expect(taken.state.phase == .deferred)
-        #expect(try spool.attachIfFree(id) == nil)
-        #expect(try spool.attachIfFree(.random()) == nil)
+        #expect(try spool.tryLock(id) == nil)
+        #expect(try spool.tryLock(.random()) == nil)
     }
 
     @Test("what a request receives is not disturbed by who only takes what is free")
     func undisturbed() throws {
         let asked = Monitor(false)
-        let upload = try spool.create(creation, release: { asked.update { $0 = true } })
+        let upload = try spool.create(creation, requestRelease: { asked.update { $0 = true } })
         let other = try directory.open()
         // The watch looks while the other process tries.
         let isOver = Monitor(false)
         try Thread.start(name: "taker") { [id] in
-            for _ in 0..<5_000 { _ = try? other.attachIfFree(id) }
+            for _ in 0..<5_000 { _ = try? other.tryLock(id) }
             isOver.update { $0 = true }
         }
         while isOver.wait(until: .after(.zero), { $0 ? true : nil }) == nil {
-            try spool.askForOthers()
+            try spool.requestReleaseForOthers()
         }
         #expect(asked.update { $0 } == false)
         try upload.append("content")
@@ -254,7 +254,7 @@ struct OutcomeTests {
     @Test("of what was promised a removal is durable wherever its last move may have left a name")
     func removalAfterMoves() throws {
         let upload = try whole()
-        try upload.deferred(reason: nil, next: .now)
+        try upload.postpone(reason: nil, next: .now)
         scripted.forget()
         try upload.remove(durably: true)
         let synced = Set(scripted.places.filter { $0.hasPrefix("syncDirectory") })

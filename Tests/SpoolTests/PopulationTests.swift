@@ -28,32 +28,37 @@ struct PopulationTests {
     func ofClient() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, ofClient: 2)
-        let mine = try (0..<2).map { _ in try spool.create(.sample(owner: "a"), release: {}) }
-        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == .ofClient(2))
+        let mine = try (0..<2).map { _ in try spool.create(.sample(owner: "a"), requestRelease: {})
+        }
+        #expect(
+            bound { _ = try spool.create(.sample(owner: "a"), requestRelease: {}) } == .ofClient(2)
+        )
         #expect(try spool.summaries().count == 2)
         // Another client's business is its own.
-        #expect(bound { _ = try spool.create(.sample(owner: "b"), release: {}) } == nil)
+        #expect(bound { _ = try spool.create(.sample(owner: "b"), requestRelease: {}) } == nil)
         try mine[0].append("x")
         try mine[0].beginAttempt()
-        try mine[0].delivered(.sample)
-        let third = try spool.create(.sample(owner: "a"), release: {})
-        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == .ofClient(2))
+        try mine[0].finish(with: .sample)
+        let third = try spool.create(.sample(owner: "a"), requestRelease: {})
+        #expect(
+            bound { _ = try spool.create(.sample(owner: "a"), requestRelease: {}) } == .ofClient(2)
+        )
         try third.remove()
-        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == nil)
+        #expect(bound { _ = try spool.create(.sample(owner: "a"), requestRelease: {}) } == nil)
     }
 
     @Test("all uploads are bounded, those included whose response is kept")
     func total() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 2)
-        let first = try spool.create(.sample(), release: {})
+        let first = try spool.create(.sample(), requestRelease: {})
         try first.append("x")
         try first.beginAttempt()
-        try first.delivered(.sample)
-        _ = try spool.create(.sample(), release: {})
-        #expect(bound { _ = try spool.create(.sample(), release: {}) } == .total(2))
+        try first.finish(with: .sample)
+        _ = try spool.create(.sample(), requestRelease: {})
+        #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == .total(2))
         try first.remove()
-        #expect(bound { _ = try spool.create(.sample(), release: {}) } == nil)
+        #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == nil)
     }
 
     @Test("a creation that fails takes no place")
@@ -64,21 +69,23 @@ struct PopulationTests {
         spool.setBounds(UploadBounds(total: 1))
         scripted.refuse(.create, errno: SystemError.lost)
         for _ in 0..<3 {
-            #expect(throws: SpoolError.self) { try spool.create(.sample(), release: {}) }
+            #expect(throws: SpoolError.self) { try spool.create(.sample(), requestRelease: {}) }
         }
         scripted.allow()
-        #expect(bound { _ = try spool.create(.sample(), release: {}) } == nil)
+        #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == nil)
     }
 
     @Test("recovery counts what it finds, each with its client")
     func recovery() throws {
         let directory = TemporarySpool()
         let before = try directory.open()
-        for _ in 0..<3 { try before.create(.sample(owner: "a"), release: {}).detach() }
+        for _ in 0..<3 { try before.create(.sample(owner: "a"), requestRelease: {}).unlock() }
         let spool = try spool(directory, ofClient: 3)
         _ = try spool.recover()
-        #expect(bound { _ = try spool.create(.sample(owner: "a"), release: {}) } == .ofClient(3))
-        #expect(bound { _ = try spool.create(.sample(owner: "b"), release: {}) } == nil)
+        #expect(
+            bound { _ = try spool.create(.sample(owner: "a"), requestRelease: {}) } == .ofClient(3)
+        )
+        #expect(bound { _ = try spool.create(.sample(owner: "b"), requestRelease: {}) } == nil)
     }
 
     @Test("what this process removes makes room at once")
@@ -86,8 +93,8 @@ struct PopulationTests {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 1)
         for _ in 0..<3 {
-            let upload = try spool.create(.sample(), release: {})
-            upload.detach()
+            let upload = try spool.create(.sample(), requestRelease: {})
+            upload.unlock()
             let summary = try #require(try spool.summaries().first)
             #expect(try spool.remove(upload.creation.id, ifUnchangedSince: summary))
             #expect(spool.population.total == 0)
@@ -98,12 +105,12 @@ struct PopulationTests {
     func purged() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, total: 2)
-        for _ in 0..<2 { try spool.create(.sample(), release: {}).detach() }
+        for _ in 0..<2 { try spool.create(.sample(), requestRelease: {}).unlock() }
         let purger = try Spool(existing: directory.path)
         for summary in try purger.summaries() {
             #expect(try purger.remove(summary.id, ifUnchangedSince: summary))
         }
-        #expect(bound { _ = try spool.create(.sample(), release: {}) } == nil)
+        #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == nil)
         #expect(spool.population.total == 1)
     }
 
@@ -115,8 +122,10 @@ struct PopulationTests {
         for _ in 0..<8 {
             try Posix.Thread.start(name: "creator", stackSize: 1 << 20) {
                 for _ in 0..<100 {
-                    guard let upload = try? spool.create(.sample(), release: {}) else { break }
-                    upload.detach()
+                    guard let upload = try? spool.create(.sample(), requestRelease: {}) else {
+                        break
+                    }
+                    upload.unlock()
                 }
                 left.update { $0 -= 1 }
             }

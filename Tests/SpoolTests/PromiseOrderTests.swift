@@ -16,11 +16,11 @@ struct PromiseOrderTests {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
         scripted.forget()
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         try upload.append("content")
         try upload.beginAttempt()
-        try upload.delivered(.sample)
-        upload.detach()
+        try upload.finish(with: .sample)
+        upload.unlock()
         #expect(!scripted.calls.contains(.sync) && !scripted.calls.contains(.syncDirectory))
         #expect(scripted.calls.count <= 11, "\(scripted.calls)")
     }
@@ -30,14 +30,14 @@ struct PromiseOrderTests {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
         let creation = UploadCreation.sample()
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
-        try upload.settle()
-        upload.detach()
+        try upload.sync()
+        upload.unlock()
         scripted.forget()
-        let again = try #require(try spool.attach(creation.id))
-        try again.settle()
-        again.detach()
+        let again = try #require(try spool.lock(creation.id))
+        try again.sync()
+        again.unlock()
         #expect(scripted.calls.isEmpty, "\(scripted.calls)")
     }
 
@@ -46,15 +46,15 @@ struct PromiseOrderTests {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
         let creation = UploadCreation.sample()
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
         try upload.beginAttempt()
-        try upload.deferred(reason: "not reached")
+        try upload.postpone(reason: "not reached")
         scripted.forget()
         scripted.refuse(.sync, errno: 5, times: 1)
-        #expect(throws: SpoolError.self) { try upload.settle() }
+        #expect(throws: SpoolError.self) { try upload.sync() }
         #expect(scripted.calls.first == .sync)
-        upload.detach()
+        upload.unlock()
         try expectReceivedAgain(creation.id, in: spool)
     }
 
@@ -62,20 +62,20 @@ struct PromiseOrderTests {
     func toldDuringAttempt() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         try upload.append("content")
         scripted.forget()
         try upload.beginAttempt()
         #expect(!scripted.calls.contains(.sync) && !scripted.calls.contains(.syncDirectory))
         scripted.forget()
-        try upload.settle()
+        try upload.sync()
         #expect(
             scripted.places == [
                 "sync data", "syncDirectory data", "syncDirectory active",
                 "syncDirectory incoming", "write incoming", "sync incoming",
             ]
         )
-        try upload.settle()
+        try upload.sync()
         #expect(scripted.calls.count == 6)
     }
 
@@ -84,19 +84,19 @@ struct PromiseOrderTests {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
         let creation = UploadCreation.sample()
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
         try upload.beginAttempt()
         scripted.forget()
         scripted.refuse(.sync, errno: 5, times: 1)
-        #expect(throws: SpoolError.self) { try upload.settle() }
+        #expect(throws: SpoolError.self) { try upload.sync() }
         #expect(scripted.calls == [.sync])
         // The attempt goes on with what is in memory.
         #expect(try upload.content() == Array("content".utf8))
-        try upload.deferred(reason: "not reached")
-        #expect(throws: SpoolError.self) { try upload.settle() }
+        try upload.postpone(reason: "not reached")
+        #expect(throws: SpoolError.self) { try upload.sync() }
         #expect(!scripted.calls.dropFirst().contains(.sync))
-        upload.detach()
+        upload.unlock()
         try expectReceivedAgain(creation.id, in: spool)
     }
 
@@ -104,19 +104,19 @@ struct PromiseOrderTests {
     func promiseOrder() throws {
         let (directory, scripted) = (TemporarySpool(), ScriptedDisk())
         let spool = try directory.open(scripted.disk)
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         try upload.append("content")
         scripted.forget()
-        try upload.settle()
+        try upload.sync()
         #expect(scripted.calls == [.sync, .syncDirectory, .syncDirectory, .write, .sync])
     }
 
     /// What could not be made durable is received from the beginning once more.
     private func expectReceivedAgain(_ id: UploadID, in spool: Spool) throws {
-        let again = try #require(try spool.attach(id))
+        let again = try #require(try spool.lock(id))
         #expect(again.state == UploadState(offset: 0, length: 7))
         try again.append("content")
-        try again.settle()
+        try again.sync()
         #expect(again.state.offset == 7)
     }
 }

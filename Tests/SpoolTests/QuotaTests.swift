@@ -26,17 +26,17 @@ struct QuotaTests {
             .overQuota(directory: directory.path, needed: needed, used: used, quota: 10)
         }
         #expect(throws: overQuota(11, used: 0)) {
-            try spool.create(.sample(), length: 11, release: {})
+            try spool.create(.sample(), length: 11, requestRelease: {})
         }
         #expect(throws: overQuota(11, used: 0)) {
-            try spool.create(.sample(), expecting: 11, release: {})
+            try spool.create(.sample(), expecting: 11, requestRelease: {})
         }
         #expect(try spool.summaries().isEmpty)
-        let upload = try spool.create(.sample(), length: 10, expecting: 10, release: {})
+        let upload = try spool.create(.sample(), length: 10, expecting: 10, requestRelease: {})
         try upload.append("ten bytes.")
         // Full: also content of a length that nobody knows is refused.
         #expect(throws: overQuota(0, used: 10)) {
-            try spool.create(.sample(), release: {})
+            try spool.create(.sample(), requestRelease: {})
         }
     }
 
@@ -44,13 +44,13 @@ struct QuotaTests {
     func content() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 10)
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         try upload.append("123456")
         #expect(performing: { try upload.append("78901") }, throws: isOverQuota)
         #expect(upload.state.offset == 6)
         #expect(directory.content(of: upload.creation.id) == Array("123456".utf8))
         try upload.append("7890")
-        try upload.settle()
+        try upload.sync()
         #expect(upload.state.offset == 10)
     }
 
@@ -65,31 +65,31 @@ struct QuotaTests {
             disk: scripted.disk
         )
         let creation = UploadCreation.sample()
-        let upload = try spool.create(creation, release: {})
+        let upload = try spool.create(creation, requestRelease: {})
         try upload.append("ten bytes.")
         switch way {
         case 0: try upload.remove()
         case 1:
             try upload.beginAttempt()
-            try upload.delivered(.sample)
+            try upload.finish(with: .sample)
         case 2:
             // Content that could not be made durable is cut back.
             scripted.refuse(.sync, errno: SystemError.lost, times: 1)
-            #expect(throws: SpoolError.self) { try upload.settle() }
+            #expect(throws: SpoolError.self) { try upload.sync() }
             #expect(upload.state.offset == 0)
         case 3:
-            upload.detach()
+            upload.unlock()
             let summary = try #require(try spool.summaries().first)
             #expect(try spool.remove(creation.id, ifUnchangedSince: summary))
         default:
             try upload.beginAttempt()
-            try upload.delivered(.sample)
+            try upload.finish(with: .sample)
             // Found with its content still there.
-            upload.detach()
+            upload.unlock()
             try Data("ten bytes.".utf8).write(to: URL(filePath: directory.data(creation.id)))
-            #expect(try spool.attach(creation.id) != nil)
+            #expect(try spool.lock(creation.id) != nil)
         }
-        try spool.create(.sample(), release: {}).append("ten bytes.")
+        try spool.create(.sample(), requestRelease: {}).append("ten bytes.")
     }
 
     @Test("records count beyond the first 64 KiB, and make room when they are gone")
@@ -101,7 +101,8 @@ struct QuotaTests {
         var made: [Upload] = []
         var refusal: (any Error)?
         while refusal == nil, made.count < 100 {
-            do { made.append(try spool.create(.sample(fields: fields), release: {})) } catch {
+            do { made.append(try spool.create(.sample(fields: fields), requestRelease: {})) } catch
+            {
                 refusal = error
             }
         }
@@ -111,11 +112,11 @@ struct QuotaTests {
         // What was there before counts for another process too.
         let other = try self.spool(directory, quota: 16 << 10)
         #expect(
-            performing: { try other.create(.sample(fields: fields), release: {}) },
+            performing: { try other.create(.sample(fields: fields), requestRelease: {}) },
             throws: isOverQuota
         )
         try made[0].remove()
-        _ = try spool.create(.sample(fields: fields), release: {})
+        _ = try spool.create(.sample(fields: fields), requestRelease: {})
     }
 
     @Test("a write that fails takes nothing")
@@ -128,7 +129,7 @@ struct QuotaTests {
             quota: 10,
             disk: scripted.disk
         )
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         let scratch = try spool.scratch()
         let bytes = Array("ten bytes.".utf8)
         scripted.refuse(.write, on: "/data/", errno: SystemError.lost)
@@ -147,7 +148,7 @@ struct QuotaTests {
         var scratch: ScratchFile? = try spool.scratch(expecting: 10)
         let bytes = Array("123456".utf8)
         try scratch?.append(bytes.span.bytes)
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         #expect(performing: { try upload.append("78901") }, throws: isOverQuota)
         #expect(performing: { try spool.scratch(expecting: 5) }, throws: isOverQuota)
         #expect(throws: SpoolError.self) { try scratch?.append(bytes.span.bytes) }
@@ -159,9 +160,9 @@ struct QuotaTests {
     func otherProcess() throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample()
-        let first = try directory.open().create(creation, release: {})
+        let first = try directory.open().create(creation, requestRelease: {})
         try first.append("ten bytes.")
-        first.detach()
+        first.unlock()
         let spool = try spool(directory, quota: 10)
         let upload: Upload
         do {
@@ -173,7 +174,7 @@ struct QuotaTests {
             let deadline = Deadline.after(.seconds(60))
             var made: Upload?
             while made == nil, !deadline.hasPassed {
-                made = try? spool.create(.sample(), length: 10, release: {})
+                made = try? spool.create(.sample(), length: 10, requestRelease: {})
             }
             upload = try #require(made)
         }
@@ -183,13 +184,13 @@ struct QuotaTests {
     @Test("recovery counts what it leaves")
     func recovery() throws {
         let directory = TemporarySpool()
-        let upload = try directory.open().create(.sample(), release: {})
+        let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append("ten bytes.")
-        upload.detach()
+        upload.unlock()
         let spool = try spool(directory, quota: 10)
         try directory.cutPower()
         #expect(try spool.recover().forgotten == 1)
-        try spool.create(.sample(), release: {}).append("ten bytes.")
+        try spool.create(.sample(), requestRelease: {}).append("ten bytes.")
     }
 
     @Test("many writers together do not pass it", .timeLimit(.minutes(2)))
@@ -199,10 +200,10 @@ struct QuotaTests {
         let left = Monitor(8)
         for _ in 0..<8 {
             try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
-                let upload = try? spool.create(.sample(), release: {})
+                let upload = try? spool.create(.sample(), requestRelease: {})
                 let bytes = [UInt8](repeating: 1, count: 7)
                 while (try? upload?.append(bytes.span.bytes)) != nil {}
-                upload?.detach()
+                upload?.unlock()
                 left.update { $0 -= 1 }
             }
         }

@@ -16,16 +16,16 @@ struct RecoveryTests {
         _ id: UploadID = .random(),
         attempt: Bool = false
     ) throws -> UploadID {
-        let upload = try directory.open().create(.sample(id), release: {})
+        let upload = try directory.open().create(.sample(id), requestRelease: {})
         try upload.append("promised")
-        try upload.settle()
+        try upload.sync()
         if attempt { try upload.beginAttempt() } else { try upload.append(", more") }
-        upload.detach()
+        upload.unlock()
         return id
     }
 
     private func offset(_ id: UploadID, _ spool: Spool) throws -> Int64? {
-        try spool.attach(id)?.state.offset
+        try spool.lock(id)?.state.offset
     }
 
     @Test("goes on past an upload the disk will not let it mend, and says so")
@@ -44,7 +44,7 @@ struct RecoveryTests {
         }
         #expect(directory.queues(of: ids[2]) == [.active])
         scripted.allow()
-        #expect(try spool.attach(ids[2])?.state.phase == .deferred)
+        #expect(try spool.lock(ids[2])?.state.phase == .deferred)
         #expect(try spool.recover() == Recovery(uploads: 5))
     }
 
@@ -60,13 +60,13 @@ struct RecoveryTests {
         #expect((recovery.cutBack, recovery.failed) == (1, 1))
         #expect(try offset(other, spool) == 8)
         // Never what the power cut may have spoilt.
-        #expect(throws: SpoolError.self) { try spool.attach(left) }
+        #expect(throws: SpoolError.self) { try spool.lock(left) }
         scripted.allow()
         #expect(try offset(left, spool) == 8)
         // Struck off: what comes now is not cut back again.
-        let upload = try #require(try spool.attach(left))
+        let upload = try #require(try spool.lock(left))
         try upload.append(", again")
-        upload.detach()
+        upload.unlock()
         #expect(try offset(left, spool) == 15)
         #expect(try directory.open().recover().cutBack == 0)
         #expect(try offset(left, directory.open()) == 15)
@@ -81,18 +81,18 @@ struct RecoveryTests {
         let spool = try directory.open(scripted.disk)
         scripted.refuse(.truncate, on: left.description, errno: SystemError.lost)
         #expect(try spool.recover().failed == 1)
-        let upload = try #require(try spool.attach(other))
+        let upload = try #require(try spool.lock(other))
         try upload.append(", received since")
-        upload.detach()
+        upload.unlock()
         let next = try directory.open()
         #expect(try next.recover() == Recovery(cutBack: 1, uploads: 2))
         #expect(try offset(left, next) == 8)
         #expect(try offset(other, next) == 24)
         #expect(!FileManager.default.fileExists(atPath: "\(directory.path)/unrecovered"))
         // The first process knows of it still; what came since is not its to cut back.
-        let resumed = try #require(try next.attach(left))
+        let resumed = try #require(try next.lock(left))
         try resumed.append(", received since")
-        resumed.detach()
+        resumed.unlock()
         #expect(try offset(left, spool) == 24)
     }
 
@@ -129,9 +129,9 @@ struct RecoveryTests {
         #expect(recovery.failed == 1, "\(findings)")
         #expect(try offset(other, broken) == (afterPowerCut ? 8 : 14))
         if afterPowerCut {
-            #expect(throws: SpoolError.self) { try broken.attach(id) }
+            #expect(throws: SpoolError.self) { try broken.lock(id) }
             let new = UploadCreation.sample(UploadID(high: 0, low: 2))
-            #expect(throws: SpoolError.self) { try broken.create(new, release: {}) }
+            #expect(throws: SpoolError.self) { try broken.create(new, requestRelease: {}) }
         }
         try #require(chmod(shard, 0o700) == 0)
         let mended = try directory.open()

@@ -66,7 +66,7 @@ struct SpoolTests {
             }
             let isMade = (try? directory.open(disk)) != nil
             let creation = UploadCreation.sample()
-            try directory.open().create(creation, release: {}).detach()
+            try directory.open().create(creation, requestRelease: {}).unlock()
             #expect(directory.queues(of: creation.id) == [.incoming])
             if isMade { break }
         }
@@ -79,7 +79,7 @@ struct SpoolTests {
         _ = try directory.open()
         let spool = try directory.open(reserve: .max / 2)
         #expect {
-            try spool.create(.sample(), release: {})
+            try spool.create(.sample(), requestRelease: {})
         } throws: { error in
             guard case .full(directory.path, 0, let free, .max / 2) = error as? SpoolError else {
                 return false
@@ -102,7 +102,7 @@ struct SpoolTests {
         defer { umount2(directory.path, 2) }
         let spool = try directory.open()
         #expect {
-            try spool.create(.sample(), release: {})
+            try spool.create(.sample(), requestRelease: {})
         } throws: { error in
             guard case .fewFiles(directory.path, let free, 1000) = error as? SpoolError else {
                 return false
@@ -120,23 +120,23 @@ struct SpoolTests {
             let spool = try directory.open()
             let found =
                 try part == 0
-                ? spool.create(creation, release: {}) : spool.attach(creation.id)
+                ? spool.create(creation, requestRelease: {}) : spool.lock(creation.id)
             let upload = try #require(found)
             #expect(upload.state.offset == Int64(sent.count))
             let bytes = (0..<1000 * part + 1).map { _ in UInt8.random(in: 0...255) }
             try upload.append(bytes.span.bytes)
             sent += bytes
         }
-        let upload = try #require(try directory.open().attach(creation.id))
+        let upload = try #require(try directory.open().lock(creation.id))
         #expect(try upload.content() == sent)
         try upload.setLength(Int64(sent.count))
         try upload.beginAttempt()
-        try upload.deferred(reason: "not reached")
+        try upload.postpone(reason: "not reached")
         #expect(upload.state.phase == .deferred)
         try upload.beginAttempt()
-        try upload.indeterminate(reason: "no answer")
-        upload.detach()
-        let held = try #require(try directory.open().attach(creation.id))
+        try upload.hold(.indeterminate, reason: "no answer")
+        upload.unlock()
+        let held = try #require(try directory.open().lock(creation.id))
         #expect(
             held.state
                 == UploadState(
@@ -150,22 +150,22 @@ struct SpoolTests {
         try held.requeue(at: .now)
         try held.beginAttempt()
         #expect(try held.content() == sent)
-        try held.delivered(.sample)
+        try held.finish(with: .sample)
         #expect(directory.queues(of: creation.id) == [.delivered])
         try held.remove()
         #expect(directory.queues(of: creation.id).isEmpty)
-        #expect(try directory.open().attach(creation.id) == nil)
+        #expect(try directory.open().lock(creation.id) == nil)
     }
 
     @Test("a length survives the process that was told it")
     func length() throws {
         let directory = TemporarySpool()
         let creation = UploadCreation.sample()
-        let upload = try directory.open().create(creation, release: {})
+        let upload = try directory.open().create(creation, requestRelease: {})
         try upload.setLength(100)
         try upload.append("some")
-        upload.detach()
-        let again = try #require(try directory.open().attach(creation.id))
+        upload.unlock()
+        let again = try #require(try directory.open().lock(creation.id))
         #expect(again.state == UploadState(offset: 4, length: 100))
     }
 
@@ -173,14 +173,14 @@ struct SpoolTests {
     func purge() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
-        for _ in 0..<3 { try spool.create(.sample(), release: {}).append("content") }
-        let delivered = try spool.create(.sample(), release: {})
+        for _ in 0..<3 { try spool.create(.sample(), requestRelease: {}).append("content") }
+        let delivered = try spool.create(.sample(), requestRelease: {})
         try delivered.beginAttempt()
-        try delivered.delivered(.sample)
-        delivered.detach()
-        let damaged = try spool.create(.sample(), release: {}).creation.id
+        try delivered.finish(with: .sample)
+        delivered.unlock()
+        let damaged = try spool.create(.sample(), requestRelease: {}).creation.id
         try directory.move(damaged, from: .incoming, to: .corrupt)
-        let held = try spool.create(.sample(), release: {})
+        let held = try spool.create(.sample(), requestRelease: {})
         let seen = try spool.summaries()
         #expect(Set(seen.map(\.id)).count == 6 && seen.count == 6)
         #expect(seen.filter(\.isInUse).map(\.id) == [held.creation.id])
@@ -199,12 +199,12 @@ struct SpoolTests {
         let directory = TemporarySpool()
         let spool = try directory.open()
         let creation = UploadCreation.sample()
-        try spool.create(creation, release: {}).detach()
+        try spool.create(creation, requestRelease: {}).unlock()
         let seen = try #require(try spool.summaries().first)
-        let upload = try #require(try spool.attach(creation.id))
+        let upload = try #require(try spool.lock(creation.id))
         #expect(try !spool.remove(creation.id, ifUnchangedSince: seen))
         try upload.append("more")
-        upload.detach()
+        upload.unlock()
         #expect(try !spool.remove(creation.id, ifUnchangedSince: seen))
         #expect(directory.queues(of: creation.id) == [.incoming])
     }
@@ -215,13 +215,13 @@ struct SpoolTests {
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
         let orphan = UploadCreation.sample()
-        let upload = try spool.create(orphan, release: {})
+        let upload = try spool.create(orphan, requestRelease: {})
         try upload.append("content")
         scripted.refuse(.unlink, on: "/data/", errno: EIO)
         #expect(throws: SpoolError.self) { try upload.remove() }
         scripted.allow()
-        let held = try spool.create(.sample(), release: {})
-        try spool.create(.sample(), release: {}).detach()
+        let held = try spool.create(.sample(), requestRelease: {})
+        try spool.create(.sample(), requestRelease: {}).unlock()
         let purger = try Spool(existing: directory.path)
         let before = WallTime(seconds: WallTime.now.seconds - 3600)
         let after = WallTime(seconds: WallTime.now.seconds + 3600)
@@ -272,10 +272,10 @@ struct SpoolTests {
                 return Int.max
             }
         )
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         try upload.beginAttempt()
         isFull.withLock { $0 = true }
-        try upload.delivered(.sample)
+        try upload.finish(with: .sample)
         #expect(try upload.response()?.head == StoredResponse.sample.head)
         #expect(try upload.response()?.content == nil)
     }
@@ -295,7 +295,7 @@ struct SpoolTests {
                 return left
             }
         )
-        let upload = try spool.create(.sample(), release: {})
+        let upload = try spool.create(.sample(), requestRelease: {})
         room.withLock { $0 = 3 }
         #expect {
             try upload.append("content")

@@ -27,9 +27,9 @@ struct StateMaker {
     typealias Make = @Sendable (StateMaker) throws -> AnyObject?
 
     func incoming(promised: Bool, repeatable: Bool = true) throws -> Upload {
-        let upload = try spool.create(.sample(id, repeatable: repeatable), release: {})
+        let upload = try spool.create(.sample(id, repeatable: repeatable), requestRelease: {})
         try upload.append(Self.content)
-        if promised { try upload.settle() }
+        if promised { try upload.sync() }
         return upload
     }
 
@@ -41,15 +41,15 @@ struct StateMaker {
 
     func delivered(promised: Bool) throws {
         let upload = try active(promised: promised)
-        try upload.delivered(.sample)
-        upload.detach()
+        try upload.finish(with: .sample)
+        upload.unlock()
     }
 
     /// A whole upload that waits, and of which all was promised.
     func waiting(next: WallTime? = nil) throws -> Upload {
         let upload = try active(promised: true)
-        try upload.deferred(reason: "not reached", next: next)
-        try upload.settle()
+        try upload.postpone(reason: "not reached", next: next)
+        try upload.sync()
         return upload
     }
 
@@ -83,7 +83,7 @@ extension StateMaker {
         },
         "whole": { maker in
             let upload = try maker.incoming(promised: true)
-            try upload.deferred(reason: "no free place")
+            try upload.postpone(reason: "no free place")
             try maker.directory.move(maker.id, from: .deferred, to: .incoming)
             return nil
         },
@@ -111,34 +111,34 @@ extension StateMaker {
         },
         "waiting": { maker in
             let upload = try maker.active(promised: true)
-            try upload.deferred(reason: "not reached")
+            try upload.postpone(reason: "not reached")
             return nil
         },
         "waiting-unpromised": { maker in
             let upload = try maker.active(promised: false)
-            try upload.deferred(reason: "not reached")
+            try upload.postpone(reason: "not reached")
             return nil
         },
         "waiting-untried": { maker in
             let upload = try maker.incoming(promised: true)
             try upload.append("more, not promised")
-            try upload.deferred(reason: "no free place")
+            try upload.postpone(reason: "no free place")
             return nil
         },
         "waiting-untold": { maker in
             let upload = try maker.incoming(promised: false)
-            try upload.deferred(reason: "no free place")
+            try upload.postpone(reason: "no free place")
             return nil
         },
         "waiting-cut-back": { maker in
             let upload = try maker.active(promised: false)
-            try upload.deferred(reason: "not reached")
+            try upload.postpone(reason: "not reached")
             try maker.directory.edit(maker.directory.data(maker.id)) { $0 = Data() }
             return nil
         },
         "held": { maker in
             let upload = try maker.active(promised: false)
-            try upload.indeterminate(reason: "no answer")
+            try upload.hold(.indeterminate, reason: "no answer")
             return nil
         },
         "held-unpromised": { maker in
@@ -154,14 +154,14 @@ extension StateMaker {
             // The response does not fit, with its content or without it.
             let scripted = ScriptedDisk()
             let spool = try maker.directory.open(scripted.disk)
-            let upload = try spool.create(.sample(maker.id), release: {})
+            let upload = try spool.create(.sample(maker.id), requestRelease: {})
             try upload.append(StateMaker.content)
-            try upload.settle()
+            try upload.sync()
             try upload.beginAttempt()
             scripted.refuse(.write, errno: 28, times: 2)
-            try upload.delivered(.sample)
-            upload.detach()
-            let again = try #require(try spool.attach(maker.id))
+            try upload.finish(with: .sample)
+            upload.unlock()
+            let again = try #require(try spool.lock(maker.id))
             let head = ResponseHead(status: .created, fields: [:])
             #expect(try again.response() == StoredResponse(head: head, content: nil))
             return nil
@@ -193,7 +193,7 @@ extension StateMaker {
         },
         "content-unfit": { maker in
             let upload = try maker.active(promised: true)
-            try upload.deferred(reason: "not reached")
+            try upload.postpone(reason: "not reached")
             try maker.directory.edit(maker.directory.data(maker.id)) { $0.append(1) }
             return nil
         },
@@ -220,7 +220,7 @@ extension StateMaker {
             return nil
         },
         "record-of-another": { maker in
-            let upload = try maker.spool.create(.sample(), release: {})
+            let upload = try maker.spool.create(.sample(), requestRelease: {})
             let other = upload.creation.id
             try maker.restoreContent()
             try FileManager.default.moveItem(
@@ -259,67 +259,67 @@ extension StateMaker {
     private static let decided: [String: Make] = [
         "queued": { maker in
             let upload = try maker.incoming(promised: false)
-            try upload.deferred(reason: nil, next: .now)
-            try upload.settle()
+            try upload.postpone(reason: nil, next: .now)
+            try upload.sync()
             return nil
         },
         "queued-untold": { maker in
-            try maker.incoming(promised: false).deferred(reason: nil, next: .now)
+            try maker.incoming(promised: false).postpone(reason: nil, next: .now)
             return nil
         },
         "queued-unmoved": { maker in
-            try maker.incoming(promised: true).deferred(reason: nil, next: .now)
+            try maker.incoming(promised: true).postpone(reason: nil, next: .now)
             try maker.undoMove(from: .deferred, to: .incoming)
             return nil
         },
         "queued-again": { maker in
             let upload = try maker.active(promised: true, repeatable: false)
-            try upload.indeterminate(reason: "no answer")
+            try upload.hold(.indeterminate, reason: "no answer")
             try upload.requeue(at: .now)
             return nil
         },
         "queued-again-unmoved": { maker in
             let upload = try maker.waiting(next: .now)
-            try upload.failed(reason: "refused", response: .sample)
+            try upload.hold(.failed, reason: "refused", response: .sample)
             try upload.requeue(at: .now)
             try maker.undoMove(from: .deferred, to: .hold)
             return nil
         },
         "failed": { maker in
-            try maker.waiting(next: .now).failed(reason: "its time is over")
+            try maker.waiting(next: .now).hold(.failed, reason: "its time is over")
             return nil
         },
         "failed-answered": { maker in
-            try maker.active(promised: true).failed(reason: "refused", response: .sample)
+            try maker.active(promised: true).hold(.failed, reason: "refused", response: .sample)
             return nil
         },
         "failed-unmoved": { maker in
-            try maker.active(promised: true).failed(reason: "refused", response: .sample)
+            try maker.active(promised: true).hold(.failed, reason: "refused", response: .sample)
             try maker.undoMove(from: .hold, to: .active)
             return nil
         },
         "failed-waiting": { maker in
-            try maker.waiting(next: .now).failed(reason: "its time is over")
+            try maker.waiting(next: .now).hold(.failed, reason: "its time is over")
             try maker.undoMove(from: .hold, to: .deferred)
             return nil
         },
         "held-by-operator": { maker in
-            try maker.waiting(next: .now).held(reason: "wait")
+            try maker.waiting(next: .now).hold(.held, reason: "wait")
             return nil
         },
         "held-unmoved": { maker in
-            try maker.waiting(next: .now).held(reason: "wait")
+            try maker.waiting(next: .now).hold(.held, reason: "wait")
             try maker.undoMove(from: .hold, to: .deferred)
             return nil
         },
         "held-cut-back": { maker in
             let scripted = ScriptedDisk()
             let spool = try maker.directory.open(scripted.disk)
-            let upload = try spool.create(.sample(maker.id, repeatable: false), release: {})
+            let upload = try spool.create(.sample(maker.id, repeatable: false), requestRelease: {})
             try upload.append(StateMaker.content)
             try upload.beginAttempt()
             scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
-            try upload.indeterminate(reason: "no answer")
+            try upload.hold(.indeterminate, reason: "no answer")
             return nil
         },
         "unverified": { maker in
@@ -335,19 +335,19 @@ extension StateMaker {
             return nil
         },
         "refused": { maker in
-            try maker.waiting(next: .now).delivered(.sample)
+            try maker.waiting(next: .now).finish(with: .sample)
             try maker.restoreContent()
             try maker.undoMove(from: .delivered, to: .deferred)
             return nil
         },
         "refused-at-once": { maker in
-            try maker.incoming(promised: true).delivered(.sample)
+            try maker.incoming(promised: true).finish(with: .sample)
             try maker.restoreContent()
             try maker.undoMove(from: .delivered, to: .incoming)
             return nil
         },
         "refused-came-back": { maker in
-            try maker.waiting().delivered(.sample)
+            try maker.waiting().finish(with: .sample)
             try maker.undoMove(from: .delivered, to: .deferred)
             return nil
         },

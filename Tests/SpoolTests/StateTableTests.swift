@@ -98,7 +98,7 @@ struct StateTableTests {
         withExtendedLifetime(held) {}
     }
 
-    @Test("attaching gives what recovery would have left", arguments: StateRow.all)
+    @Test("locking gives what recovery would have left", arguments: StateRow.all)
     func attaching(_ row: StateRow) throws {
         let directory = TemporarySpool()
         let maker = try StateMaker(directory)
@@ -107,15 +107,15 @@ struct StateTableTests {
         let spool = try directory.open()
         switch (row.state, row.afterDeath) {
         case ("in-use", _):
-            #expect(throws: SpoolError.busy(maker.id)) { try spool.attach(maker.id, seconds: 0) }
+            #expect(throws: SpoolError.busy(maker.id)) { try spool.lock(maker.id, seconds: 0) }
         case ("unnamed", _), ("leftover", _), ("content-lost", _), ("set-aside", _),
             ("refused-came-back", _):
-            #expect(try spool.attach(maker.id) == nil)
+            #expect(try spool.lock(maker.id) == nil)
         case (_, "corrupt"):
-            #expect(throws: SpoolError.self) { try spool.attach(maker.id) }
+            #expect(throws: SpoolError.self) { try spool.lock(maker.id) }
             #expect(directory.queues(of: maker.id) == [.corrupt])
         case (_, let left):
-            let upload = try #require(try spool.attach(maker.id))
+            let upload = try #require(try spool.lock(maker.id))
             let stays = ["\\-", "cut back"].contains(left)
             let queue = try #require(Queue(rawValue: stays ? row.record : left))
             #expect(upload.state.phase == queue.phase(upload.holdCause))

@@ -27,15 +27,15 @@ struct StepTests {
     @Test("the spool does what the table of the core says", arguments: moves)
     func step(_ move: Move) throws {
         let folder = TemporarySpool()
-        let upload = try folder.open().create(.sample(), release: {})
+        let upload = try folder.open().create(.sample(), requestRelease: {})
         try upload.append("hello")
         try bring(upload, to: move.phase)
         #expect(upload.state.phase == move.phase)
         try perform(move.step, on: upload)
         #expect(upload.state.phase == move.next)
         let id = upload.creation.id
-        upload.detach()
-        let found = try #require(try folder.open().attach(id))
+        upload.unlock()
+        let found = try #require(try folder.open().lock(id))
         // An attempt that nobody makes any more is over.
         #expect(found.state.phase == (move.next == .delivering ? .deferred : move.next))
     }
@@ -57,11 +57,11 @@ struct StepTests {
     private func perform(_ step: UploadState.Step, on upload: Upload) throws {
         switch step {
         case .attempt: try upload.beginAttempt()
-        case .response: try upload.delivered(.sample)
-        case .postponed: try upload.deferred(reason: "later")
-        case .silence: try upload.indeterminate(reason: "no answer")
-        case .failure: try upload.failed(reason: "overtime")
-        case .hold: try upload.held(reason: "by an operator")
+        case .response: try upload.finish(with: .sample)
+        case .postponed: try upload.postpone(reason: "later")
+        case .silence: try upload.hold(.indeterminate, reason: "no answer")
+        case .failure: try upload.hold(.failed, reason: "overtime")
+        case .hold: try upload.hold(.held, reason: "by an operator")
         case .requeue: try upload.requeue(at: .now)
         case .loss: try upload.forgetUndurable(try #require(upload.data))
         }

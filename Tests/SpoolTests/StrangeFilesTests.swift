@@ -41,10 +41,10 @@ enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
 struct StrangeFilesTests {
     /// An upload, let go, whose record or data file is then replaced.
     private func upload(in directory: TemporarySpool) throws -> UploadID {
-        let upload = try directory.open().create(.sample(), release: {})
+        let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append("content")
-        try upload.settle()
-        upload.detach()
+        try upload.sync()
+        upload.unlock()
         return upload.creation.id
     }
 
@@ -76,9 +76,9 @@ struct StrangeFilesTests {
                 }
                 #expect(reason.contains("no regular file"))
             } else {
-                #expect(throws: SpoolError.self) { try spool.attach(id) }
+                #expect(throws: SpoolError.self) { try spool.lock(id) }
             }
-            #expect(try spool.attach(id) == nil)
+            #expect(try spool.lock(id) == nil)
             #expect(FileManager.default.contents(atPath: target) == before)
             // Purge sees it, and removes all but what may have something in it.
             let summary = try #require(try spool.summaries().first)
@@ -140,10 +140,10 @@ struct StrangeFilesTests {
             atPath: shard,
             withDestinationPath: outside.path
         )
-        let upload = try #require(try spool.attach(id))
+        let upload = try #require(try spool.lock(id))
         try upload.append(", more")
         try upload.beginAttempt()
-        try upload.delivered(.sample)
+        try upload.finish(with: .sample)
         #expect(try FileManager.default.contentsOfDirectory(atPath: outside.path).isEmpty)
         #expect(throws: SpoolError.self) { try directory.open() }
     }
@@ -157,7 +157,7 @@ struct StrangeFilesTests {
             atPath: link.path,
             withDestinationPath: directory.path
         )
-        #expect(try link.open().attach(id)?.state.offset == 7)
+        #expect(try link.open().lock(id)?.state.offset == 7)
     }
 
     @Test(

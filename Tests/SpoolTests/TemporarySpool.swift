@@ -25,7 +25,7 @@ final class TemporarySpool {
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
-    /// Opens it as one more process would: with a table of holders of its own.
+    /// Opens it as one more process would: with a table of locks of its own.
     func open(
         _ disk: Disk = Disk(),
         reserve: Int64 = 0,
@@ -129,9 +129,9 @@ extension Upload {
 }
 
 extension Spool {
-    /// Attaches with a deadline that is only met when something is broken.
-    func attach(_ id: UploadID, seconds: Int = 60) throws(SpoolError) -> Upload? {
-        try attach(id, until: .after(.seconds(seconds)), release: {})
+    /// Locks with a deadline that is only met when something is broken.
+    func lock(_ id: UploadID, seconds: Int = 60) throws(SpoolError) -> Upload? {
+        try lock(id, until: .after(.seconds(seconds)), requestRelease: {})
     }
 
     /// Every upload in it.
@@ -140,4 +140,9 @@ extension Spool {
         try forEachUpload { all.append($0) }
         return all
     }
+}
+
+extension FileName {
+    /// `<first character>/<identity>`: below `data` and below a queue.
+    var path: String { "\(shard)/\(name)" }
 }

@@ -137,7 +137,7 @@ extension Delivery {
             )
         case .refused(let response, let reason):
             let status = response.head.status.code
-            try upload.delivered(StoredResponse(head: response.head, content: response.content))
+            try upload.finish(with: StoredResponse(head: response.head, content: response.content))
             journal.refused(upload, status: status, reason: reason)
             let head = listener.responses.final(
                 response.head,

@@ -101,12 +101,12 @@ extension Deliveries {
     /// Tries one upload that is due; returns when to look at it again, where that is not written.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
-            guard let upload = try spool.attachIfFree(id) else {
+            guard let upload = try spool.tryLock(id) else {
                 // A request may only ask for its offset just now.
                 let isThere = try spool.look(at: id)?.queue == .deferred
                 return isThere ? WallTime(seconds: clock.now.seconds + 1) : nil
             }
-            defer { upload.detach() }
+            defer { upload.unlock() }
             guard upload.state.phase == .deferred else { return nil }
             guard let delivery = delivery(of: upload) else {
                 log.queueTrouble(

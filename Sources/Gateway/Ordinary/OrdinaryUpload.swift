@@ -94,9 +94,9 @@ extension Request {
             ),
             length: head.contentLength.count,
             expecting: head.contentLength.count ?? 0,
-            release: {}
+            requestRelease: {}
         )
-        defer { upload.detach() }
+        defer { upload.unlock() }
         do throws(SpoolError) {
             let end = try receiveOrdinary(plan) { bytes throws(SpoolError) in
                 try upload.append(bytes)

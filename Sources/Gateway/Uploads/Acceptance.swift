@@ -19,9 +19,9 @@ extension Request {
     /// The upload is let go.
     func accept(_ upload: Upload, isOrdinary: Bool = false) throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
-        if isNew { try upload.deferred(reason: upload.reason, next: gateway.clock.now) }
+        if isNew { try upload.postpone(reason: upload.reason, next: gateway.clock.now) }
         // Also where that was before: who wrote it may have died before it was durable.
-        try upload.settle()
+        try upload.sync()
         if isNew {
             log.accepted(
                 upload.creation.id,
@@ -32,7 +32,7 @@ extension Request {
         }
         let due = upload.nextAttempt ?? gateway.clock.now
         answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
-        upload.detach()
+        upload.unlock()
         gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: due)
     }
 

@@ -25,9 +25,9 @@ extension Request {
                 uploadCreation(id: id, resourcePath: path),
                 length: creation.length,
                 expecting: head.contentLength.count ?? 0,
-                release: releaseOfCreation
+                requestRelease: releaseOfCreation
             )
-            defer { upload.detach() }
+            defer { upload.unlock() }
             journal.created(upload)
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
@@ -126,7 +126,7 @@ extension Request {
     ) throws(SpoolError) {
         switch answer {
         case .goOn:
-            try upload.settle()
+            try upload.sync()
             let offset = upload.state.offset
             exchange.answer(
                 isCreation
@@ -143,7 +143,7 @@ extension Request {
         case .accepted: answerAccepted(upload.creation, length: upload.state.offset)
         case .replay(let refusal): try replay(upload, otherwise: refusal)
         case .refuse(let refusal):
-            try upload.settle()
+            try upload.sync()
             refuse(refusal, offset: upload.state.offset)
         case .breakOff: breakOff(.deliveryUnderWay)
         }
@@ -220,7 +220,7 @@ extension Request {
             journal.deactivated(upload, refusal)
             return refuse(refusal)
         }
-        try upload.settle()
+        try upload.sync()
         refuse(refusal, offset: upload.state.offset)
     }
 
@@ -238,7 +238,7 @@ extension Request {
                 decision = try seen(upload).decideRetrieval(dialect, hasTried: true)
             }
             // Also of one that is held: who is told that must not find it gone.
-            try upload.settle()
+            try upload.sync()
             switch decision {
             case .tell(let completeness):
                 exchange.answer(

@@ -44,7 +44,7 @@ extension Request {
             try upload.remove()
             refuse(.contentDigestMismatch)
         } else {
-            try upload.settle()
+            try upload.sync()
             refuse(.contentDigestMismatch, offset: upload.state.offset)
         }
         return false

@@ -89,14 +89,12 @@ extension Spool {
     /// - Throws: `.disk` where its files could not be looked at or changed.
     package func mendTime(of summary: UploadSummary) throws(SpoolError) -> Bool {
         guard let future = clock.future, summary.lastActivity > future,
-            let ticket = holders.takeIfFree(summary.id)
+            let lock = locks.tryLock(summary.id)
         else { return false }
-        defer { holders.letGo(summary.id, ticket) }
+        defer { lock.unlock() }
         return try onDisk { () throws(SystemError) in
             guard let files = try openUnused(summary.id, in: summary.queue) else { return false }
-            for file in [files.data, files.file].compactMap({ $0 }) {
-                try disk.touch(file.descriptor, subject: file.subject)
-            }
+            try files.touch()
             return true
         }
     }

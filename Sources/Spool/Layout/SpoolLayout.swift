@@ -27,6 +27,16 @@ struct Shards: Sendable {
 
     /// All of them.
     var all: [Directory] { directories }
+
+    /// Opens the file of an upload; nil if there is none.
+    func open(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
+        try OpenFile.open(name.name, in: self[name], forWriting: forWriting)
+    }
+
+    /// What the file system knows of the file of an upload; nil if there is none.
+    func status(of name: FileName) throws(SystemError) -> FileStatus? {
+        try self[name].status(of: name.name)
+    }
 }
 
 /// An opened spool directory.
@@ -128,11 +138,53 @@ struct SpoolLayout: Sendable {
             + "use the version of spoolgate that made it, or another directory"
     }
 
-    /// The identities of the files in a subdirectory; names that are none, or stand in the wrong
+    /// Calls `body` with every upload that has a file in one of `places`, and the number of the place.
+    ///
+    /// By the first characters of identities, and for each by the places in their order: only the names
+    /// of one subdirectory are in memory. Names that are no identities, or stand in the wrong
     /// subdirectory, are passed over.
-    static func identities(in shard: Directory) throws(SystemError) -> [UploadID] {
-        let first = shard.path.last
-        return try shard.names().compactMap { name in name.first == first ? UploadID(name) : nil }
+    ///
+    /// - Parameters:
+    ///   - places: where to look.
+    ///   - unread: called with a subdirectory that cannot be read; the walk goes on if it returns.
+    ///   - body: called with each.
+    /// - Throws: what one of the two throws, which ends the walk.
+    func walk<E: Error>(
+        _ places: [Shards],
+        unread: (Directory, SystemError) throws(E) -> Void,
+        _ body: (UploadID, _ place: Int) throws(E) -> Void
+    ) throws(E) {
+        for (number, first) in Self.shards.enumerated() {
+            for (place, shards) in places.enumerated() {
+                let names: [String]
+                do throws(SystemError) { names = try shards.all[number].names() } catch {
+                    try unread(shards.all[number], error)
+                    continue
+                }
+                for name in names where name.hasPrefix(first) {
+                    if let id = UploadID(name) { try body(id, place) }
+                }
+            }
+        }
+    }
+
+    /// Calls `body` with every upload that has a file in one of `places`; ends where one cannot be read.
+    func walk(
+        _ places: [Shards],
+        _ body: (UploadID, _ place: Int) throws(SystemError) -> Void
+    ) throws(SystemError) {
+        try walk(places, unread: { (_, error) throws(SystemError) in throw error }, body)
+    }
+
+    /// Moves a file from one queue to another.
+    func move(
+        _ name: FileName,
+        from source: Queue,
+        to target: Queue,
+        _ disk: Disk
+    ) throws(SystemError) {
+        let (old, new) = (self[source][name], self[target][name])
+        try disk.rename(name.name, in: old, to: name.name, in: new)
     }
 
     /// Puts a small file in the root by one rename, durable but for its name.
@@ -219,8 +271,8 @@ struct FileName {
     /// Which subdirectory.
     let number: Int
 
-    /// `<first character>/<identity>`: below `data` and below a queue.
-    var path: String { "\(name.prefix(1))/\(name)" }
+    /// The name of that subdirectory.
+    var shard: String { String(name.prefix(1)) }
 
     /// The names for `id`.
     init(_ id: UploadID) {

@@ -11,9 +11,9 @@ extension Spool {
     /// A removal that was begun: its record is gone, its content still there and locked.
     private struct Begun {
         var summary: UploadSummary
-        var ticket: Holders.Ticket
-        var data: OpenFile?
-        var size: Int64 = 0
+        var lock: UploadLock
+        /// nil: there is nothing but names.
+        var files: UploadFiles?
     }
 
     /// Removes uploads, but for those in use.
@@ -33,10 +33,10 @@ extension Spool {
         var begun: [Begun] = []
         var failure: SpoolError?
         defer {
-            for index in begun.indices {
-                // The kernel's lock goes before the next holder in this process looks.
-                begun[index].data = nil
-                holders.letGo(begun[index].summary.id, begun[index].ticket)
+            for one in begun {
+                // The kernel's lock goes before the next request in this process looks.
+                one.files?.close()
+                one.lock.unlock()
             }
         }
         for summary in summaries {
@@ -63,35 +63,21 @@ extension Spool {
     }
 
     private func begin(_ summary: UploadSummary) throws(SpoolError) -> Begun? {
-        let (id, queue) = (summary.id, summary.queue)
-        guard let ticket = holders.takeIfFree(id) else { return nil }
+        guard let lock = locks.tryLock(summary.id) else { return nil }
         var begun: Begun?
-        defer { if begun == nil { holders.letGo(id, ticket) } }
-        let files: UploadFiles
+        defer { if begun == nil { lock.unlock() } }
         do throws(SystemError) {
-            guard let opened = try openUnused(id, in: queue) else { return nil }
-            files = opened
+            guard let files = try openUnused(summary.id, in: summary.queue),
+                try files.isUnchanged(since: summary)
+            else { return nil }
+            // The record first, so that nothing half is ever found.
+            try files.removeRecord()
+            begun = Begun(summary: summary, lock: lock, files: files)
         } catch {
             guard error.isNotRegular else { throw failure(error) }
-            if try removeNames(id, in: queue) { begun = Begun(summary: summary, ticket: ticket) }
-            return begun
-        }
-        begun = try onDisk { () throws(SystemError) in
-            guard let (record, data) = try statusIfUnchanged(files, since: summary) else {
-                return nil
+            if try removeNames(summary.id, in: summary.queue) {
+                begun = Begun(summary: summary, lock: lock)
             }
-            creations.forget(id)
-            let name = FileName(id)
-            // The record first, so that nothing half is ever found.
-            try disk.unlink(name.name, in: layout[queue][name])
-            population.remove(id)
-            room.giveBackRecord(record.size)
-            return Begun(
-                summary: summary,
-                ticket: ticket,
-                data: files.data,
-                size: data?.size ?? 0
-            )
         }
         return begun
     }
@@ -110,11 +96,8 @@ extension Spool {
             }
         }
         var emptied: Set<Int> = []
-        for one in begun where one.data != nil {
-            let name = FileName(one.summary.id)
-            guard try disk.unlink(name.name, in: layout.data[name]) else { continue }
-            room.giveBack(one.size)
-            emptied.insert(name.number)
+        for one in begun where try one.files?.removeData() == true {
+            emptied.insert(FileName(one.summary.id).number)
         }
         for number in emptied.sorted() { try disk.syncDirectory(layout.data.all[number]) }
     }

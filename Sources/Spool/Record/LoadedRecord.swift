@@ -20,13 +20,6 @@ struct LoadedRecord {
     /// Bytes read at first; nearly every record is smaller.
     private static let firstRead = 4096
 
-    /// Makes a record from its parts.
-    init(creation: UploadCreation, state: RecordState, creationEnd: Int64) {
-        self.creation = creation
-        self.state = state
-        self.creationEnd = creationEnd
-    }
-
     /// The start of a new record file: the state, an empty slot, the creation.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
         var empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordState.slotSize)
@@ -34,16 +27,15 @@ struct LoadedRecord {
         return state.slot + empty + creation.recordText
     }
 
-    /// Reads the record of `id`, of whose file `size` bytes are there; fails with why its text is no
-    /// such record.
+    /// Reads the record of `id`; fails with why its text is no such record.
     ///
     /// Without a `cache` nothing is remembered of it.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
-        size: Int64,
         knowing cache: CreationCache?
     ) throws(SystemError) -> Result<LoadedRecord, UnreadableRecord> {
+        let size = try file.status().size
         let start = try file.bytes(at: 0, count: Int(min(size, Int64(firstRead))))
         do throws(UnreadableRecord) {
             if let record = try LoadedRecord(start, of: id, cache) { return .success(record) }
@@ -68,39 +60,9 @@ struct LoadedRecord {
             return try UploadCreation.read(recordText: bytes[start...]) == nil
         } catch { return bytes[start...].contains(0) }
     }
+}
 
-    /// The status of the stored response, for those who only look; nil where there is none.
-    ///
-    /// Its content is not read, and so no checksum compared.
-    func status(in file: OpenFile) throws(SystemError) -> Int? {
-        if let status = state.status { return status }
-        guard let extent = state.response else { return nil }
-        return StoredResponse.status(
-            beginning: try file.bytes(at: extent.lowerBound, count: min(extent.count, 64))
-        )
-    }
-
-    /// Reads the stored response.
-    func response(in file: OpenFile) throws(SystemError) -> Result<StoredResponse, UnreadableRecord>
-    {
-        if let status = state.status {
-            let head = ResponseHead(status: HTTPResponse.Status(code: status), fields: [:])
-            return .success(StoredResponse(head: head, content: nil))
-        }
-        guard let extent = state.response else {
-            return .failure(UnreadableRecord(reason: "it has no stored response"))
-        }
-        // The size of the file bounds what a damaged extent can make us allocate.
-        let size = try file.status().size
-        guard extent.upperBound <= size else {
-            return .failure(UnreadableRecord(reason: "the stored response is cut off"))
-        }
-        let bytes = try file.bytes(at: extent.lowerBound, count: extent.count)
-        do throws(UnreadableRecord) {
-            return .success(try StoredResponse(recordText: bytes))
-        } catch { return .failure(error) }
-    }
-
+extension LoadedRecord {
     /// Reads a record from the first bytes of its file; nil if they end before the creation does.
     private init?(
         _ bytes: [UInt8],
@@ -124,5 +86,40 @@ struct LoadedRecord {
         }
         cache?.remember(creation, text: bytes[start..<start + count])
         self.init(creation: creation, state: state, creationEnd: Int64(start + count))
+    }
+}
+
+extension RecordState {
+    /// The status of the stored response, for those who only look; nil where there is none.
+    ///
+    /// Its content is not read, and so no checksum compared.
+    func storedStatus(in file: OpenFile) throws(SystemError) -> Int? {
+        if let status { return status }
+        guard let extent = response else { return nil }
+        return StoredResponse.status(
+            beginning: try file.bytes(at: extent.lowerBound, count: min(extent.count, 64))
+        )
+    }
+
+    /// Reads the stored response.
+    func storedResponse(
+        in file: OpenFile
+    ) throws(SystemError) -> Result<StoredResponse, UnreadableRecord> {
+        if let status {
+            let head = ResponseHead(status: HTTPResponse.Status(code: status), fields: [:])
+            return .success(StoredResponse(head: head, content: nil))
+        }
+        guard let extent = response else {
+            return .failure(UnreadableRecord(reason: "it has no stored response"))
+        }
+        // The size of the file bounds what a damaged extent can make us allocate.
+        let size = try file.status().size
+        guard extent.upperBound <= size else {
+            return .failure(UnreadableRecord(reason: "the stored response is cut off"))
+        }
+        let bytes = try file.bytes(at: extent.lowerBound, count: extent.count)
+        do throws(UnreadableRecord) {
+            return .success(try StoredResponse(recordText: bytes))
+        } catch { return .failure(error) }
     }
 }

@@ -106,7 +106,7 @@ package struct UploadSummary: Sendable, Equatable {
     package var holdCause: HoldCause?
     /// The status of the final response that is kept; nil: there is none that can be read.
     package var status: Int?
-    /// Whether a process holds it at this moment.
+    /// Whether a process has locked it at this moment.
     package var isInUse: Bool
 }
 

@@ -22,55 +22,34 @@ extension Spool {
         isDryRun: Bool,
         _ note: (UploadID, FileStatus) -> Void
     ) throws(SpoolError) {
-        for shard in layout.data.all {
-            let ids = try onDisk { () throws(SystemError) in
-                try SpoolLayout.identities(in: shard)
+        try walk([layout.data]) { (id, _) throws(SpoolError) in
+            let removed = try onDisk { () throws(SystemError) -> FileStatus? in
+                guard let status = try layout.data.status(of: FileName(id)), status.isRegular,
+                    status.modified <= limit,
+                    try removeOrphan(id, isDryRun: isDryRun)
+                else { return nil }
+                return status
             }
-            for id in ids {
-                let removed = try onDisk { () throws(SystemError) in
-                    guard let status = try shard.status(of: id.description), status.isRegular,
-                        status.modified <= limit,
-                        try removeOrphan(id, isDryRun: isDryRun)
-                    else { return nil as FileStatus? }
-                    return status
-                }
-                if let removed { note(id, removed) }
-            }
+            if let removed { note(id, removed) }
         }
     }
 
-    /// Removes data files without a record that a recovery has not seen.
-    func removeOrphans(_ pass: inout RecoveryPass, _ note: (Recovery.Finding) -> Void) {
-        for shard in layout.data.all where !pass.failedShards.contains(shard.name) {
-            for id in identities(in: shard, &pass, note) where !pass.seen.contains(id) {
-                do throws(SystemError) {
-                    if try removeOrphan(id) { pass.recovery.orphans += 1 }
-                } catch {
-                    pass.recovery.failed += 1
-                    note(.leftAlone(id, failure(error)))
-                }
-            }
-        }
-    }
-
-    private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SystemError) -> Bool {
+    /// Removes a data file without a record that nobody is about to make; returns whether it did.
+    func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SystemError) -> Bool {
         let name = FileName(id)
-        let directory = layout.data[name]
         if try hasRecord(name) { return false }
-        guard let data = try OpenFile.open(name.name, in: directory), try data.tryLock() else {
-            return false
-        }
+        guard let data = try layout.data.open(name), try data.tryLock() else { return false }
         // Again: until the lock was taken, a creation may have been under way.
         if try hasRecord(name) { return false }
         if isDryRun { return true }
         let size = try data.status().size
-        let isRemoved = try disk.unlink(name.name, in: directory)
+        let isRemoved = try disk.unlink(name.name, in: layout.data[name])
         if isRemoved { room.giveBack(size) }
         return isRemoved
     }
 
     private func hasRecord(_ name: FileName) throws(SystemError) -> Bool {
-        for queue in Queue.allCases where try layout[queue][name].status(of: name.name) != nil {
+        for queue in Queue.allCases where try layout[queue].status(of: name) != nil {
             return true
         }
         return false

@@ -69,11 +69,7 @@ extension Spool {
             )
         }
         var pass = RecoveryPass(isAfterPowerCut: boot != known, before: before)
-        for queue in Self.recoveryOrder { recoverQueue(queue, &pass, note) }
-        for shard in layout[.corrupt].all {
-            pass.seen.formUnion(identities(in: shard, &pass, note))
-        }
-        removeOrphans(&pass, note)
+        recoverUploads(&pass, note)
         try? removeTemporaries()
         try onDisk { () throws(SystemError) in
             // Before `boot` says that everything was recovered.
@@ -97,116 +93,100 @@ extension Spool {
 
     // MARK: Passing over the spool
 
-    /// The identities in a subdirectory; none where it cannot be read.
-    func identities(
-        in shard: Directory,
-        _ pass: inout RecoveryPass,
-        _ note: (Recovery.Finding) -> Void
-    ) -> [UploadID] {
-        do throws(SystemError) { return try SpoolLayout.identities(in: shard) } catch {
-            pass.recovery.failed += 1
-            pass.leave(shard: shard.name)
-            note(.leftAlone(nil, failure(error)))
-            return []
-        }
-    }
-
-    private func recoverQueue(
-        _ queue: Queue,
+    /// Makes all uploads legal, and removes data files that belong to none.
+    private func recoverUploads(
         _ pass: inout RecoveryPass,
         _ note: (Recovery.Finding) -> Void
     ) {
-        for shard in layout[queue].all {
-            for id in identities(in: shard, &pass, note) where pass.seen.insert(id).inserted {
-                pass.recovery.uploads += 1
+        let queues = Self.recoveryOrder + [.corrupt]
+        layout.walk(
+            queues.map { layout[$0] } + [layout.data],
+            unread: { shard, error in
+                pass.recovery.failed += 1
+                pass.leave(shard: shard.name)
+                note(.leftAlone(nil, failure(error)))
+            },
+            { id, place in
+                let isNew = pass.seen.insert(id).inserted
+                guard isNew, place != queues.count - 1 else { return }
                 do throws(SpoolError) {
-                    let isAfterPowerCut = pass.isAfterPowerCut(id, in: shard.name)
-                    let repair = try recoverUpload(
-                        id,
-                        in: queue,
-                        isAfterPowerCut,
-                        &pass.recovery
-                    )
-                    if repair == .hold { note(.held(id)) }
+                    if place < queues.count {
+                        try recoverUpload(id, in: queues[place], &pass, note)
+                    } else if !pass.failedShards.contains(FileName(id).shard) {
+                        let isRemoved = try onDisk { () throws(SystemError) in
+                            try removeOrphan(id)
+                        }
+                        if isRemoved { pass.recovery.orphans += 1 }
+                    }
                 } catch .corrupt(_, let reason) {
                     pass.recovery.corrupt += 1
                     pass.recovery.uploads -= 1
                     note(.setAside(id, reason: reason))
                 } catch {
                     pass.recovery.failed += 1
-                    pass.leave(id, in: shard.name)
+                    if place < queues.count { pass.leave(id) }
                     note(.leftAlone(id, error))
                 }
             }
-        }
+        )
     }
 
-    /// Makes one upload legal; returns what was done, or nil where nothing is.
+    /// Makes one upload legal.
     private func recoverUpload(
         _ id: UploadID,
         in queue: Queue,
-        _ isAfterPowerCut: Bool,
-        _ recovery: inout Recovery
-    ) throws(SpoolError) -> Repair? {
+        _ pass: inout RecoveryPass,
+        _ note: (Recovery.Finding) -> Void
+    ) throws(SpoolError) {
+        pass.recovery.uploads += 1
+        let isAfterPowerCut = pass.isAfterPowerCut(id)
         let opened = try openSound(id) { () throws(SystemError) in
             try openUnused(id, in: queue)
         }
-        guard let files = opened else { return nil }
-        if isAfterPowerCut { try removeOtherNames(of: files) }
-        if isAfterPowerCut, try isUnwritten(files) {
+        guard let files = opened else { return }
+        if isAfterPowerCut { try files.removeOtherNames() }
+        if isAfterPowerCut, try files.isUnwritten() {
             // Its name was durable before its content: nothing can have been promised.
-            try removeFiles(of: files)
-            recovery.count(.forget)
-            return .forget
+            try files.remove()
+            return pass.recovery.count(.forget)
         }
-        var found = try load(files, readsResponse: isAfterPowerCut)
-        let repair = Repair(
-            queue: queue,
-            record: found.record,
-            dataSize: found.dataSize,
-            responseFault: found.responseFault,
-            afterPowerCut: isAfterPowerCut
-        )
-        try apply(repair, to: &found)
-        if repair != .forget { population.note(found.record.creation, in: found.files.queue) }
-        recovery.count(repair)
-        return repair
-    }
-
-    /// Whether a record lacks parts because it never was durable.
-    private func isUnwritten(_ files: UploadFiles) throws(SpoolError) -> Bool {
-        try onDisk { () throws(SystemError) in
-            let size = try files.file.status().size
-            let bytes = try files.file.bytes(at: 0, count: LoadedRecord.size(ofFile: size))
-            return !RecordState.mayPromise(in: bytes) && LoadedRecord.isUnwritten(bytes)
-        }
-    }
-
-    /// Removes the names that moves were to take away, where a power cut left several.
-    private func removeOtherNames(of files: UploadFiles) throws(SpoolError) {
-        let name = FileName(files.id)
-        try onDisk { () throws(SystemError) in
-            let record = try files.file.status()
-            guard record.names > 1 else { return }
-            for queue in Self.recoveryOrder where queue != files.queue {
-                let other = try layout[queue][name].status(of: name.name)
-                if other?.file == record.file {
-                    try disk.unlink(name.name, in: layout[queue][name])
-                }
-            }
-        }
+        let repair = try files.repair(try files.read(), afterPowerCut: isAfterPowerCut)
+        pass.recovery.count(repair)
+        if repair == .hold { note(.held(id)) }
     }
 
     /// Opens and locks the files of an upload; nil if it is in use or no longer there.
     func openUnused(_ id: UploadID, in queue: Queue) throws(SystemError) -> UploadFiles? {
         let name = FileName(id)
-        let data = try OpenFile.open(name.name, in: layout.data[name])
+        let data = try layout.data.open(name)
         if let data, try !data.tryLock() { return nil }
-        guard let file = try OpenFile.open(name.name, in: layout[queue][name]) else { return nil }
+        guard let record = try layout[queue].open(name) else { return nil }
         if data == nil || queue == .delivered {
-            guard try file.tryLock(), try file.status().names > 0 else { return nil }
+            guard try record.tryLock(), try record.status().names > 0 else { return nil }
         }
-        return UploadFiles(id: id, queue: queue, data: data, file: file)
+        return UploadFiles(of: id, in: queue, of: self, data: data, record: record)
+    }
+
+    /// Opens files of an upload; sets it aside where one of them is something else than a file.
+    ///
+    /// - Throws: `.corrupt` then, if it has a record.
+    func openSound<R>(_ id: UploadID, _ body: () throws(SystemError) -> R?) throws(SpoolError) -> R?
+    {
+        do throws(SystemError) { return try body() } catch {
+            guard error.isNotRegular else { throw failure(error) }
+            let name = FileName(id)
+            // A move touches the name alone, whatever it stands for. It has no lock that would mean
+            // anything, and nobody can use it.
+            for queue in SpoolLayout.usable {
+                let isMoved = try onDisk { () throws(SystemError) in
+                    guard try layout[queue].status(of: name) != nil else { return false }
+                    try layout.move(name, from: queue, to: .corrupt, disk)
+                    return true
+                }
+                if isMoved { throw .corrupt(id, reason: "\(error.subject) is no regular file") }
+            }
+            return nil
+        }
     }
 }
 
@@ -228,12 +208,12 @@ struct RecoveryPass {
         self.before = before
     }
 
-    func isAfterPowerCut(_ id: UploadID, in shard: String) -> Bool {
-        isAfterPowerCut || before.ids.contains(id) || before.shards.contains(shard)
+    func isAfterPowerCut(_ id: UploadID) -> Bool {
+        isAfterPowerCut || before.ids.contains(id) || before.shards.contains(FileName(id).shard)
     }
 
-    mutating func leave(_ id: UploadID, in shard: String) {
-        if isAfterPowerCut(id, in: shard) { left.ids.insert(id) }
+    mutating func leave(_ id: UploadID) {
+        if isAfterPowerCut(id) { left.ids.insert(id) }
     }
 
     mutating func leave(shard: String) {

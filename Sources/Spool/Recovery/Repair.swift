@@ -31,25 +31,29 @@ enum Repair: Equatable {
 
     /// Why there is no verdict where the process died, for people.
     static let interrupted = "the process ended during the delivery attempt"
+    /// The same where repeating is not safe.
+    static let outcomeUnknown = interrupted + "; its outcome is unknown"
 
     /// Decides on an upload.
     ///
     /// - Parameters:
     ///   - queue: where its record is.
-    ///   - record: its record.
+    ///   - state: what its record says.
+    ///   - isRepeatable: whether its creation lets an attempt be repeated.
     ///   - dataSize: the size of its data file; nil: there is none.
     ///   - responseFault: why it has no stored response; nil if it has one.
     ///   - afterPowerCut: whether the kernel was started since the spool was last used.
     init(
         queue: Queue,
-        record: LoadedRecord,
+        state: RecordState,
+        isRepeatable: Bool,
         dataSize: Int64?,
         responseFault: UnreadableRecord?,
         afterPowerCut: Bool
     ) {
-        let durable = record.state.durable
+        let durable = state.durable
         let isUnpromised = afterPowerCut && durable == nil
-        let isAnswered = responseFault == nil && !record.state.isToBeHeld
+        let isAnswered = responseFault == nil && !state.isToBeHeld
         switch (queue, responseFault) {
         case (.corrupt, _):
             self = .keep
@@ -65,15 +69,22 @@ enum Repair: Equatable {
         case (.incoming, _), (.active, _), (.deferred, _), (.hold, _):
             self = Repair(
                 queue: queue,
-                record: record,
+                state: state,
+                isRepeatable: isRepeatable,
                 dataSize: dataSize,
                 afterPowerCut: afterPowerCut
             )
         }
     }
 
-    private init(queue: Queue, record: LoadedRecord, dataSize: Int64?, afterPowerCut: Bool) {
-        let durable = record.state.durable ?? 0
+    private init(
+        queue: Queue,
+        state: RecordState,
+        isRepeatable: Bool,
+        dataSize: Int64?,
+        afterPowerCut: Bool
+    ) {
+        let durable = state.durable ?? 0
         guard let dataSize else {
             self = .setAside(reason: "its data file is gone")
             return
@@ -85,28 +96,28 @@ enum Repair: Equatable {
             return
         }
         if queue == .incoming {
-            let verified = record.state.verified
+            let verified = state.verified
             let kept = min(afterPowerCut ? durable : dataSize, verified ?? dataSize)
-            if record.state.isToBeDeferred, kept == dataSize, dataSize == record.state.length {
+            if state.isToBeDeferred, kept == dataSize, dataSize == state.length {
                 self = .finishDeferral
                 return
             }
             self = kept < dataSize || verified != nil ? .cutBack(to: kept) : .keep
             return
         }
-        let isCutBack = dataSize == durable && dataSize < record.state.length ?? 0
+        let isCutBack = dataSize == durable && dataSize < state.length ?? 0
         if isCutBack, queue == .deferred || queue == .hold {
             self = queue == .hold ? .keep : .receiveAgain
             return
         }
-        guard dataSize == record.state.length else {
-            let length = record.state.length.map { String($0) } ?? "no"
+        guard dataSize == state.length else {
+            let length = state.length.map { String($0) } ?? "no"
             self = .setAside(
                 reason: "its data file has \(dataSize) bytes, \(length) are its length"
             )
             return
         }
-        guard queue != .hold, !record.state.isToBeHeld else {
+        guard queue != .hold, !state.isToBeHeld else {
             self = queue == .hold ? .keep : .finishHold
             return
         }
@@ -114,6 +125,6 @@ enum Repair: Equatable {
             self = .keep
             return
         }
-        self = record.creation.isRepeatable ? .putOff : .hold
+        self = isRepeatable ? .putOff : .hold
     }
 }

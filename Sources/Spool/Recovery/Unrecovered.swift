@@ -89,7 +89,7 @@ extension Spool {
         let (isListed, isUnread) = unrecovered.update { unrecovered in
             (
                 unrecovered.ids.contains(id),
-                unrecovered.shards.contains(String(name.name.prefix(1)))
+                unrecovered.shards.contains(name.shard)
             )
         }
         guard !isUnread else {

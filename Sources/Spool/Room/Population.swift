@@ -165,12 +165,9 @@ final class Population: Sendable {
     private func names() throws(SystemError) -> [UploadID: Bool] {
         var present: [UploadID: Bool] = [:]
         // Twice where one can come back to: it may move meanwhile.
-        for queue in SpoolLayout.usable + [.active, .deferred, .incoming] {
-            for shard in layout[queue].all {
-                for id in try SpoolLayout.identities(in: shard) {
-                    present[id] = queue == .delivered
-                }
-            }
+        let queues = SpoolLayout.usable + [.active, .deferred, .incoming]
+        try layout.walk(queues.map { layout[$0] }) { id, place in
+            present[id] = queues[place] == .delivered
         }
         return present
     }

@@ -229,7 +229,13 @@ final class SpoolRoom: Sendable {
         let begin = Deadline.after(.zero)
         let counted: Result<(data: Int64, records: Int64), SystemError>
         do throws(SystemError) {
-            counted = .success((try layout.size(of: layout.data), try layout.recordsSize()))
+            counted = .success(
+                (
+                    try layout.size(of: [layout.data]),
+                    // Those in `corrupt` included.
+                    try layout.size(of: Queue.allCases.map { layout[$0] })
+                )
+            )
         } catch {
             counted = .failure(error)
         }
@@ -251,20 +257,11 @@ final class SpoolRoom: Sendable {
 }
 
 extension SpoolLayout {
-    /// Bytes of all records, those in `corrupt` included.
-    fileprivate func recordsSize() throws(SystemError) -> Int64 {
+    /// Bytes of all files in the subdirectories of `places`.
+    fileprivate func size(of places: [Shards]) throws(SystemError) -> Int64 {
         var size: Int64 = 0
-        for queue in Queue.allCases { size += try self.size(of: self[queue]) }
-        return size
-    }
-
-    /// Bytes of all files in the subdirectories.
-    fileprivate func size(of shards: Shards) throws(SystemError) -> Int64 {
-        var size: Int64 = 0
-        for shard in shards.all {
-            for id in try Self.identities(in: shard) {
-                size += try shard.status(of: id.description)?.size ?? 0
-            }
+        try walk(places) { (id, place) throws(SystemError) in
+            size += try places[place].status(of: FileName(id))?.size ?? 0
         }
         return size
     }

@@ -1,4 +1,4 @@
-// One delivery attempt of a held upload: its begin, its content, its verdict.
+// One delivery attempt of a locked upload: its begin, its content, its verdict.
 //
 // The order of the calls is what makes "at most once" true: what an attempt begins with is on the disk
 // before the upstream hears of it, and the verdict before the content is removed. It decides nothing:
@@ -11,33 +11,32 @@ import UploadProtocol
 extension Upload {
     /// Marks it whole and an attempt as begun: incoming or deferred -> active, by one rename.
     ///
-    /// From here newer requests wait for the verdict instead of asking this holder to let go. If
-    /// anything was ever promised of it, the attempt is durable on return, so that a power cut
-    /// cannot make it be delivered twice.
+    /// From here newer requests wait for the verdict instead of requesting its release. If anything
+    /// was ever promised of it, the attempt is durable on return, so that a power cut cannot make it
+    /// be delivered twice.
     ///
-    /// - Parameter isRepeatable: false: where the process dies before the verdict the upload is held,
-    ///   also one that its creation calls repeatable.
+    /// - Parameter isRepeatable: false: where the process dies before the verdict the upload goes to
+    ///   `hold`, also one that its creation calls repeatable.
     /// - Throws: `.disk`; nothing of it may be sent then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
-        let data = try held(while: queue == .incoming || queue == .deferred)
+        try requireData(while: queue == .incoming || queue == .deferred)
         let origin = queue
-        let isPromised = recordState.durable != nil
-        try setWhole(data) { next in
+        try setWhole { next in
             next.attempts += 1
             // Until the move is made it waits as before.
             next.decide(nil, next: next.next)
         }
-        try move(to: .active)
+        try files.move(to: .active)
         do throws(SpoolError) {
-            if isPromised { try syncPlace() }
-            if creation.isRepeatable, !isRepeatable { try decideToHold(durably: isPromised) }
+            if isPromised { try files.syncPlace() }
+            if creation.isRepeatable, !isRepeatable { try decideToHold() }
         } catch {
             // Nothing was sent, so it goes back; where the disk refuses that too, it is found in
             // `active` and treated as an attempt of unknown outcome, the safe mistake.
-            try? move(to: origin)
+            try? files.move(to: origin)
             throw error
         }
-        spool.holders.setDelivering(id)
+        lock.setDelivering()
     }
 
     /// Reads content for the upstream.
@@ -51,16 +50,16 @@ extension Upload {
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
     ) throws(SpoolError) -> Int {
-        let data = try held(while: queue != .corrupt)
+        let data = try requireData(while: queue != .corrupt)
         return try spool.onDisk { () throws(SystemError) in
             try data.descriptor.read(into: buffer, at: position, subject: data.subject)
         }
     }
 
-    /// The open data file; nil once delivered or let go.
+    /// The open data file; nil once delivered or unlocked.
     ///
     /// For an upstream that links or copies it.
-    package var dataFile: Int32? { data?.descriptor.number }
+    package var dataFile: Int32? { files.data?.descriptor.number }
 
     /// active -> delivered: stores the final response and removes the content.
     ///
@@ -68,21 +67,17 @@ extension Upload {
     /// Where the disk does not take the response, it is stored without its content, and at the worst
     /// only its status, for which the record has room already. Survives the death of the process on
     /// return; a power cut too, if anything was ever promised of the upload.
-    package func delivered(_ response: StoredResponse) throws(SpoolError) {
-        let data = try held(while: queue != .hold)
-        if queue == .incoming { try setWhole(data) { _ in } }
+    package func finish(with response: StoredResponse) throws(SpoolError) {
+        try requireData(while: queue != .hold)
+        if queue == .incoming { try setWhole { _ in } }
         let kept = try store(response) { $0.decide(nil) }
-        if recordState.durable != nil { try syncRecord() }
-        try move(to: .delivered)
+        if isPromised { try files.syncRecord() }
+        try files.move(to: .delivered)
         spool.population.finish(id)
         knownResponse = kept
         // The verdict is safe, even if a power cut undoes the move: a record that has a response and
-        // is not to be held is delivered. Content that stays behind is removed by the next who
-        // attaches.
-        if (try? disk.unlink(name.name, in: layout.data[name])) == true {
-            spool.room.giveBack(state.offset)
-        }
-        self.data = nil
+        // is not for `hold` is delivered. Content that stays behind is removed by the next lock.
+        _ = try? files.removeData()
     }
 
     /// The stored final response; nil unless delivered, or failed by that response.
@@ -91,26 +86,17 @@ extension Upload {
     ///   one cannot be read.
     /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read.
     package func response() throws(SpoolError) -> StoredResponse? {
-        let isFailed = queue == .hold && recordState.cause == .failed
-        guard queue == .delivered || isFailed, !isDetached else { return nil }
+        let isFailed = queue == .hold && files.state.cause == .failed
+        guard queue == .delivered || isFailed, !isUnlocked else { return nil }
         if let knownResponse { return knownResponse }
-        let found = try spool.onDisk { () throws(SystemError) in
-            let file = try openRecord()
-            let record = LoadedRecord(
-                creation: creation,
-                state: recordState,
-                creationEnd: creationEnd
-            )
-            return (file, try record.response(in: file))
-        }
-        switch found.1 {
+        switch try files.response() {
         case .success(let response):
             knownResponse = response
             return response
         case .failure(let fault):
             // What is kept of a failed one is its content.
             if isFailed { return nil }
-            try spool.setAside(UploadFiles(id: id, queue: queue, data: nil, file: found.0))
+            try files.setAside()
             throw .corrupt(id, reason: fault.reason)
         }
     }
@@ -118,11 +104,11 @@ extension Upload {
     // MARK: Steps
 
     /// Says beforehand that an attempt without a verdict is not repeated.
-    private func decideToHold(durably: Bool) throws(SpoolError) {
+    private func decideToHold() throws(SpoolError) {
         func change(_ state: inout RecordState) {
-            state.decide(Repair.interrupted + "; its outcome is unknown", cause: .indeterminate)
+            state.decide(Repair.outcomeUnknown, cause: .indeterminate)
         }
-        if durably { try writeDurably(change) } else { try write(change) }
+        if isPromised { try files.writeDurably(change) } else { try files.write(change) }
     }
 
     /// Writes that the content is whole, before the move that says so too.
@@ -130,28 +116,25 @@ extension Upload {
     /// A record outside `incoming` must say a length that fits its content. So, once anything was
     /// promised, content and length are durable on return: a power cut may keep the move.
     ///
-    /// - Throws: `.disk` also where content was cut back that was whole before (see `settle`).
-    func setWhole(
-        _ data: OpenFile,
-        _ change: (inout RecordState) -> Void
-    ) throws(SpoolError) {
-        guard recordState.verified == nil else {
+    /// - Throws: `.disk` also where content was cut back that was whole before (see `sync`).
+    func setWhole(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+        guard files.state.verified == nil else {
             throw .contradiction(id, reason: "it was to be whole before all of it was verified")
         }
         guard state.length == nil || state.length == state.offset else {
             let lost = SystemError.lost
-            throw .disk(SystemError(call: "delivery of", subject: data.subject, errno: lost))
+            throw .disk(SystemError(call: "delivery of", subject: path, errno: lost))
         }
-        let isPromised = recordState.durable != nil
-        if isPromised, recordState.durable != state.offset { try sync(data) }
+        let (isPromised, size) = (isPromised, files.size)
+        if isPromised, files.state.durable != size { try syncContent() }
+        let whole = spool.clock.mended(files.state.whole) ?? spool.clock.now
         func write(_ next: inout RecordState) {
-            next.length = state.offset
-            next.whole = spool.clock.mended(next.whole) ?? spool.clock.now
-            if isPromised { next.durable = state.offset }
+            next.length = size
+            next.whole = whole
+            if isPromised { next.durable = size }
             change(&next)
         }
-        if isPromised { try writeDurably(write) } else { try self.write(write) }
-        state.length = state.offset
+        if isPromised { try files.writeDurably(write) } else { try files.write(write) }
     }
 
     /// Writes a response behind what the clients sent, and then the state that points to it.
@@ -173,7 +156,7 @@ extension Upload {
             do throws(SpoolError) { try storeWhole(kept, change) } catch {
                 let status = response.head.status.code
                 kept.head = ResponseHead(status: .init(code: status), fields: [:])
-                try write { state in
+                try files.write { state in
                     change(&state)
                     state.status = status
                 }
@@ -187,12 +170,10 @@ extension Upload {
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
         let bytes = response.recordText
-        let start = recordState.completion?.upperBound ?? creationEnd
-        try spool.onDisk { () throws(SystemError) in
-            try disk.write(bytes, to: try openRecord(), at: start)
-        }
+        let start = files.state.completion?.upperBound ?? files.creationEnd
+        try files.write(bytes, at: start)
         spool.room.noteRecord(Int64(bytes.count))
-        try write { state in
+        try files.write { state in
             change(&state)
             state.response = start..<start + Int64(bytes.count)
         }

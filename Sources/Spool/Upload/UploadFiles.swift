@@ -1,239 +1,402 @@
-// The open, locked files of one upload: reading what they say, and making them legal again.
+// The one owner of an upload's files: its data file, its record, the queue the record is in, and the
+// state it says.
 //
-// Shared by attaching and recovery, so that both take the same files for the same thing. Invariant:
-// every step here leaves a combination of files that spoolgate-spool(5) has a row for.
+// Used by Upload, recovery and removal alike, so that all write, move, sync and remove in the one order
+// that spoolgate-spool(5) proves safe. Invariant: every step here leaves a combination of files that the
+// page has a row for.
 
+import HTTPTypes
 import Posix
 import UploadProtocol
 
-/// The files of one upload, locked by the caller.
-struct UploadFiles {
+/// The files of one upload, open and locked.
+///
+/// Used by one thread; the kernel's lock goes with the last reference, or with `close()`.
+final class UploadFiles {
     /// The upload.
     let id: UploadID
     /// Where its record is.
-    var queue: Queue
-    /// Its data file; nil: there is none.
-    var data: OpenFile?
-    /// Its record.
-    let file: OpenFile
-}
-
-/// What the files of one upload say.
-struct FoundUpload {
-    /// The files.
-    var files: UploadFiles
-    /// The record.
-    var record: LoadedRecord
-    /// The size of the data file; nil: there is none.
-    var dataSize: Int64?
-    /// Why it has no stored response; nil if it has one.
-    var responseFault: UnreadableRecord?
+    private(set) var queue: Queue
+    /// Its data file, whose lock stands for the upload; nil: there is none, as once it is delivered.
+    private(set) var data: OpenFile?
+    /// What the record says; until `read()` what a new one says.
+    private(set) var state: RecordState
+    /// Where the creation ends in the record.
+    private(set) var creationEnd: Int64
+    /// Bytes of content, as far as they count; the length where no data file is left.
+    var size: Int64 = 0
     /// When content or state last changed.
     var lastActivity: WallTime
-}
+    /// Where the record was since its place was last durable, or created; empty: it is there still.
+    var movedFrom: [Queue] = []
+    /// Whether the record was written since it was last made durable.
+    private(set) var isRecordDirty = false
 
-extension Spool {
-    /// Reads what an upload's files say; sets a record aside that cannot be read.
+    private let spool: Spool
+    private let name: FileName
+    /// The record, while it is needed; in `delivered` its lock stands for the upload.
+    private var record: OpenFile?
+    private var disk: Disk { spool.disk }
+    private var layout: SpoolLayout { spool.layout }
+
+    /// Takes files that the caller has opened and locked; `state` and `creationEnd` where they were just
+    /// made.
+    init(
+        of id: UploadID,
+        in queue: Queue,
+        of spool: Spool,
+        data: OpenFile?,
+        record: OpenFile,
+        state: RecordState = RecordState(),
+        creationEnd: Int64 = 0
+    ) {
+        self.id = id
+        self.queue = queue
+        self.spool = spool
+        self.data = data
+        self.record = record
+        self.state = state
+        self.creationEnd = creationEnd
+        name = FileName(id)
+        lastActivity = spool.clock.now
+    }
+
+    /// The path of the data file.
+    var dataPath: String { layout.data[name].path(of: name.name) }
+
+    // MARK: Opening and reading
+
+    /// The record, opened again where it was closed.
+    func openRecord() throws(SystemError) -> OpenFile {
+        if let record { return record }
+        guard let opened = try layout[queue].open(name) else {
+            throw SystemError(
+                call: "openat",
+                subject: layout[queue][name].path(of: name.name),
+                errno: SystemError.gone
+            )
+        }
+        record = opened
+        return opened
+    }
+
+    /// Closes the record, where the data file's lock stands for the upload.
+    func closeRecord() {
+        if data != nil { record = nil }
+    }
+
+    /// Closes all, and with that gives up the kernel's lock.
+    func close() {
+        data = nil
+        record = nil
+    }
+
+    /// Reads what the files say.
     ///
-    /// - Parameters:
-    ///   - files: the files.
-    ///   - readsResponse: whether to read a delivered upload's response too. Otherwise it is read
-    ///     when it is asked for.
-    /// - Returns: what they say.
-    /// - Throws: `.corrupt` after setting the record aside.
-    func load(_ files: UploadFiles, readsResponse: Bool) throws(SpoolError) -> FoundUpload {
-        let (status, read) = try onDisk { () throws(SystemError) in
-            let status = try files.file.status()
-            let (id, size) = (files.id, status.size)
+    /// - Returns: what the upload was created with.
+    /// - Throws: `.corrupt` after setting a record aside that cannot be read.
+    func read() throws(SpoolError) -> UploadCreation {
+        let (status, read) = try spool.onDisk { () throws(SystemError) in
+            let record = try openRecord()
             return (
-                status, try LoadedRecord.read(files.file, of: id, size: size, knowing: creations)
+                try record.status(), try LoadedRecord.read(record, of: id, knowing: spool.creations)
             )
         }
         switch read {
         case .failure(let fault):
-            try setAside(files)
-            throw .corrupt(files.id, reason: fault.reason)
-        case .success(let record):
-            return try onDisk { () throws(SystemError) in
-                let dataStatus = try files.data?.status()
-                var fault: UnreadableRecord?
-                // In `hold` nothing follows from it.
-                if (files.queue != .delivered && files.queue != .hold) || readsResponse,
-                    case .failure(let found) = try record.response(in: files.file)
-                {
-                    fault = found
-                }
-                return FoundUpload(
-                    files: files,
-                    record: record,
-                    dataSize: dataStatus?.size,
-                    responseFault: fault,
-                    lastActivity: max(status.modified, dataStatus?.modified ?? status.modified)
-                )
-            }
+            try setAside()
+            throw .corrupt(id, reason: fault.reason)
+        case .success(let loaded):
+            let data = try spool.onDisk { () throws(SystemError) in try self.data?.status() }
+            state = loaded.state
+            creationEnd = loaded.creationEnd
+            size = data?.size ?? state.length ?? 0
+            lastActivity = max(status.modified, data?.modified ?? status.modified)
+            return loaded.creation
         }
     }
 
-    /// Carries out a repair; `found` says afterwards what is there.
-    ///
-    /// - Throws: `.corrupt` after setting an upload aside.
-    func apply(_ repair: Repair, to found: inout FoundUpload) throws(SpoolError) {
-        let reason = Repair.interrupted
-        switch repair {
-        case .keep: return
-        case .cutBack(let size):
-            let data = found.files.data
-            try onDisk { () throws(SystemError) in
-                if let data { try disk.truncate(data, to: size) }
-            }
-            room.giveBack((found.dataSize ?? size) - size)
-            found.dataSize = size
-            if found.record.state.verified != nil {
-                try write(&found) { $0.verified = nil }
-            }
-        case .receiveAgain:
-            try write(&found) { $0.takeUpAgain() }
-            try move(&found, to: .incoming)
-        case .putOff:
-            // Its client heard of no failure: it is the queue's to repeat.
-            try write(&found) { $0.decide(reason, next: clock.now) }
-            try move(&found, to: .deferred)
-        case .hold:
-            try write(&found) {
-                $0.decide(reason + "; its outcome is unknown", cause: .indeterminate)
-            }
-            try move(&found, to: .hold)
-        case .finishDeferral:
-            try move(&found, to: .deferred)
-        case .finishHold:
-            try syncAgain(found)
-            try move(&found, to: .hold)
-        case .finishDelivery:
-            try finishDelivery(&found)
-        case .forget:
-            try removeFiles(of: found.files)
-        case .setAside(let reason):
-            try setAside(found.files)
-            throw .corrupt(found.files.id, reason: reason)
+    /// Reads a part of the record; nil where the file ends before it does.
+    func bytes(of extent: Range<Int64>) throws(SpoolError) -> [UInt8]? {
+        try spool.onDisk { () throws(SystemError) in
+            let record = try openRecord()
+            guard extent.upperBound <= (try record.status().size) else { return nil }
+            return try record.bytes(at: extent.lowerBound, count: extent.count)
         }
+    }
+
+    /// Reads the stored response.
+    func response() throws(SpoolError) -> Result<StoredResponse, UnreadableRecord> {
+        try spool.onDisk { () throws(SystemError) in try state.storedResponse(in: try openRecord())
+        }
+    }
+
+    // MARK: Writing
+
+    /// Writes a new state beside the old one.
+    ///
+    /// Survives the death of the process on return.
+    func write(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+        var next = state
+        change(&next)
+        next.sequence += 1
+        try write(next.slot, at: next.slotPosition)
+        state = next
+        isRecordDirty = true
+        lastActivity = spool.clock.now
+    }
+
+    /// Writes a new state and makes it durable, or takes it back.
+    func writeDurably(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+        let before = state
+        try write(change)
+        do throws(SpoolError) { try syncRecord() } catch {
+            // The next lock must not read a promise that was not kept; if this fails as well, the
+            // record cannot be written at all and the upload is beyond use.
+            try? write { next in
+                next = RecordState(before, sequence: next.sequence)
+            }
+            throw error
+        }
+    }
+
+    /// Writes into the record; behind its creation nothing counts that no state points to.
+    func write(_ bytes: [UInt8], at position: Int64) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try disk.write(bytes, to: try openRecord(), at: position)
+        }
+    }
+
+    /// Cuts the content to its first `size` bytes, all of which count from then on.
+    func cutBack(to size: Int64) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            if let data { try disk.truncate(data, to: size) }
+        }
+        try noteCutBack(to: size)
+    }
+
+    /// Counts content that was cut off no more.
+    func noteCutBack(to size: Int64) throws(SpoolError) {
+        spool.room.giveBack(self.size - size)
+        self.size = size
+        if state.verified != nil { try write { $0.verified = nil } }
+    }
+
+    // MARK: Moving
+
+    /// Moves the record to another queue.
+    func move(to target: Queue) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            // Opened before the move, so that no later step can fail for want of a descriptor.
+            _ = try openRecord()
+            try layout.move(name, from: queue, to: target, disk)
+        }
+        movedFrom.append(queue)
+        queue = target
     }
 
     /// Moves the record to `corrupt`; the data file stays where it is.
-    func setAside(_ files: UploadFiles) throws(SpoolError) {
-        let name = FileName(files.id)
-        try onDisk { () throws(SystemError) in
-            try disk.rename(
-                name.name,
-                in: layout[files.queue][name],
-                to: name.name,
-                in: layout[.corrupt][name]
-            )
+    func setAside() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try layout.move(name, from: queue, to: .corrupt, disk)
         }
-        population.remove(files.id)
+        spool.population.remove(id)
     }
 
-    /// Opens files of an upload; sets it aside where one of them is something else than a file.
-    ///
-    /// - Throws: `.corrupt` then, if it has a record.
-    func openSound<R>(_ id: UploadID, _ body: () throws(SystemError) -> R?) throws(SpoolError) -> R?
-    {
-        do throws(SystemError) { return try body() } catch {
-            guard error.isNotRegular else { throw failure(error) }
-            let name = FileName(id)
-            // A move touches the name alone, whatever it stands for. It has no lock that would mean
-            // anything, and nobody can use it.
-            for queue in SpoolLayout.usable {
-                let isMoved = try onDisk { () throws(SystemError) in
-                    guard try layout[queue][name].status(of: name.name) != nil else { return false }
-                    try disk.rename(
-                        name.name,
-                        in: layout[queue][name],
-                        to: name.name,
-                        in: layout[.corrupt][name]
-                    )
-                    return true
-                }
-                if isMoved { throw .corrupt(id, reason: "\(error.subject) is no regular file") }
+    // MARK: Making durable
+
+    /// Makes the record durable, all of it.
+    func syncRecord() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            let record = try openRecord()
+            do throws(SystemError) { try disk.sync(record) } catch {
+                // After a failed sync the kernel calls the lost pages clean: what is not written again
+                // would be in no later sync, and that one would still succeed. If this fails as well,
+                // a later state can be there without its creation; such a record is set aside.
+                try? disk.writeAgain(record)
+                throw error
             }
-            return nil
         }
+        isRecordDirty = false
     }
 
-    /// Removes an upload: first the record, so that nothing half is ever found, then the content.
+    /// Makes the data file's name durable.
+    func syncDataName() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in try disk.syncDirectory(layout.data[name]) }
+    }
+
+    /// Makes the record's place durable: the entry that is there, and that the old ones are gone.
     ///
-    /// For one of which nothing was promised: a power cut may bring it back, and it is forgotten again.
+    /// A record that came back at an old place as well could be delivered from there again.
+    func syncPlace() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try disk.syncDirectory(layout[queue][name])
+            for place in Queue.allCases where place != queue && movedFrom.contains(place) {
+                try disk.syncDirectory(layout[place][name])
+            }
+        }
+        movedFrom = []
+    }
+
+    // MARK: Removing
+
+    /// Removes the upload: first the record, so that nothing half is ever found, then the content.
     ///
-    /// - Throws: `.disk` where a part of it is there still.
-    func removeFiles(of files: UploadFiles) throws(SpoolError) {
-        creations.forget(files.id)
-        let name = FileName(files.id)
-        try onDisk { () throws(SystemError) in
-            let record = try room.sizeOfRecord(name.name, in: layout[files.queue][name])
-            try disk.unlink(name.name, in: layout[files.queue][name])
-            population.remove(files.id)
-            room.giveBackRecord(record)
-            guard let data = files.data else { return }
-            let size = try data.status().size
-            if try disk.unlink(name.name, in: layout.data[name]) { room.giveBack(size) }
+    /// - Parameter durably: whether no power cut brings it back once this returns.
+    /// - Throws: `.disk` where a part of it is there still or may come back.
+    func remove(durably: Bool = false) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try removeRecord()
+            if durably {
+                for place in Queue.places(ofRemovalFrom: queue) {
+                    try disk.syncDirectory(layout[place][name])
+                }
+            }
+            try removeData()
         }
     }
 
-    /// Makes the removal of a record durable, wherever it could come back to: its last move may not
-    /// be durable.
-    func syncRemoval(of name: FileName, from queue: Queue) throws(SystemError) {
-        for place in Queue.places(ofRemovalFrom: queue) {
-            try disk.syncDirectory(layout[place][name])
-        }
+    /// Removes the record, and with it the upload: content without a record is nothing, a record without
+    /// content damage.
+    func removeRecord() throws(SystemError) {
+        let size = try spool.room.sizeOfRecord(name.name, in: layout[queue][name])
+        try disk.unlink(name.name, in: layout[queue][name])
+        spool.creations.forget(id)
+        spool.population.remove(id)
+        spool.room.giveBackRecord(size)
     }
 
-    private func move(_ found: inout FoundUpload, to queue: Queue) throws(SpoolError) {
-        let files = found.files
-        let name = FileName(files.id)
-        try onDisk { () throws(SystemError) in
-            try disk.rename(
-                name.name,
-                in: layout[files.queue][name],
-                to: name.name,
-                in: layout[queue][name]
-            )
-        }
-        found.files.queue = queue
+    /// Removes the data file, if there is one, and closes it; returns whether its name was there.
+    @discardableResult
+    func removeData() throws(SystemError) -> Bool {
+        guard let data else { return false }
+        defer { self.data = nil }
+        let size = try data.status().size
+        let isRemoved = try disk.unlink(name.name, in: layout.data[name])
+        if isRemoved { spool.room.giveBack(size) }
+        return isRemoved
     }
 
-    private func write(
-        _ found: inout FoundUpload,
-        _ change: (inout RecordState) -> Void
-    ) throws(SpoolError) {
-        var state = found.record.state
-        change(&state)
-        state.sequence += 1
-        try onDisk { () throws(SystemError) in
-            try disk.write(state.slot, to: found.files.file, at: state.slotPosition)
+    // MARK: Making legal
+
+    /// Makes the files legal again that a crash or a power cut has left.
+    ///
+    /// - Parameters:
+    ///   - creation: what `read()` gave.
+    ///   - afterPowerCut: whether the kernel was started since the spool was last used.
+    /// - Returns: what was done.
+    /// - Throws: `.corrupt` after setting an upload aside.
+    func repair(_ creation: UploadCreation, afterPowerCut: Bool) throws(SpoolError) -> Repair {
+        var fault: UnreadableRecord?
+        // In `delivered` it is otherwise read when it is asked for; in `hold` nothing follows from it.
+        if afterPowerCut || queue != .delivered && queue != .hold,
+            case .failure(let found) = try response()
+        {
+            fault = found
         }
-        found.record.state = state
+        let repair = Repair(
+            queue: queue,
+            state: state,
+            isRepeatable: creation.isRepeatable,
+            dataSize: data == nil ? nil : size,
+            responseFault: fault,
+            afterPowerCut: afterPowerCut
+        )
+        try apply(repair)
+        if repair != .forget { spool.population.note(creation, in: queue) }
+        // What a power cut takes back of it, the next recovery does again.
+        (isRecordDirty, movedFrom) = (false, [])
+        return repair
     }
 
-    private func finishDelivery(_ found: inout FoundUpload) throws(SpoolError) {
-        if found.files.queue != .delivered {
-            try syncAgain(found)
-            try move(&found, to: .delivered)
+    private func apply(_ repair: Repair) throws(SpoolError) {
+        switch repair {
+        case .keep: return
+        case .cutBack(let size): try cutBack(to: size)
+        case .receiveAgain:
+            try write { $0.takeUpAgain() }
+            try move(to: .incoming)
+        case .putOff:
+            // Its client heard of no failure: it is the queue's to repeat.
+            try write { $0.decide(Repair.interrupted, next: spool.clock.now) }
+            try move(to: .deferred)
+        case .hold:
+            try write { $0.decide(Repair.outcomeUnknown, cause: .indeterminate) }
+            try move(to: .hold)
+        case .finishDeferral:
+            try move(to: .deferred)
+        case .finishHold:
+            try syncAgain()
+            try move(to: .hold)
+        case .finishDelivery:
+            if queue != .delivered {
+                try syncAgain()
+                try move(to: .delivered)
+            }
+            try spool.onDisk { () throws(SystemError) in _ = try removeData() }
+            size = state.length ?? size
+            spool.population.finish(id)
+        case .forget:
+            try remove()
+        case .setAside(let reason):
+            try setAside()
+            throw .corrupt(id, reason: reason)
         }
-        let name = FileName(found.files.id)
-        _ = try onDisk { () throws(SystemError) in
-            try disk.unlink(name.name, in: layout.data[name])
-        }
-        room.giveBack(found.dataSize ?? 0)
-        population.finish(found.files.id)
-        found.files.data = nil
-        found.dataSize = nil
     }
 
     /// Makes a verdict durable, if anything was ever promised: a sync of it may have failed before.
-    private func syncAgain(_ found: FoundUpload) throws(SpoolError) {
-        guard found.record.state.durable != nil else { return }
-        try onDisk { () throws(SystemError) in
-            try disk.writeAgain(found.files.file)
-            try disk.sync(found.files.file)
+    private func syncAgain() throws(SpoolError) {
+        guard state.durable != nil else { return }
+        try spool.onDisk { () throws(SystemError) in try disk.writeAgain(try openRecord()) }
+        try syncRecord()
+    }
+
+    /// Whether the record lacks parts because it never was durable: then nothing can have been promised.
+    func isUnwritten() throws(SpoolError) -> Bool {
+        try spool.onDisk { () throws(SystemError) in
+            let record = try openRecord()
+            let count = LoadedRecord.size(ofFile: try record.status().size)
+            let bytes = try record.bytes(at: 0, count: count)
+            return !RecordState.mayPromise(in: bytes) && LoadedRecord.isUnwritten(bytes)
+        }
+    }
+
+    /// Removes the names that moves were to take away, where a power cut left several.
+    func removeOtherNames() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            let record = try openRecord().status()
+            guard record.names > 1 else { return }
+            for other in SpoolLayout.usable where other != queue {
+                guard try layout[other].status(of: name)?.file == record.file else { continue }
+                try disk.unlink(name.name, in: layout[other][name])
+            }
+        }
+    }
+
+    // MARK: Looking
+
+    /// Whether nothing has changed since the upload was looked at; the creation never does.
+    func isUnchanged(since earlier: UploadSummary) throws(SystemError) -> Bool {
+        let record = try openRecord()
+        let status = try record.status()
+        let data = try self.data?.status()
+        var newest: RecordState?
+        if earlier.creation != nil {
+            newest = RecordState.newest(
+                in: try record.bytes(at: 0, count: 2 * RecordState.slotSize)
+            )
+            guard newest != nil else { return false }
+        }
+        let lastActivity = max(status.modified, data?.modified ?? status.modified)
+        return (queue, UploadSummary.offset(data, newest), lastActivity)
+            == (earlier.queue, earlier.offset, earlier.lastActivity)
+            && (newest?.attempts ?? 0, newest?.length) == (earlier.attempts, earlier.length)
+    }
+
+    /// Has the last activity be now.
+    func touch() throws(SystemError) {
+        for file in [data, try openRecord()].compactMap({ $0 }) {
+            try disk.touch(file.descriptor, subject: file.subject)
         }
     }
 }

@@ -1,4 +1,4 @@
-// Where an upload goes that is not delivered: deferred, or held for one of three causes, and back.
+// Where an upload goes that is not delivered: deferred, or in `hold` for one of three causes, and back.
 //
 // Which of them it is, the gateway or an operator decides. Invariant: outside `incoming` a record says
 // the length of its content, and nothing in `hold` moves by itself.
@@ -8,59 +8,68 @@ import UploadProtocol
 
 extension Upload {
     /// When the queue tries it next; nil: it waits for its client, or for an operator.
-    package var nextAttempt: WallTime? { queue == .hold ? nil : recordState.next }
+    package var nextAttempt: WallTime? { queue == .hold ? nil : files.state.next }
     /// When it was first found whole, or last queued again by an operator; nil before.
-    package var wholeSince: WallTime? { recordState.whole }
+    package var wholeSince: WallTime? { files.state.whole }
     /// Delivery attempts begun.
-    package var attempts: Int { recordState.attempts }
+    package var attempts: Int { files.state.attempts }
     /// Why it is in `hold`; nil elsewhere.
-    package var holdCause: HoldCause? { queue == .hold ? recordState.cause : nil }
-    /// Why the last attempt did not deliver it, or why it is held.
-    package var reason: String? { recordState.reason }
+    package var holdCause: HoldCause? { queue == .hold ? files.state.cause : nil }
+    /// Why the last attempt did not deliver it, or why it is in `hold`.
+    package var reason: String? { files.state.reason }
 
     /// incoming or active -> deferred, or deferred with another time: whole, and no attempt could
     /// begin, or the upstream did not take it; the bytes stay.
     ///
-    /// Survives the death of the process on return, a power cut after the next `settle()`.
+    /// Survives the death of the process on return, a power cut after the next `sync()`.
     ///
     /// - Parameters:
     ///   - reason: why it is not delivered; for people.
     ///   - next: when the queue tries it; nil: it waits for its client.
     /// - Throws: `.disk`; then it is where it was.
-    package func deferred(reason: String?, next: WallTime? = nil) throws(SpoolError) {
-        let data = try held(while: [.incoming, .active, .deferred].contains(queue))
+    package func postpone(reason: String?, next: WallTime? = nil) throws(SpoolError) {
+        try requireData(while: [.incoming, .active, .deferred].contains(queue))
         func change(_ state: inout RecordState) {
             state.decide(reason, next: next)
             state.whole = spool.clock.mended(state.whole)
         }
-        if queue == .incoming { try setWhole(data, change) } else { try write(change) }
-        if queue != .deferred { try move(to: .deferred) }
+        if queue == .incoming { try setWhole(change) } else { try files.write(change) }
+        if queue != .deferred { try files.move(to: .deferred) }
     }
 
-    /// active or deferred -> hold: sent, and no answer came; nothing will repeat it by itself.
+    /// active or deferred -> hold: nothing takes it from there by itself.
     ///
     /// Durable on return; content that cannot be made durable is lost then, and `state.offset` less
     /// than the length.
-    package func indeterminate(reason: String) throws(SpoolError) {
-        try hold(for: .indeterminate, reason, nil)
-    }
-
-    /// active or deferred -> hold: it cannot be delivered.
-    ///
-    /// Its content is kept. Durable on return, as `indeterminate` is.
     ///
     /// - Parameters:
+    ///   - cause: what it waits for.
     ///   - reason: why; for people.
-    ///   - response: the upstream's final response, where that is the reason; stored as by `delivered`.
-    /// - Throws: `.disk`; whoever holds it next finishes what was begun.
-    package func failed(reason: String, response: StoredResponse? = nil) throws(SpoolError) {
-        try hold(for: .failed, reason, response)
+    ///   - response: the upstream's final response, where that is why; stored as by `finish(with:)`.
+    /// - Throws: `.disk`; the next lock finishes what was begun.
+    package func hold(
+        _ cause: HoldCause,
+        reason: String,
+        response: StoredResponse? = nil
+    ) throws(SpoolError) {
+        try requireData(while: queue == .active || queue == .deferred)
+        func change(_ state: inout RecordState) { state.decide(reason, cause: cause) }
+        // In one state, the response with the cause: without it, it would be a delivery.
+        if let response {
+            knownResponse = try store(response, change)
+        } else {
+            try files.write(change)
+        }
+        // A power cut may keep the move, and in `hold` an older state would say another cause.
+        if isPromised { try files.syncRecord() }
+        try files.move(to: .hold)
+        do throws(SpoolError) { try sync() } catch {
+            guard state.offset != state.length else { throw error }
+            // The content is cut back; that it is held, and why, can be kept all the same.
+            try files.write { $0.reason = "its content could not be made durable; \(reason)" }
+            try sync()
+        }
     }
-
-    /// deferred -> hold: an operator holds it.
-    ///
-    /// Durable on return, as `indeterminate` is.
-    package func held(reason: String) throws(SpoolError) { try hold(for: .held, reason, nil) }
 
     /// hold -> deferred, or deferred with another time: the queue is to try it, whatever was known of
     /// earlier attempts; its time in the queue begins anew.
@@ -68,49 +77,25 @@ extension Upload {
     /// Durable on return.
     ///
     /// - Parameter next: when the queue tries it.
-    /// - Throws: `.disk` also where a part of its content was lost (see `indeterminate`).
+    /// - Throws: `.disk` also where a part of its content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {
-        let data = try held(while: queue == .hold || queue == .deferred)
+        let data = try requireData(while: queue == .hold || queue == .deferred)
         guard state.offset == state.length else {
             throw .disk(
                 SystemError(call: "requeue of", subject: data.subject, errno: SystemError.lost)
             )
         }
         // The cause stays until the next attempt: in `hold` it must be right whenever the process dies.
-        try write { state in
+        try files.write { state in
             state.decide(state.reason, next: next, cause: state.cause)
             state.whole = spool.clock.now
         }
         knownResponse = nil
-        if queue == .hold { try move(to: .deferred) }
+        if queue == .hold { try files.move(to: .deferred) }
         // Also where earlier moves may have left a name that a power cut would bring back: it must
         // neither be held again nor be taken for an attempt.
-        movedFrom = [.incoming, .active, .hold]
-        try settle()
-    }
-
-    private func hold(
-        for cause: HoldCause,
-        _ reason: String,
-        _ response: StoredResponse?
-    ) throws(SpoolError) {
-        _ = try held(while: queue == .active || queue == .deferred)
-        func change(_ state: inout RecordState) { state.decide(reason, cause: cause) }
-        // In one state, the response with the cause: without it, it would be a delivery.
-        if let response {
-            knownResponse = try store(response, change)
-        } else {
-            try write(change)
-        }
-        // A power cut may keep the move, and in `hold` an older state would say another cause.
-        if recordState.durable != nil { try syncRecord() }
-        try move(to: .hold)
-        do throws(SpoolError) { try settle() } catch {
-            guard state.offset != state.length else { throw error }
-            // The content is cut back; that it is held, and why, can be kept all the same.
-            try write { $0.reason = "its content could not be made durable; \(reason)" }
-            try settle()
-        }
+        files.movedFrom = [.incoming, .active, .hold]
+        try sync()
     }
 }
 

@@ -37,7 +37,7 @@ struct Hold: ParsableCommand {
         switch upload.state.phase {
         case .deferred:
             let was = upload.stateClause
-            try upload.held(reason: upload.reason ?? "held by an operator")
+            try upload.hold(.held, reason: upload.reason ?? "held by an operator")
             return .done(was: was)
         case .held: return .done(was: upload.stateClause)
         case .indeterminate, .failed:

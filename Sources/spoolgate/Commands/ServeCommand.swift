@@ -75,7 +75,7 @@ struct Serve: ParsableCommand {
             log.draining(signal: signal)
             let deadline = Deadline.after(settings.drainTimeout)
             _ = gateway.deliveries.stopQueue(until: .after(.zero))
-            let isDrained = server.drain(until: deadline) { spool.askAll() }
+            let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
             let left = gateway.deliveries.stopQueue(until: deadline)
             // An event whose answer is on its way would be sent once more by the next process.
             gateway.events.stopSending(until: .after(.seconds(1)))
@@ -91,7 +91,7 @@ struct Serve: ParsableCommand {
                 while true {
                     Thread.pause(.milliseconds(100))
                     // A spool that cannot be read is told by the request that reads it.
-                    try? spool.askForOthers()
+                    try? spool.requestReleaseForOthers()
                 }
             }
         } catch {
