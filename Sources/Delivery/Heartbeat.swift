@@ -52,7 +52,7 @@ package final class Heartbeat {
 
     /// Tells the client that the wait goes on, if it is time.
     ///
-    /// - Throws: what `Upload.settle` throws; there is no further heartbeat then.
+    /// - Throws: what `Upload.sync` throws; there is no further heartbeat then.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never

@@ -62,7 +62,7 @@ extension Spool {
     /// Refuses a spool that no recovery has looked at since the machine was started.
     ///
     /// For a process that changes uploads and runs no recovery: what a power cut left is not to be taken
-    /// for what was received. Call it before any upload is held.
+    /// for what was received. Call it before any upload is locked.
     ///
     /// - Throws: `.unusable` then; `.disk` or `.bootUnknown` where it cannot be known.
     package func requireRecovered() throws(SpoolError) {
@@ -81,7 +81,7 @@ extension Spool {
         }
     }
 
-    /// Whether an upload that is held must be judged as after a power cut.
+    /// Whether an upload that is locked must be judged as after a power cut.
     ///
     /// - Throws: `.disk` where a subdirectory could not be read, so that nobody knows.
     func isUnrecovered(_ id: UploadID) throws(SpoolError) -> Bool {
