@@ -162,7 +162,11 @@ private final class Stage {
             try upload.hold(.indeterminate, reason: "no answer")
         case .failed:
             try upload.postpone(reason: nil)
-            try upload.hold(.failed, reason: "overtime", response: state.finalStatus.map(Self.stored))
+            try upload.hold(
+                .failed,
+                reason: "overtime",
+                response: state.finalStatus.map(Self.stored)
+            )
         case .held:
             try upload.postpone(reason: nil)
             try upload.hold(.held, reason: "by an operator")

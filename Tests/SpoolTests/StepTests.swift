@@ -63,7 +63,7 @@ struct StepTests {
         case .failure: try upload.hold(.failed, reason: "overtime")
         case .hold: try upload.hold(.held, reason: "by an operator")
         case .requeue: try upload.requeue(at: .now)
-        case .loss: try upload.forgetUndurable(try #require(upload.data))
+        case .loss: try upload.forgetUndurable(try #require(upload.files.data))
         }
     }
 }

@@ -204,7 +204,7 @@ package final class Upload {
     ///
     /// One that waits for its delivery is received again from there. One in `hold` stays so: its client
     /// is not asked for anything more.
-    private func forgetUndurable(_ data: OpenFile) throws(SpoolError) {
+    func forgetUndurable(_ data: OpenFile) throws(SpoolError) {
         let durable = files.state.durable ?? 0
         do throws(SystemError) { try spool.disk.truncate(data, to: durable) } catch {
             defer { unlock() }
