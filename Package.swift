@@ -103,7 +103,7 @@ let package = Package(
         .target(
             name: "Journal",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Exchange", "Spool", "Upstream",
                 "Settings",
                 httpTypes, logging,
             ],

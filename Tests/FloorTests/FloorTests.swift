@@ -63,7 +63,7 @@ private let allowed: [String: Set<String>] = {
         "Upstream": base.union(["Crypto", "CCurl", "Glibc"]),
         "FastCGIFront": base.union(["Exchange", "CFastCGI", "Glibc"]),
         "Settings": base.union(["Upstream", "CYAML", "Logging"]),
-        "Journal": second.union(["Settings", "Logging"]),
+        "Journal": second.union(["Settings", "Crypto", "Logging"]),
         "Delivery": second.union(["Settings", "Journal", "Crypto"]),
         "Gateway": upper,
         "spoolgate": upper.union([
