@@ -1,4 +1,4 @@
-// The delivery of one upload: one regular request to the upstream, the verdict stored, then relayed.
+// The delivery of one upload: one regular request to the upstream, the final response stored, then relayed.
 //
 // A request that completed the upload drives it, or the queue; here they are the same. Invariant: an
 // upload is in `active` exactly while its attempt runs.
@@ -50,8 +50,8 @@ package struct Delivery {
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - listener: who waits for the verdict.
-    /// - Returns: nil when the verdict is in and went to the listener, else why there is none; the
+    ///   - listener: who waits for the final response.
+    /// - Returns: nil when the final response is in and went to the listener, else why there is none; the
     ///   offset is durable then.
     /// - Throws: where the spool failed and the upstream has nothing.
     package func deliver(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
@@ -71,7 +71,7 @@ package struct Delivery {
         return try attempt(upload, listener, in: slot)
     }
 
-    /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its verdict.
+    /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its final response.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
             // Its client was told that it is not delivered, and has the time of the queue to come back.
@@ -170,7 +170,7 @@ package struct Delivery {
             noteFinalResponse(of: upload, relay)
             return nil
         }
-        // Over the cap the verdict was stored before its content was relayed; what the client has of
+        // Over the cap the final response was stored before its content was relayed; what the client has of
         // that content is not the whole.
         if relay.isStored || relay.hasBegun {
             noteFinalResponse(of: upload, relay)
@@ -212,7 +212,7 @@ package struct Delivery {
     ///
     /// - Parameters:
     ///   - upload: the upload.
-    ///   - reason: why there is no verdict.
+    ///   - reason: why there is no final response.
     ///   - listener: who is told.
     ///   - asked: seconds the upstream asked to wait.
     ///   - refusal: what the listener is told.

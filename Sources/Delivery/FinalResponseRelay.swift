@@ -1,7 +1,7 @@
 // The upstream's final response on its way to the client: stored first, then relayed.
 //
 // Up to the cap the whole response is stored before its first byte leaves; beyond it the head is
-// stored, and the content streams through. Invariant: nothing of a response that is no verdict is
+// stored, and the content streams through. Invariant: nothing of a response that is no final response is
 // stored or relayed.
 
 package import Exchange
@@ -12,7 +12,7 @@ import Spool
 package import UploadProtocol
 import Upstream
 
-/// Who hears the verdict of a delivery, and how it is told.
+/// Who hears the final response of a delivery, and how it is told.
 package struct ResponseListener {
     /// The request that waits for it; nil: it is only stored.
     var exchange: (any Exchange)?
@@ -24,7 +24,7 @@ package struct ResponseListener {
     var heartbeat: Heartbeat?
     /// The fields of the request that completes the upload; nil if none does.
     var completing: HTTPFields?
-    /// Whether some client hears, of a verdict that is only stored, that there is none yet.
+    /// Whether some client hears, of a final response that is only stored, that there is none yet.
     package var isWitnessed = false
     /// Whether its client knows where the upload is, and comes back when its connection breaks.
     package let isResumable: Bool
@@ -46,7 +46,7 @@ package struct ResponseListener {
         self.isResumable = isResumable
     }
 
-    /// Nobody: the verdict is only stored.
+    /// Nobody: the final response is only stored.
     package static func nobody(
         _ responses: ResponseBuilder,
         completing: HTTPFields?
@@ -66,7 +66,7 @@ package struct ResponseListener {
 /// Stores the upstream's final response, then relays it, also where storing failed.
 package final class FinalResponseRelay: ResponseSink {
     /// Statuses by which an upstream says that it did not take a request now (RFC 9110 §15.6, RFC 6585
-    /// §4): no verdict on an upload that may be repeated.
+    /// §4): no final response on an upload that may be repeated.
     private static let putOffStatuses: Set<Int> = [429, 502, 503, 504]
 
     private let upload: Upload
@@ -84,14 +84,14 @@ package final class FinalResponseRelay: ResponseSink {
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// Whether the response asks for another attempt; then it is no verdict.
+    /// Whether the response asks for another attempt; then it is no final response.
     private(set) var isPutOff = false
     /// Seconds the upstream asked to wait, where it did.
     private(set) var retryAfter: Int?
     private(set) var isStored = false
-    /// Why the verdict could not be stored.
+    /// Why the final response could not be stored.
     private(set) var spoolError: SpoolError?
-    /// Whether the client was told the verdict.
+    /// Whether the client was told the final response.
     private(set) var hasBegun = false
 
     /// Relays to `listener`, storing up to `cap` bytes of content.
@@ -168,7 +168,7 @@ package final class FinalResponseRelay: ResponseSink {
             try sendHead(contentLength: contentLength ?? Int64(held.count))
             if !held.isEmpty { try listener.exchange?.send(content: held.span.bytes) }
         } catch {
-            // The verdict is stored; the client can come back for it.
+            // The final response is stored; the client can come back for it.
         }
     }
 

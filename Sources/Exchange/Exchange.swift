@@ -26,7 +26,7 @@ package struct ClientGone: Error, Sendable, CustomStringConvertible {
 
 /// One request and the way to answer it.
 ///
-/// Used by one thread, but for `release`.
+/// Used by one thread, but for `interrupt`.
 package protocol Exchange: AnyObject {
     /// The request's head, validated by the front, or why it is no request we take.
     var head: Result<RequestHead, Refusal> { get }
@@ -34,7 +34,7 @@ package protocol Exchange: AnyObject {
     var context: ExchangeContext { get }
     /// Asks this request's thread, from any other, to stop receiving: its next read ends with
     /// `.released`. Harmless when the request is over.
-    var release: @Sendable () -> Void { get }
+    var interrupt: @Sendable () -> Void { get }
     /// Whether the web server has gone away from this request, as far as can be told without reading.
     var isPeerGone: Bool { get }
 

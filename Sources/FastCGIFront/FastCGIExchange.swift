@@ -16,7 +16,7 @@ package final class FastCGIExchange: Exchange {
     /// The operator's words among the parameters.
     package let context: ExchangeContext
     /// Reaches this request's connection and no other, however late it is called.
-    package let release: @Sendable () -> Void
+    package let interrupt: @Sendable () -> Void
 
     let connection: Connection
     /// nil when the exchange is over.
@@ -50,12 +50,12 @@ package final class FastCGIExchange: Exchange {
         _ parameters: RequestParameters,
         connection: Connection,
         stallTimeout: Duration,
-        release: @escaping @Sendable () -> Void
+        interrupt: @escaping @Sendable () -> Void
     ) {
         self.request = request
         self.connection = connection
         self.stallTimeout = stallTimeout
-        self.release = release
+        self.interrupt = interrupt
         (head, context) = parameters.read()
         incoming =
             switch (try? head.get())?.contentLength {  // A refused head has no length.

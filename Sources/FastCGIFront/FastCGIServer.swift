@@ -283,7 +283,7 @@ extension FastCGIServer {
             parameters,
             connection: connection,
             stallTimeout: settings.stallTimeout,
-            release: { self.release(connection) }
+            interrupt: { self.release(connection) }
         )
         answer(exchange, place)
         pool.update { $0.answered(connection) }

@@ -26,7 +26,7 @@ final class ContinuingExchange: Exchange {
 
     var head: Result<RequestHead, Refusal> { inner.head }
     var context: ExchangeContext { inner.context }
-    var release: @Sendable () -> Void { inner.release }
+    var interrupt: @Sendable () -> Void { inner.interrupt }
     var isPeerGone: Bool { inner.isPeerGone }
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {

@@ -92,8 +92,8 @@ struct Request {
     enum Patience {
         /// As long as `timeouts.in-use`: the answer must not keep the client waiting.
         case short
-        /// As long as a delivery may take: the answer is that delivery's verdict.
-        case verdict
+        /// As long as a delivery may take: the answer is that delivery's final response.
+        case finalResponse
     }
 
     /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
@@ -109,7 +109,7 @@ struct Request {
                 id,
                 until: limit(patience, place),
                 admits: isOurs,
-                requestRelease: exchange.release
+                requestRelease: exchange.interrupt
             )
             place.giveBack()
             guard let upload = found else { return refuse(.unknownUpload) }
@@ -155,7 +155,7 @@ struct Request {
     private func timeout(_ patience: Patience) -> Duration {
         switch patience {
         case .short: inUseTimeout
-        case .verdict:
+        case .finalResponse:
             max(
                 inUseTimeout,
                 route.settings.upstream.connectTimeout + route.settings.upstream.stallTimeout

@@ -20,7 +20,7 @@ package struct Event: Sendable {
         case completed
         /// There is a final response of the upstream, whatever its status.
         case delivered
-        /// There is no verdict yet; it is tried again.
+        /// There is no final response yet; it is tried again.
         case deferred
         /// It is not delivered and will not be.
         case failed

@@ -182,7 +182,7 @@ package final class Spool: Sendable {
 
     /// Finds an upload and locks it, unless it is locked or awaited.
     ///
-    /// Requests that come while it is locked wait for the verdict.
+    /// Requests that come while it is locked wait for the final response.
     ///
     /// - Returns: nil if there is no such upload, or it is in use.
     package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {

@@ -255,7 +255,7 @@ extension FrontTests {
             let server = try TestServer { exchange in
                 let buffer = try ContentBuffer(capacity: 4096)
                 _ = try? exchange.receive(into: buffer)
-                release.update { $0 = exchange.release }
+                release.update { $0 = exchange.interrupt }
                 let end = Received(all: exchange).end
                 TestServer.reply(exchange, 409, "\(buffer.count) \(end)")
             }
@@ -274,7 +274,7 @@ extension FrontTests {
         func releasedWhileSending() throws {
             let release = Monitor<(@Sendable () -> Void)?>(nil)
             let server = try TestServer({ $0.lingerIdle = .seconds(5) }) { exchange in
-                release.update { $0 = exchange.release }
+                release.update { $0 = exchange.interrupt }
                 TestServer.reply(exchange, 409, Received(all: exchange).end)
             }
             defer { server.stop() }

@@ -267,7 +267,7 @@ extension FrontTests {
         func interruptedDrain() throws {
             let late = Mutex<[@Sendable () -> Void]>([])
             let server = try TestServer { exchange in
-                late.withLock { $0.append(exchange.release) }
+                late.withLock { $0.append(exchange.interrupt) }
                 TestServer.reply(exchange, 503, Received(all: exchange).end)
             }
             let receiving = try server.client()

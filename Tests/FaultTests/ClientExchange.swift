@@ -1,7 +1,7 @@
 // One request of a client, as a front would bring it, and what the client heard.
 //
 // What is sent after the daemon's death is heard by nobody. Invariant: a read that does not end by the
-// script ends by `release` or `hangUp`, or at a deadline that only broken code meets.
+// script ends by `interrupt` or `hangUp`, or at a deadline that only broken code meets.
 
 import Exchange
 import Gateway
@@ -35,7 +35,7 @@ final class ClientExchange: Exchange, Sendable {
 
     let request: RequestHead
     let context: ExchangeContext
-    let release: @Sendable () -> Void
+    let interrupt: @Sendable () -> Void
     private let end: End
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
@@ -55,7 +55,7 @@ final class ClientExchange: Exchange, Sendable {
         context = ExchangeContext(interimStatuses: [104])
         let state = Monitor(State(parts: parts))
         self.state = state
-        release = { state.update { $0.isReleased = true } }
+        interrupt = { state.update { $0.isReleased = true } }
     }
 
     // MARK: The client's side

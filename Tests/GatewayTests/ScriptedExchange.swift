@@ -2,7 +2,7 @@
 //
 // It answers nothing by itself and judges only what every front must insist on: one final head,
 // after it no interim one, and content of the length the head announced. Invariant: a read that
-// does not end by the script ends by `release`, or at a deadline that only broken code meets.
+// does not end by the script ends by `interrupt`, or at a deadline that only broken code meets.
 
 import Exchange
 import Gateway
@@ -17,7 +17,7 @@ final class ScriptedExchange: Exchange, Sendable {
     enum Step: Sendable {
         /// A fragment.
         case bytes([UInt8])
-        /// Nothing, until another thread calls `release`.
+        /// Nothing, until another thread calls `interrupt`.
         case stuck
         /// The content ends early.
         case fails(ContentError)
@@ -58,7 +58,7 @@ final class ScriptedExchange: Exchange, Sendable {
 
     let request: RequestHead
     let context: ExchangeContext
-    let release: @Sendable () -> Void
+    let interrupt: @Sendable () -> Void
     private let monitor: Monitor<Record>
 
     init(
@@ -86,7 +86,7 @@ final class ScriptedExchange: Exchange, Sendable {
         record.steps = steps
         let monitor = Monitor(record)
         self.monitor = monitor
-        release = { monitor.update { $0.isReleased = true } }
+        interrupt = { monitor.update { $0.isReleased = true } }
     }
 
     // MARK: What a test sees and does

@@ -83,7 +83,7 @@ import Upstream
         #expect(test.serve(.retrieval(mine, context: context("alice"))).offset == 5)
         #expect(serve("bob").status == 201)
         for (exchange, running) in stuck {
-            exchange.release()
+            exchange.interrupt()
             _ = try running.finish()
         }
         #expect(serve("alice").status == 201)

@@ -31,7 +31,7 @@ extension Route {
     ///   - completing: the fields of the request that completes the upload, where one does.
     ///   - meanwhile: called at least once a second, except while a connection is being made; what it
     ///     throws ends the check.
-    /// - Returns: the verdict; an authorizer that has trouble of its own (408, 429 or 5xx) gives none.
+    /// - Returns: the final response; an authorizer that has trouble of its own (408, 429 or 5xx) gives none.
     /// - Throws: what `meanwhile` throws.
     func clear(
         _ upload: Upload,
@@ -99,7 +99,7 @@ extension Delivery {
         _ listener: ResponseListener
     ) throws(SpoolError) -> Checked {
         guard !route.hasNoChecks else { return .cleared }
-        // Whoever asks for it must hear the verdict, not what came before.
+        // Whoever asks for it must hear the final response, not what came before.
         upload.awaitFinalResponse()
         let place = WaitingPlace(deliveries.admission, for: visit)
         guard place.take() else {

@@ -205,10 +205,10 @@ extension Request {
             head: head,
             length: length
         )
-        let verdict = try content.asFile().withPath { path throws(SpoolError) in
+        let found = try content.asFile().withPath { path throws(SpoolError) in
             try inspection.run(path, about: subject) {}
         }
-        switch verdict {
+        switch found {
         case .taken:
             return true
         case .refused(let message):

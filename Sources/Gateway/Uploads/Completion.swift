@@ -22,7 +22,7 @@ extension Request {
         )
     }
 
-    /// Answers the request that completed an upload, or came for its verdict (draft-12 §4.1.2).
+    /// Answers the request that completed an upload, or came for its final response (draft-12 §4.1.2).
     func complete(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
         // A web server that gave up on this request has told the client so; the client comes back.
         guard !exchange.isPeerGone else {

@@ -62,7 +62,7 @@ extension Request {
     /// How a creation is asked to let go; not at all where its client was not told where the upload is
     /// and could not resume it.
     private var releaseOfCreation: @Sendable () -> Void {
-        if isLocationTold { return exchange.release }
+        if isLocationTold { return exchange.interrupt }
         return {}
     }
 
@@ -94,7 +94,7 @@ extension Request {
     /// Appends the request's content to an upload (draft-12 §4.4).
     func append(_ append: UploadRequest.Append, to id: UploadID) {
         if answersUnderWay(id, append) { return }
-        withUpload(id, patience: .verdict) { upload throws(SpoolError) in
+        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
             try on(upload).append(append, to: upload)
         }
     }
@@ -265,9 +265,9 @@ extension Request {
         return state
     }
 
-    /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the verdict.
+    /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.
     func cancel(_ id: UploadID) {
-        withUpload(id, patience: .verdict) { upload throws(SpoolError) in
+        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
             switch upload.state.row(dialect).cancellation {
             case .remove:
                 try upload.remove(durably: true)

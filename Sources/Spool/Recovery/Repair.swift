@@ -14,9 +14,9 @@ enum Repair: Equatable {
     /// Content that waited could not be made durable and was cut back; only moving the record back to
     /// where it is received again is left to do.
     case receiveAgain
-    /// The process died between an attempt's begin and its verdict, and repeating is safe.
+    /// The process died between an attempt's begin and its final response, and repeating is safe.
     case putOff
-    /// The process died between an attempt's begin and its verdict, and repeating is not safe.
+    /// The process died between an attempt's begin and its final response, and repeating is not safe.
     case hold
     /// It was decided that the queue has it; only moving the record is left to do.
     case finishDeferral
@@ -29,7 +29,7 @@ enum Repair: Equatable {
     /// The record and the content do not fit each other.
     case setAside(reason: String)
 
-    /// Why there is no verdict where the process died, for people.
+    /// Why there is no final response where the process died, for people.
     static let interrupted = "the process ended during the delivery attempt"
     /// The same where repeating is not safe.
     static let outcomeUnknown = interrupted + "; its outcome is unknown"

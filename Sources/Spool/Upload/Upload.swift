@@ -157,7 +157,7 @@ package final class Upload {
     /// Whether a newer request has requested its release; that of one being delivered is not.
     package var isReleaseRequested: Bool { lock.isReleaseRequested(until: .after(.zero)) }
 
-    /// From here newer requests wait for the verdict instead of requesting its release: what comes
+    /// From here newer requests wait for the final response instead of requesting its release: what comes
     /// before an attempt has begun.
     package func awaitFinalResponse() { lock.setDelivering() }
 

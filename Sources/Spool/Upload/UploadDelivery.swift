@@ -1,8 +1,8 @@
-// One delivery attempt of a locked upload: its begin, its content, its verdict.
+// One delivery attempt of a locked upload: its begin, its content, its final response.
 //
 // The order of the calls is what makes "at most once" true: what an attempt begins with is on the disk
-// before the upstream hears of it, and the verdict before the content is removed. It decides nothing:
-// which verdict an outcome gets is the gateway's business.
+// before the upstream hears of it, and the final response before the content is removed. It decides nothing:
+// what an outcome means is the gateway's business.
 
 import HTTPTypes
 import Posix
@@ -11,11 +11,11 @@ import UploadProtocol
 extension Upload {
     /// Marks it whole and an attempt as begun: incoming or deferred -> active, by one rename.
     ///
-    /// From here newer requests wait for the verdict instead of requesting its release. If anything
+    /// From here newer requests wait for the final response instead of requesting its release. If anything
     /// was ever promised of it, the attempt is durable on return, so that a power cut cannot make it
     /// be delivered twice.
     ///
-    /// - Parameter isRepeatable: false: where the process dies before the verdict the upload goes to
+    /// - Parameter isRepeatable: false: where the process dies before the final response the upload goes to
     ///   `hold`, also one that its creation calls repeatable.
     /// - Throws: `.disk`; nothing of it may be sent then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
@@ -75,7 +75,7 @@ extension Upload {
         try files.move(to: .delivered)
         spool.population.finish(id)
         knownResponse = kept
-        // The verdict is safe, even if a power cut undoes the move: a record that has a response and
+        // The final response is safe, even if a power cut undoes the move: a record that has a response and
         // is not for `hold` is delivered. Content that stays behind is removed by the next lock.
         _ = try? files.removeData()
     }
@@ -103,7 +103,7 @@ extension Upload {
 
     // MARK: Steps
 
-    /// Says beforehand that an attempt without a verdict is not repeated.
+    /// Says beforehand that an attempt without a final response is not repeated.
     private func decideToHold() throws(SpoolError) {
         func change(_ state: inout RecordState) {
             state.decide(Repair.outcomeUnknown, cause: .indeterminate)

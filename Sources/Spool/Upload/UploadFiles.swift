@@ -344,7 +344,7 @@ final class UploadFiles {
         }
     }
 
-    /// Makes a verdict durable, if anything was ever promised: a sync of it may have failed before.
+    /// Makes a final response durable, if anything was ever promised: a sync of it may have failed before.
     private func syncAgain() throws(SpoolError) {
         guard state.durable != nil else { return }
         try spool.onDisk { () throws(SystemError) in try disk.writeAgain(try openRecord()) }

@@ -47,7 +47,7 @@ package struct UploadState: Sendable, Equatable {
         /// All content is here; the upstream has not been reached, and a completing append tries
         /// again.
         case deferred
-        /// A delivery attempt is under way, or about to be; its verdict is not in.
+        /// A delivery attempt is under way, or about to be; its final response is not in.
         case delivering
         /// The upstream's final response is stored.
         case delivered

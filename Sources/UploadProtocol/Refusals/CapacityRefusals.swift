@@ -26,7 +26,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: too many requests wait for a verdict, an authorizer or another request.
+    /// 503: too many requests wait for a final response, an authorizer or another request.
     package static let tooManyWait = Refusal(
         .serviceUnavailable,
         code: "too-many-waiting",

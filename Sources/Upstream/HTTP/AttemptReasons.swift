@@ -1,7 +1,7 @@
 // The reasons an attempt over HTTP gives: what was attempted, on which upstream, what went wrong in
 // libcurl's or OpenSSL's words, and what to look at.
 //
-// Words only; the verdict is made in HTTPAttempt.swift. The invariant: every reason begins with the
+// Words only; the final response is made in HTTPAttempt.swift. The invariant: every reason begins with the
 // method, the target and the upstream.
 
 import CCurl

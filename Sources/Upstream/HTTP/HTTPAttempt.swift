@@ -1,4 +1,4 @@
-// One request over HTTP/1.1, from the connection to the verdict.
+// One request over HTTP/1.1, from the connection to the final response.
 //
 // libcurl drives the exchange and calls back (CurlCallbacks.swift); this type decides: when the
 // upstream has been silent for too long, whether a request may be sent a second time, when a held
@@ -70,7 +70,7 @@ final class HTTPAttempt {
 
     /// Sends the request and passes the response on.
     ///
-    /// Blocks until there is a verdict.
+    /// Blocks until there is a final response.
     func run() -> AttemptOutcome {
         let inline: [UInt8]?
         do {
@@ -275,7 +275,7 @@ final class HTTPAttempt {
         _ = keep(reading.takeWhole(connection.context.lastWords))
     }
 
-    // MARK: The verdict
+    // MARK: The final response
 
     /// Whether the final response came whole, as its head tells its length.
     var isAnswered: Bool { reading.isWhole }
