@@ -1,5 +1,4 @@
-// The reply `accepted`: 202 as soon as an upload is durable, and the status resource that tells what
-// became of it.
+// The reply `accepted`: 202 as soon as an upload is durable.
 //
 // Invariant: after a 202 the upload is in the queue, whatever dies.
 
@@ -77,36 +76,6 @@ extension Request {
         } catch {
             refuse(error, upload: id)
             return true
-        }
-    }
-
-    // MARK: The status resource
-
-    /// Tells as JSON how far an upload has come; touches nothing and waits for nobody.
-    func tellStatus(of id: UploadID) {
-        do throws(SpoolError) {
-            guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,
-                isOurs(creation)
-            else { return refuse(.unknownUpload) }
-            exchange.answer(
-                responses.status(
-                    .object([
-                        ("upload", .string(id.description)),
-                        ("state", .string(summary.stateWord)),
-                        ("offset", .integer(summary.offset)),
-                        ("length", summary.length.map { .integer($0) } ?? .null),
-                        ("created", .string(creation.created.description)),
-                        ("attempts", .integer(Int64(summary.attempts))),
-                        (
-                            "next-attempt",
-                            summary.nextAttempt.map { .string($0.description) } ?? .null
-                        ),
-                        ("status", summary.status.map { .integer(Int64($0)) } ?? .null),
-                    ])
-                )
-            )
-        } catch {
-            refuse(error, upload: id, exists: false)
         }
     }
 }

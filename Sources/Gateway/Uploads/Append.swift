@@ -1,0 +1,146 @@
+// An append, and the end of any message whose content goes to an upload (draft-12 §4.4).
+//
+// The decisions are `UploadState`'s, the bytes the spool's; here stands the order of events.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    /// Appends the request's content to an upload (draft-12 §4.4).
+    func append(_ append: UploadRequest.Append, to id: UploadID) {
+        if answersUnderWay(id, append) { return }
+        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
+            try on(upload).append(append, to: upload)
+        }
+    }
+
+    private func append(
+        _ append: UploadRequest.Append,
+        to upload: Upload
+    ) throws(SpoolError) {
+        switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
+        case .receive(let ceiling):
+            try checkRoom(for: append, to: upload, ceiling)
+            if let length = ceiling.length { try upload.setLength(length) }
+            try receive(
+                into: upload,
+                upTo: ceiling,
+                completeness: append.completeness,
+                isCreation: false
+            )
+        case .answer(let answer):
+            try carryOut(answer, on: upload, isCreation: false)
+        }
+    }
+
+    /// Answers a message whose content was received, or has none to receive.
+    private func carryOut(
+        _ answer: UploadState.Answer,
+        on upload: Upload,
+        isCreation: Bool
+    ) throws(SpoolError) {
+        switch answer {
+        case .goOn:
+            try upload.sync()
+            let offset = upload.state.offset
+            exchange.answer(
+                isCreation
+                    ? responses.created(
+                        location: location(upload.creation.resourcePath),
+                        offset: offset
+                    )
+                    : responses.appended(offset: offset)
+            )
+        case .deliver:
+            if upload.state.length == nil { try upload.setLength(upload.state.offset) }
+            if upload.state.phase == .receiving { journal.completed(upload) }
+            try complete(upload, isCreation: isCreation)
+        case .accepted: answerAccepted(upload.creation, length: upload.state.offset)
+        case .replay(let refusal): try replay(upload, otherwise: refusal)
+        case .refuse(let refusal):
+            try upload.sync()
+            refuse(refusal, offset: upload.state.offset)
+        case .breakOff: breakOff(.deliveryUnderWay)
+        }
+    }
+
+    /// Refuses an append without room for its content before that is read; an empty one needs none.
+    private func checkRoom(
+        for append: UploadRequest.Append,
+        to upload: Upload,
+        _ ceiling: UploadState.Ceiling
+    ) throws(SpoolError) {
+        let offset = upload.state.offset
+        guard ceiling.offset > offset, append.contentLength != .known(0) else { return }
+        let rest = append.completeness == .complete ? ceiling.length.map { $0 - offset } : nil
+        try gateway.spool.checkRoom(for: append.contentLength.count ?? rest ?? 0)
+    }
+
+    func receive(
+        into upload: Upload,
+        upTo ceiling: UploadState.Ceiling,
+        completeness: Completeness,
+        isCreation: Bool
+    ) throws(SpoolError) {
+        let check = try beginCheck(of: upload)
+        let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
+            var progress = ReceptionProgress(
+                progressReport,
+                rate: interimRate,
+                from: upload.state.offset
+            )
+            return try Reception(exchange: exchange, buffer: buffer).receive(
+                room: ceiling.offset - upload.state.offset,
+                // A client that takes offset == length for success must not hear that of content that
+                // never ended.
+                keepsLast: ceiling.isLength && dialect.takesOffsetForSuccess,
+                store: { bytes throws(SpoolError) in
+                    check?.update(bytes)
+                    try upload.append(bytes)
+                },
+                afterEach: { () throws(SpoolError) in
+                    // What may be taken back is not told.
+                    if check == nil { try progress.note(upload) }
+                }
+            )
+        }
+        if let check, try !endCheck(check, of: upload, end, isCreation: isCreation) { return }
+        switch end {
+        case .ended:
+            log.received(upload.creation.id, offset: upload.state.offset)
+            let answer = upload.state.decideAtEnd(completeness, dialect: dialect)
+            try carryOut(answer, on: upload, isCreation: isCreation)
+        case .interrupted(let reason):
+            journal.interrupted(upload, reason: reason)
+            exchange.abort()
+        case .exceeded:
+            try refuseExcess(upload, ceiling)
+        }
+    }
+
+    /// The content went on past what this message or the representation may have.
+    private func refuseExcess(
+        _ upload: Upload,
+        _ ceiling: UploadState.Ceiling
+    ) throws(SpoolError) {
+        let (refusal, deactivates) = upload.state.decideExcess(
+            ceiling,
+            dialect: dialect,
+            limits: route.limits
+        )
+        if deactivates {
+            try upload.remove(durably: true)
+            journal.deactivated(upload, refusal)
+            return refuse(refusal)
+        }
+        try upload.sync()
+        refuse(refusal, offset: upload.state.offset)
+    }
+}

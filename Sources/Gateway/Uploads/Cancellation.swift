@@ -1,0 +1,30 @@
+// The cancellation of an upload (draft-12 §4.5), and what its resource says of its methods.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.
+    func cancel(_ id: UploadID) {
+        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
+            switch upload.state.row(dialect).cancellation {
+            case .remove:
+                try upload.remove(durably: true)
+                on(upload).journal.cancelled(upload)
+                exchange.answer(responses.cancelled())
+            case .refuse(let refusal): refuse(refusal)
+            case .breakOff: breakOff(.deliveryUnderWay)
+            }
+        }
+    }
+
+    /// Tells what an upload resource accepts, without touching the upload.
+    func resourceOptions(_ id: UploadID) { exchange.answer(responses.resourceOptions()) }
+}

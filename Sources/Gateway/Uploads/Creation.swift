@@ -1,0 +1,88 @@
+// The creation of an upload resource (draft-12 §4.2): the upload, its address told before any content is
+// read, then its content.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    /// Creates an upload and receives the creation's content (draft-12 §4.2).
+    func create(_ creation: UploadRequest.Creation) {
+        let id = UploadID.random()
+        let path = route.resources.path(of: id, creationPath: head.path)
+        var isTold = false
+        do throws(SpoolError) {
+            let upload = try gateway.spool.create(
+                uploadCreation(id: id, resourcePath: path),
+                length: creation.length,
+                expecting: head.contentLength.count ?? 0,
+                requestRelease: releaseOfCreation
+            )
+            defer { upload.unlock() }
+            journal.created(upload)
+            // Before any content is read, so that a client that is cut then can come back.
+            if isLocationTold {
+                isTold = true
+                exchange.send(interim: responses.interimCreated(location: location(path)))
+            }
+            do throws(SpoolError) {
+                var request = on(upload)
+                request.tellsProgress = head.contentLength != .known(0)
+                try request.receive(
+                    into: upload,
+                    upTo: UploadState.decide(creation, limits: route.limits),
+                    completeness: creation.completeness,
+                    isCreation: true
+                )
+            } catch {
+                // Its client was never told where it is: nobody comes back, and its room is needed.
+                if !isLocationTold, upload.state.phase == .receiving { try? upload.remove() }
+                throw error
+            }
+        } catch {
+            refuse(error, upload: id, exists: isTold)
+        }
+    }
+
+    /// Whether this request's client hears 104 and in it where its upload is.
+    var isLocationTold: Bool {
+        dialect.allowsInterim(toCreationOf: head.contentLength)
+            && exchange.context.interimStatuses.contains(104)
+    }
+
+    /// How a creation is asked to let go; not at all where its client was not told where the upload is
+    /// and could not resume it.
+    private var releaseOfCreation: @Sendable () -> Void {
+        if isLocationTold { return exchange.interrupt }
+        return {}
+    }
+
+    func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {
+        UploadCreation(
+            id: id,
+            route: route.name,
+            owner: exchange.context.owner,
+            authorizedOwner: exchange.context.owner == nil ? grant.owner : nil,
+            maxSize: grant.maxSize,
+            head: recordedHead,
+            resourcePath: resourcePath,
+            remoteAddress: exchange.context.remoteAddress,
+            scheme: exchange.context.scheme,
+            created: gateway.clock.now,
+            isRepeatable: route.settings.mayRepeat(head)
+        )
+    }
+
+    /// The head without what the record must not keep.
+    private var recordedHead: RequestHead {
+        var head = head
+        head.fields = UpstreamFields.recorded(head.fields, policy: route.fields)
+        return head
+    }
+}

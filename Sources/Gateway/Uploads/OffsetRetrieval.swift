@@ -1,0 +1,52 @@
+// The retrieval of an offset (draft-12 §4.3), made durable before it is told.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    /// Tells the offset, made durable first (draft-12 §4.3).
+    func retrieveOffset(_ id: UploadID) {
+        if answersUnderWay(id) { return }
+        withUpload(id, patience: .short) { upload throws(SpoolError) in
+            var decision = try seen(upload).decideRetrieval(dialect)
+            if decision == .deliverFirst {
+                // A delivery is no short request.
+                if visit?.isHurried == true { return breakOff(.busy) }
+                try deliverUnseen(upload)
+                decision = try seen(upload).decideRetrieval(dialect, hasTried: true)
+            }
+            // Also of one that is held: who is told that must not find it gone.
+            try upload.sync()
+            switch decision {
+            case .tell(let completeness):
+                exchange.answer(
+                    on(upload).responses.offsetTold(
+                        upload.state,
+                        completeness,
+                        remainingAge: max(0, remainingAge(of: upload))
+                    )
+                )
+            case .refuse(let refusal): refuse(refusal)
+            case .deliverFirst, .breakOff: breakOff(.deliveryUnderWay)
+            }
+        }
+    }
+
+    /// The state that decides on an offset retrieval.
+    private func seen(_ upload: Upload) throws(SpoolError) -> UploadState {
+        var state = upload.state
+        state.isAccepted = route.reply == .accepted && upload.nextAttempt != nil
+        // Others are told nothing of it, and it is not read for them.
+        if dialect.takesOffsetForSuccess {
+            state.finalStatus = try upload.response()?.head.status.code
+        }
+        return state
+    }
+}
