@@ -21,7 +21,8 @@ def kill(day):
             killed, last_kill = killed + 1, time.monotonic()
         time.sleep(0.05)
     day.check(killed == 6, f"the daemon was killed {killed} times, each time in content")
-    day.check(last_kill - began < 15, f"within 15 seconds ({last_kill - began:.1f})")
+    # By default systemd gives up after five starts within ten seconds.
+    day.check(last_kill - began < 30, f"one after the other ({last_kill - began:.1f} s)")
     result = upload.finish(110)
     day.transcript.output(result.output, limit=20)
     day.check(
@@ -84,6 +85,6 @@ def restart_under_load(day):
 KILLED = (r"Main process exited, code=killed, status=9", r"Failed with result 'signal'")
 
 SCENES = [
-    Scene("Six deaths within fifteen seconds", kill, KILLED),
+    Scene("Six deaths in a row", kill, KILLED),
     Scene("Restarts under load", restart_under_load),
 ]
