@@ -1,4 +1,7 @@
-// How one attempt to deliver ended, as far as the upstream can have seen it.
+// How one attempt to deliver ended, as far as the upstream can have seen it, and what that means for who waits
+// for an answer.
+
+package import UploadProtocol
 
 /// How an attempt ended.
 package enum AttemptOutcome: Sendable, Equatable {
@@ -33,5 +36,52 @@ package enum AttemptOutcome: Sendable, Equatable {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
         case .answered, .noRoom, .abandoned, .unheard: false
         }
+    }
+}
+
+extension AttemptOutcome {
+    /// Whether the upstream can have nothing of it, so that sending it again is safe whatever it does.
+    package var isUnsent: Bool {
+        switch self {
+        case .notReached, .noRoom: true
+        case .answered, .indeterminate, .abandoned, .unheard: false
+        }
+    }
+
+    /// What a client is told.
+    ///
+    /// Hosts and files of the inside are named in the log alone.
+    ///
+    /// - Parameters:
+    ///   - isRepeatable: whether the upstream may be sent the same again.
+    ///   - isKept: whether the bytes stay here.
+    /// - Returns: the refusal; nil where there is a whole answer.
+    package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
+        switch self {
+        case .answered: nil
+        case .notReached: .notReached(timedOut: timedOut, isKept: isKept)
+        case .noRoom: .destinationFull(isKept: isKept)
+        case .indeterminate, .abandoned, .unheard:
+            isRepeatable
+                ? .upstreamBrokeOff(reason: cause, timedOut: timedOut)
+                : .upstreamSilent(reason: cause, timedOut: timedOut)
+        }
+    }
+
+    private var cause: String {
+        if timedOut { return "its time ran out" }
+        if case .abandoned = self { return "the upload could not be read to its end" }
+        return "the connection ended"
+    }
+}
+
+extension Refusal {
+    /// The upstream was not reached; `timedOut`: a deadline ended it.
+    package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
+        .upstreamNotReached(
+            reason: timedOut ? "its time ran out" : "no connection could be made",
+            timedOut: timedOut,
+            isKept: isKept
+        )
     }
 }
