@@ -28,7 +28,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench attack \
-    module module-test deb drill clean FORCE
+    module module-test deb drill release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -155,6 +155,10 @@ DRILL_SUITES ?=
 drill:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
 	@DRILL_SUITES="$(DRILL_SUITES)" python3 Tests/Drill/drill.py
+
+# Tries what is committed, packs it and tags it (CONTRIBUTING.md); the tag is pushed by hand.
+release:
+	deploy/release.sh
 
 clean:
 	rm -rf .build

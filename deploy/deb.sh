@@ -12,24 +12,25 @@ output=${1:-$tree/.build/deb}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# The program says its version, and the packages have the same.
+version=$(sed -n 's/^ *static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/spoolgate/Spoolgate.swift")
+[ -n "$version" ] || {
+    echo "deb.sh: Sources/spoolgate/Spoolgate.swift says no version" >&2
+    exit 1
+}
+
 # Each commit after a release is a version of its own, or apt would install none but the first. The
 # module is made for one nginx, whose version is part of its own.
 describe() { # the changelog of a package, the end of its version
-    local stamp='' date commit
-    if commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null) &&
-        ! git -C "$tree" describe --exact-match --match 'v*' >/dev/null 2>&1; then
-        stamp=+$(TZ=UTC git -C "$tree" log -1 --format=%cd --date=format-local:%Y%m%d%H%M%S)
+    local stamp='' date='' commit
+    if commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null); then
         date=$(git -C "$tree" log -1 --format=%cD)
+        git -C "$tree" describe --exact-match --match 'v*' >/dev/null 2>&1 ||
+            stamp=+$(TZ=UTC git -C "$tree" log -1 --format=%cd --date=format-local:%Y%m%d%H%M%S)
     fi
-    [ -n "$stamp$2" ] || return 0
-    {
-        sed -n "1s/^\([^ ]*\) (\([^)]*\))\(.*\)/\1 (\2$stamp$2)\3/p" "$1"
-        printf '\n  * Built from %s.\n\n' "${commit:-a source without its history}"
-        sed -n "/^ -- /{s/  .*/  ${date:-$(sed -n 's/^ -- [^>]*>  //p' "$1" | sed q)}/p;q}" "$1"
-        echo
-        cat "$1"
-    } >"$scratch/changelog"
-    mv "$scratch/changelog" "$1"
+    sed -i -e "1s/([^)]*)/($version$stamp$2)/" \
+        -e "s/^  \* .*/&\n  * Built from ${commit:-a source without its history}./" \
+        -e "s/^\( -- .*>  \)\(.*\)/\1${date:-\\2}/" "$1"
 }
 
 mkdir "$scratch/spoolgate"

@@ -2,7 +2,8 @@
 
 from day import SETTINGS, SNIPPET, Scene
 
-VERSION = "0.1.1"
+# Above every version there will be.
+VERSION = "99.0"
 
 # A second version: the same program, with other words in its unit and in what operators edit.
 REPACK = f"""set -e

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Tries what is committed, tags it, packs it and plays the drill with these packages: `make release`.
+#
+# The version is the one that Sources/spoolgate/Spoolgate.swift says. The tag comes before the packages, which
+# have the plain version only where it is, and goes again where a later step fails. Nothing is pushed.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+refuse() {
+    echo "release.sh: $1" >&2
+    exit 1
+}
+
+version=$(sed -n 's/^ *static let version = "\([^"]*\)"$/\1/p' Sources/spoolgate/Spoolgate.swift)
+[ -n "$version" ] || refuse 'Sources/spoolgate/Spoolgate.swift says no version'
+tag=v$version
+[ -z "$(git status --porcelain)" ] || refuse 'something is not committed: commit or stash it first'
+! git rev-parse -q --verify "refs/tags/$tag" >/dev/null ||
+    refuse "$tag exists: set the next version in Sources/spoolgate/Spoolgate.swift"
+heading=$(grep -m 1 '^## ' CHANGELOG.md)
+[[ $heading =~ ^"## $version ("[0-9]{4}-[0-9]{2}-[0-9]{2}")"$ ]] ||
+    refuse "CHANGELOG.md begins with '$heading': it must be '## $version (YYYY-MM-DD)'"
+
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo env "PATH=$PATH")
+
+make test
+git tag -a "$tag" -m "spoolgate $version"
+trap 'git tag -d "$tag"' EXIT
+make deb
+"${as_root[@]}" make drill DRILL_DEBS="$PWD/.build/deb" | tee .build/drill.log
+! grep -q '^SKIPPED' .build/drill.log || refuse 'the drill was skipped: release where it can be played'
+trap - EXIT
+echo "Released here: $tag, packages in .build/deb. Then: git push origin $tag"
