@@ -30,7 +30,9 @@ struct NginxBoundsTests {
             _ = try client.read()
             return false
         } catch let error as WireClient.Broken {
+            // nginx resets a connection that it closes with a byte of the request unread.
             return error.description == "connection ended after: "
+                || error.description.contains("Connection reset")
         } catch { return false }
     }
 
