@@ -22,7 +22,7 @@ package final class Deliveries: Sendable {
     package let admission: Admission
     /// What waits for its next attempt.
     package let queue = DeliveryQueue()
-    package let slots: DeliverySlots
+    let slots: DeliverySlots
     let holdSizes = HoldSizes()
     let upkeep = Upkeep()
     private let configuration: Mutex<Configuration>
@@ -35,7 +35,7 @@ package final class Deliveries: Sendable {
         package let settings: Settings
         /// The routes by name.
         package let routes: [String: Route]
-        package let bounds: DeliveryBounds
+        let bounds: DeliveryBounds
 
         init(_ settings: Settings, keeping old: Configuration?, log: Log) {
             self.settings = settings

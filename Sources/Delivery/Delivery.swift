@@ -16,13 +16,13 @@ import Upstream
 /// Delivers whole uploads of one route.
 package struct Delivery {
     /// What all deliveries share.
-    package let deliveries: Deliveries
-    package var route: Route
+    let deliveries: Deliveries
+    var route: Route
     let journal: Journal
     /// How long to wait for a free place among the deliveries.
-    package let patience: Duration
+    let patience: Duration
     /// The request that drives it; nil: the queue does.
-    package var visit: Visit?
+    var visit: Visit?
 
     /// Makes the delivery of uploads of one route.
     ///
@@ -125,7 +125,7 @@ package struct Delivery {
             upload,
             to: listener,
             cap: Int(route.maxResponseSize),
-            keepsRefused: isAccepted(upload),
+            keepsRefused: route.hasAccepted(nextAttempt: upload.nextAttempt),
             isRepeatable: isRepeatable,
             log: journal.log
         )
@@ -199,11 +199,6 @@ package struct Delivery {
     /// in force: a reload may have made a POST of it, or taken its key away.
     private func isRepeatable(_ upload: Upload) -> Bool {
         upload.creation.isRepeatable && route.settings.mayRepeat(upload.creation.head)
-    }
-
-    /// Whether the client was told 202, and so hears nothing of what the upstream says.
-    private func isAccepted(_ upload: Upload) -> Bool {
-        route.reply == .accepted && upload.nextAttempt != nil
     }
 
     // MARK: Trying again

@@ -1,6 +1,7 @@
 // One route in force: its settings and what was made from them, held by reference: thousands of requests
 // wait at a time, each with frames that would hold copies of it.
 
+package import Posix
 package import Settings
 package import Upstream
 
@@ -65,6 +66,14 @@ package final class Route: Sendable {
         var settings = settings
         change(&settings)
         return Route(self, settings)
+    }
+
+    /// Whether the client of a whole upload was told 202, and so hears nothing of what the upstream says.
+    ///
+    /// - Parameter nextAttempt: the upload's; nil where the queue does not have it.
+    /// - Returns: whether the queue delivers it, and nobody waits.
+    package func hasAccepted(nextAttempt: WallTime?) -> Bool {
+        settings.reply == .accepted && nextAttempt != nil
     }
 
     /// Whether there is nothing to ask before a delivery.

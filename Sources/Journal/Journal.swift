@@ -1,6 +1,6 @@
 // What happens to uploads, told once: to the log for people and as an event for programs.
 //
-// Invariant: whatever is an event is a log line as well, and both say the same.
+// Invariant: what is told to both is told by one call, so that both say the same.
 
 package import Exchange
 import HTTPTypes

@@ -36,6 +36,18 @@ struct NginxBoundsTests {
         } catch { return false }
     }
 
+    private func create(
+        in sandbox: Sandbox,
+        from source: String = "127.0.0.1"
+    ) throws -> WireClient.Answer {
+        try WireClient(port: sandbox.port, from: source).ask(
+            "POST",
+            "/files/x",
+            ["Upload-Complete: ?0"],
+            content: Data()
+        )
+    }
+
     private func sendAppend(_ client: WireClient, _ resource: String, offset: Int) {
         client.sendHead(
             "PATCH",
@@ -64,15 +76,7 @@ struct NginxBoundsTests {
             try eventually("it is received") { sandbox.log.contains("/files/held\(number)") }
             return client
         }
-        func create(from source: String = "127.0.0.1") throws -> WireClient.Answer {
-            try WireClient(port: sandbox.port, from: source).ask(
-                "POST",
-                "/files/x",
-                ["Upload-Complete: ?0"],
-                content: Data()
-            )
-        }
-        try expectTooMuch(create())
+        try expectTooMuch(create(in: sandbox))
         let append = try WireClient(port: sandbox.port)
         sendAppend(append, resource, offset: 0)
         #expect(isBrokenOff(append))
@@ -85,7 +89,7 @@ struct NginxBoundsTests {
         #expect(elsewhere.status == 404)
         #expect(elsewhere["retry-after"] == nil)
         #expect(elsewhere["content-type"]?.hasPrefix("text/html") == true)
-        #expect(try create(from: Self.other).status == 201)
+        #expect(try create(in: sandbox, from: Self.other).status == 201)
 
         for client in held {
             client.send(Data(repeating: UInt8(ascii: "k"), count: 199_999))
@@ -102,15 +106,7 @@ struct NginxBoundsTests {
     func creators() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.creators(3)))
         let resources = try (0..<3).map { try sandbox.create("/files/\($0)") }
-        func create(from source: String = "127.0.0.1") throws -> WireClient.Answer {
-            try WireClient(port: sandbox.port, from: source).ask(
-                "POST",
-                "/files/x",
-                ["Upload-Complete: ?0"],
-                content: Data()
-            )
-        }
-        try expectTooMuch(create())
+        try expectTooMuch(create(in: sandbox))
         for resource in resources {
             #expect(try sandbox.offset(of: resource) == 0)
             let answer = try sandbox.append(resource, offset: 0, Data("x".utf8), complete: true)
@@ -122,6 +118,6 @@ struct NginxBoundsTests {
         let elsewhere = try WireClient(port: sandbox.port)
             .ask("POST", "/elsewhere", ["Upload-Complete: ?0"], content: Data())
         #expect(elsewhere.status == 404)
-        #expect(try create(from: Self.other).status == 201)
+        #expect(try create(in: sandbox, from: Self.other).status == 201)
     }
 }

@@ -4,12 +4,9 @@
 
 import Delivery
 import Exchange
-import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
-import TextFormats
 import UploadProtocol
 
 extension Request {
@@ -52,7 +49,7 @@ extension Request {
             guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
                 // In `deferred` and in use it is being checked before its attempt.
                 summary.queue == .active || summary.queue == .deferred && summary.isInUse,
-                summary.nextAttempt != nil,
+                route.hasAccepted(nextAttempt: summary.nextAttempt),
                 let creation = summary.creation, isOurs(creation)
             else { return false }
             var state = summary.state

@@ -1,14 +1,9 @@
 // The cancellation of an upload (draft-12 §4.5), and what its resource says of its methods.
 
-import Delivery
 import Exchange
-import HTTPTypes
 import Journal
-import Posix
-import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.

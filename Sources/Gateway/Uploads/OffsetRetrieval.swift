@@ -3,12 +3,8 @@
 import Delivery
 import Exchange
 import HTTPTypes
-import Journal
-import Posix
-import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     /// Tells the offset, made durable first (draft-12 §4.3).
@@ -42,7 +38,7 @@ extension Request {
     /// The state that decides on an offset retrieval.
     private func seen(_ upload: Upload) throws(SpoolError) -> UploadState {
         var state = upload.state
-        state.isAccepted = route.reply == .accepted && upload.nextAttempt != nil
+        state.isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
         // Others are told nothing of it, and it is not read for them.
         if dialect.takesOffsetForSuccess {
             state.finalStatus = try upload.response()?.head.status.code

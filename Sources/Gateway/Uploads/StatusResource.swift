@@ -1,11 +1,7 @@
 // The status resource: how far an upload has come, as JSON.
 
-import Delivery
 import Exchange
-import HTTPTypes
-import Journal
 import Posix
-import Settings
 import Spool
 import TextFormats
 import UploadProtocol
