@@ -236,13 +236,18 @@ package final class WireClient {
 
     private func requireMore() throws {
         guard try !more() else { return }
-        let text = String(decoding: received[position...].prefix(200), as: UTF8.self)
-        throw Broken(description: "connection ended after: \(text)")
+        throw Broken(description: "connection ended after: \(beginning)")
+    }
+
+    /// The first of what came and is not taken yet.
+    private var beginning: String {
+        String(decoding: received[position...].prefix(200), as: UTF8.self)
     }
 
     private func more() throws -> Bool {
         guard let part = socket.receive() else {
-            throw Broken(description: SystemError("recv", on: "a response").description)
+            let error = SystemError("recv", on: "a response")
+            throw Broken(description: "\(error), after: \(beginning)")
         }
         // What was taken before is of no use any more.
         if position > 0 { received.removeFirst(position) }
