@@ -153,17 +153,6 @@ import UploadProtocol
         #expect(try #require(told[.uploadLimit]).contains("max-age=0"))
     }
 
-    @Test("a cancelled upload is gone")
-    func cancellation() throws {
-        let test = try GatewayUnderTest()
-        let location = test.createPartial()
-        #expect(test.serve(.cancellation(location)).status == 204)
-        #expect(try test.summaries().isEmpty)
-        for request: ScriptedExchange in [.retrieval(location), .cancellation(location)] {
-            #expect(test.serve(request).status == 404)
-        }
-    }
-
     @Test("an upload can be cancelled while it is received")
     func cancellationWhileReceiving() throws {
         let test = try GatewayUnderTest()
@@ -212,29 +201,5 @@ import UploadProtocol
         #expect(newest.status == 201)
         #expect(try stuckAgain.finish().isAborted)
         #expect(try test.drops() == [Array("hello you all!".utf8)])
-    }
-
-    @Test(
-        "what is no upload resource, or none any more, is 404",
-        arguments: [
-            "/files/upload-resource/00000000000000000000000000", "/files/upload-resource/nonsense",
-            "/files/upload-resource/", "/files/upload-resource/00000000000000000000000000/x",
-        ]
-    )
-    func unknown(location: String) throws {
-        let test = try GatewayUnderTest()
-        #expect(test.serve(.retrieval(location)).status == 404)
-        #expect(test.serve(.append(location, at: 0, [.text("x")], complete: true)).status == 404)
-        #expect(try test.drops().isEmpty)
-    }
-
-    @Test("OPTIONS on an upload resource is answered without touching it")
-    func resourceOptions() throws {
-        let test = try GatewayUnderTest()
-        let location = test.createPartial()
-        let record = test.serve(ScriptedExchange(.options, location, length: .unknown))
-        #expect(record.status == 204)
-        #expect(record[.allow] == "HEAD, GET, PATCH, DELETE, OPTIONS")
-        #expect(record[.uploadLimit]?.contains("max-size=") == true)
     }
 }

@@ -247,25 +247,18 @@ import Upstream
         #expect(origin.requests.count == 2, "it is not asked again")
     }
 
-    @Test("trouble of the authorizer before the delivery defers", arguments: ["503 x", "429 x"])
-    func troubleAtDelivery(status: String) throws {
-        let origin = try changing(status)
+    @Test(
+        "trouble of the authorizer before the delivery defers, and so does its end",
+        arguments: ["503 x", "429 x", nil]
+    )
+    func troubleAtDelivery(status: String?) throws {
+        let origin = try changing(status ?? "200 OK")
         let test = try asking(origin)
         let location = test.createPartial()
+        if status == nil { origin.stop() }
         let record = test.serve(.append(location, at: 5, complete: true))
         #expect(record.status == 503)
         #expect(record[.uploadComplete] == "?0")
-        #expect(try test.queue(of: location) == .deferred)
-    }
-
-    @Test("one that went away before the delivery defers")
-    func goneAtDelivery() throws {
-        let origin = try changing("200 OK")
-        let test = try asking(origin)
-        let location = test.createPartial()
-        origin.stop()
-        let record = test.serve(.append(location, at: 5, complete: true))
-        #expect(record.status == 503)
         #expect(try test.queue(of: location) == .deferred)
     }
 

@@ -144,15 +144,6 @@ import Upstream
         }
     }
 
-    @Test("a client that expects nothing gets no 100")
-    func expectNothing() throws {
-        let test = try GatewayUnderTest()
-        let record = test.serve(
-            .creation([.text("a")], complete: true, context: Self.forwarding)
-        )
-        #expect(record.events == [.interim(104), .read, .head(201)])
-    }
-
     @Test("a request that is refused before its content hears the final response alone")
     func refused() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }

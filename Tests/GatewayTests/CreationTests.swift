@@ -51,23 +51,6 @@ import Upstream
         #expect(record.interims.first?.fields[.location] == location)
     }
 
-    @Test("a partial creation is told its resource and its offset")
-    func partial() throws {
-        let test = try GatewayUnderTest()
-        let record = test.serve(
-            .creation([.text("hel"), .text("lo")], complete: false, uploadLength: 10)
-        )
-        #expect(record.status == 201)
-        #expect(record.offset == 5)
-        #expect(record[.uploadComplete] == "?0")
-        let location = try #require(record[.location])
-        let told = test.serve(.retrieval(location))
-        #expect(told.status == 204)
-        #expect(told.offset == 5)
-        #expect(told[.uploadLength] == "10")
-        #expect(try test.drops().isEmpty)
-    }
-
     @Test(
         "whatever arrived before a creation was cut is kept, and never completes it",
         arguments: [

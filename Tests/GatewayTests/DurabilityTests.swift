@@ -84,17 +84,6 @@ import Upstream
         #expect(conflict.offset == 5)
     }
 
-    @Test("a spool below its reserve takes no upload and says so before it reads")
-    func full() throws {
-        let test = try GatewayUnderTest(reserve: 1 << 60)
-        let record = test.serve(.creation([.text("hello")], complete: true))
-        #expect(record.events == [.head(507)])
-        #expect(record[.retryAfter] != nil)
-        #expect(record[.uploadComplete] == "?0")
-        #expect(try test.summaries().isEmpty)
-        #expect(test.log.level(of: "spool failed") == .error)
-    }
-
     @Test("a disk that fills up while content comes is 507; what was written is kept")
     func fillsUp() throws {
         let (test, _) = try test()

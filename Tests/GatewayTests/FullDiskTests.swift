@@ -6,6 +6,7 @@ import Gateway
 import Glibc
 import HTTPTypes
 import Journal
+import Logging
 import Posix
 import Spool
 import TestSupport
@@ -117,6 +118,8 @@ import Upstream
             .creation([.bytes([UInt8](repeating: 7, count: 2 << 20))], complete: true)
         )
         #expect(record.events == [.head(507)])
+        #expect(try test.summaries().isEmpty)
+        #expect(test.log.level(of: "spool failed") == .error)
         let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
         let pattern =
             #/2\.0MiB are needed, .+ are free on (.+) and 1048576\.0TiB must stay free: (.+)/#

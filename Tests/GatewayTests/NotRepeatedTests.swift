@@ -34,38 +34,12 @@ import Upstream
         return [told, again]
     }
 
-    @Test("500 and 409 are 424 with the content and the real status, the second time too")
-    func errors() throws {
-        for status in [500, 409, 423, 501] {
-            for record in try statuses(of: .answers(status), version: 6, complete: false) {
-                #expect(record.status == 424)
-                #expect(record[.proxyStatus] == "spoolgate; received-status=\(status)")
-                #expect(record[.uploadComplete] == "?1")
-                #expect(record.text == "ok")
-            }
-        }
-    }
-
     @Test("an unknown outcome is 424, the second time too")
     func unknown() throws {
         for record in try statuses(of: .breaksOff, version: 5, complete: false) {
             #expect(record.status == 424)
             #expect(record[.uploadComplete] == "?1")
         }
-    }
-
-    @Test(
-        "who said that it sends everything at once, or speaks another version, gets the real status"
-    )
-    func others() throws {
-        for (version, complete) in [(6, true), (5, true), (8, false), (10, false), (10, true)] {
-            for record in try statuses(of: .answers(500), version: version, complete: complete) {
-                #expect(record.status == 500, "\(version) \(complete)")
-                #expect(record[.proxyStatus] == nil)
-            }
-        }
-        #expect(try statuses(of: .answers(422), version: 6, complete: false)[0].status == 422)
-        #expect(try statuses(of: .answers(201), version: 6, complete: false)[0].status == 201)
     }
 
     @Test("a creation without content gets no 104, no heartbeat either; one with some does")

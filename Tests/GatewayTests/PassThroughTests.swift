@@ -134,6 +134,7 @@ import Upstream
         )
         #expect(record.events == [.read, .abort])
         #expect(origin.requests.isEmpty)
+        #expect(test.log.messages == ["client gone"])
     }
 
     @Test("a client that leaves is no trouble of anybody's", arguments: [-1, 0])
@@ -149,19 +150,6 @@ import Upstream
             let reason = try #require(test.log.values(of: "reason", in: "client gone").first)
             #expect(reason.hasSuffix(": the client is gone"), "\(reason)")
         }
-    }
-
-    @Test("content that its client breaks off is no trouble of the upstream's")
-    func contentGone() throws {
-        let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        test.serve(
-            ScriptedExchange(.delete, "/x", [:], [.fails(.truncated)], length: .known(9))
-        )
-        test.serve(
-            ScriptedExchange(.delete, "/x", [:], [.fails(.truncated)], length: .unknown)
-        )
-        #expect(test.log.messages == ["client gone", "client gone"])
     }
 
     @Test("a directory is no place for anything but uploads")

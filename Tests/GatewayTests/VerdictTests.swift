@@ -151,20 +151,6 @@ import Upstream
         }
     }
 
-    @Test(
-        "the final response to a creation has a Location for versions 3 to 6 only",
-        arguments: [(3, true), (6, true), (7, false), (10, false)]
-    )
-    func finalLocation(version: Int, isExpected: Bool) throws {
-        let test = try GatewayUnderTest()
-        var fields: HTTPFields = [:]
-        if version == 3 { fields[.uploadIncomplete] = "?0" }
-        let record = test.serve(
-            .creation([.text("x")], complete: true, version: version, fields: fields)
-        )
-        #expect((record[.location] != nil) == isExpected)
-    }
-
     @Test("a delivery that the spool cannot begin is not begun")
     func cannotBegin() throws {
         let origin = try LoopbackOrigin()
