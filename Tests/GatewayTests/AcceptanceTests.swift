@@ -24,7 +24,7 @@ import Upstream
         let path = QueueScene.socketPath()
         defer { unlink(path) }
         let test = try QueueScene.gateway(.unix(path: path)) { _, route in route.reply = .accepted }
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         #expect(record.status == 202)
         #expect(record[.uploadComplete] == "?1")
         #expect(record.offset == 5)
@@ -36,7 +36,7 @@ import Upstream
         for version in [3, 5, 6, 8, 9, 10] {
             #expect(test.serve(.retrieval(location, version: version)).offset == 5)
         }
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 202)
+        #expect(test.serve(.append(location, at: 5)).status == 202)
         let waiting = test.serve(.status(location))
         #expect(waiting.status == 200)
         #expect(waiting.text.contains("\"state\":\"deferred\""))
@@ -47,7 +47,7 @@ import Upstream
         let done = test.serve(.status(location))
         #expect(done.text.contains("\"state\":\"delivered\""))
         #expect(done.text.contains("\"status\":201"))
-        #expect(test.serve(.append(location, at: 5, complete: true)).text == "ok")
+        #expect(test.serve(.append(location, at: 5)).text == "ok")
         #expect(origin.requests.count == 1)
         let stranger = ExchangeContext(owner: "somebody else")
         #expect(test.serve(.status(location, context: stranger)).status == 404)
@@ -56,31 +56,24 @@ import Upstream
 
     @Test("while the queue delivers, no request waits for it")
     func acceptedUnderWay() throws {
-        let gate = Gate()
-        let origin = try QueueScene.origin([.waits(gate)])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
-            route.reply = .accepted
-        }
+        let slow = try SlowUpstream()
+        let test = try QueueScene.gateway(slow.target) { _, route in route.reply = .accepted }
         try test.gateway.deliveries.startQueue()
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
-        try eventually("the attempt") { origin.requests.count == 1 }
+        let location = try #require(test.serve(.creation()).location)
+        try slow.waitForRequest()
         #expect(test.serve(.retrieval(location)).offset == 5)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 202)
+        #expect(test.serve(.append(location, at: 5)).status == 202)
         #expect(test.serve(.status(location)).text.contains("\"state\":\"delivering\""))
-        gate.open()
+        slow.gate.open()
         try test.waitUntil(location, isIn: .delivered)
-        #expect(origin.requests.count == 1)
+        #expect(slow.origin.requests.count == 1)
     }
 
     @Test("an ordinary upload is accepted too, without fields of the protocol")
     func acceptedPlain() throws {
         let origin = try QueueScene.origin([])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
-            route.reply = .accepted
-        }
-        let record = test.serve(ScriptedExchange(.post, "/form", [:], [.text("hello")]))
+        let test = try QueueScene.gateway(origin.target) { _, route in route.reply = .accepted }
+        let record = test.serve(ScriptedExchange(.post, "/form", [:], ["hello"]))
         #expect(record.status == 202)
         #expect(record[.uploadComplete] == nil && record[.uploadOffset] == nil)
         let link = try #require(record[.link])
@@ -92,7 +85,7 @@ import Upstream
         }
         #expect(origin.requests.map(\.line) == ["POST /form HTTP/1.1"])
         // What does not come whole is gone.
-        let cut = ScriptedExchange(.post, "/form", [:], [.text("hel"), .fails(.truncated)])
+        let cut = ScriptedExchange(.post, "/form", [:], ["hel", .fails(.truncated)])
         #expect(test.serve(cut).isAborted)
         #expect(try test.summaries().count == 1)
     }
@@ -100,27 +93,21 @@ import Upstream
     @Test("an accepted upload that the upstream refuses has failed, is kept, and can be requeued")
     func acceptedRefused() throws {
         let origin = try QueueScene.origin([.answers(400)])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, route in
+        let test = try QueueScene.gateway(origin.target) { settings, route in
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(20)
         }
         try test.gateway.deliveries.startQueue()
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
+        let location = try #require(test.serve(.creation()).location)
         try test.waitUntil(location, isIn: .hold)
         let status = test.serve(.status(location))
         #expect(status.text.contains("\"state\":\"failed\""))
         #expect(status.text.contains("\"status\":400"))
         #expect(test.serve(.retrieval(location)).status == 410)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 400)
+        #expect(test.serve(.append(location, at: 5)).status == 400)
         #expect(test.log.messages.contains("delivery failed"))
 
-        let upload = try #require(
-            try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
-        )
-        try upload.requeue(at: .now)
-        upload.unlock()
+        try test.withUpload(location) { try $0.requeue(at: .now) }
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
     }

@@ -24,7 +24,7 @@ import UploadProtocol
         let other = context(stranger)
         let requests: [ScriptedExchange] = [
             .retrieval(location, context: other),
-            .append(location, at: 5, [.text("x")], complete: true, context: other),
+            .append(location, at: 5, ["x"], context: other),
             .cancellation(location, context: other),
         ]
         for request in requests { #expect(test.serve(request).status == 404) }
@@ -39,8 +39,7 @@ import UploadProtocol
         let writer = ScriptedExchange.append(
             location,
             at: 5,
-            [.text(" w"), .stuck],
-            complete: true,
+            [" w", .stuck],
             length: .known(6),
             context: context("alice")
         )
@@ -74,11 +73,11 @@ import UploadProtocol
         for interims: Set<Int> in [[], [104]] {
             let nobody = ExchangeContext(interimStatuses: interims)
             let requests: [ScriptedExchange] = [
-                .creation([.text("a")], complete: true, context: nobody),
-                .creation([.text("a")], complete: false, context: nobody),
-                ScriptedExchange(.post, "/p", [:], [.text("a")], context: nobody),
-                ScriptedExchange(.put, "/p", [:], [.text("a")], context: nobody),
-                ScriptedExchange(.patch, "/p", [:], [.text("a")], context: nobody),
+                .creation(["a"], context: nobody),
+                .creation(["a"], complete: false, context: nobody),
+                ScriptedExchange(.post, "/p", [:], ["a"], context: nobody),
+                ScriptedExchange(.put, "/p", [:], ["a"], context: nobody),
+                ScriptedExchange(.patch, "/p", [:], ["a"], context: nobody),
             ]
             for request in requests {
                 let record = test.serve(request)
@@ -91,10 +90,8 @@ import UploadProtocol
         #expect(test.log.messages.count { $0 == "anonymous upload refused" } == 10)
         #expect(try test.summaries().isEmpty)
         #expect(try test.drops().isEmpty)
-        #expect(
-            test.serve(.creation([.text("a")], complete: true, context: context("a"))).status == 201
-        )
-        let plain = ScriptedExchange(.post, "/p", [:], [.text("b")], context: context("a"))
+        #expect(test.serve(.creation(["a"], context: context("a"))).status == 201)
+        let plain = ScriptedExchange(.post, "/p", [:], ["b"], context: context("a"))
         #expect(test.serve(plain).status == 201)
         // No upload: the upstream's own word, here that of a directory.
         #expect(test.serve(ScriptedExchange(.get, "/p", [:], [])).status == 405)
@@ -106,16 +103,14 @@ import UploadProtocol
     )
     func anonymousAllowed(isSaid: Bool) throws {
         let test = try GatewayUnderTest { _, route in route.anonymous = isSaid ? .allow : nil }
-        #expect(test.serve(.creation([.text("a")], complete: true)).status == 201)
-        #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("b")])).status == 201)
+        #expect(test.serve(.creation(["a"])).status == 201)
+        #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["b"])).status == 201)
     }
 
     @Test("a route that the settings do not have is the operator's mistake: 500, and a log line")
     func unknownRoute() throws {
         let test = try GatewayUnderTest()
-        let record = test.serve(
-            .creation([.text("a")], complete: true, context: context(nil, route: "nowhere"))
-        )
+        let record = test.serve(.creation(["a"], context: context(nil, route: "nowhere")))
         #expect(record.status == 500)
         #expect(record.events == [.head(500)])
         #expect(record.text.contains("nowhere"))
@@ -136,7 +131,7 @@ import UploadProtocol
         let left = try #require(Int(limits[age.upperBound...].prefix { $0.isNumber }))
         #expect(left > 0 && left <= 100)
         try test.age(location, by: 3601)
-        #expect(test.serve(.append(location, at: 5, [.text("x")], complete: true)).status == 404)
+        #expect(test.serve(.append(location, at: 5, ["x"])).status == 404)
         #expect(try test.summaries().isEmpty)
         #expect(test.log.messages.contains("upload expired"))
     }
@@ -144,7 +139,7 @@ import UploadProtocol
     @Test("a stored verdict does not expire under a client that asks for it")
     func verdictsStay() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         let location = try #require(record.location)
         try test.age(location, by: 7200)
         let told = test.serve(.retrieval(location))
@@ -156,11 +151,7 @@ import UploadProtocol
     @Test("an upload can be cancelled while it is received")
     func cancellationWhileReceiving() throws {
         let test = try GatewayUnderTest()
-        let writer = ScriptedExchange.creation(
-            [.text("hello"), .stuck],
-            complete: true,
-            length: .known(9)
-        )
+        let writer = ScriptedExchange.creation(["hello", .stuck], length: .known(9))
         let writing = try test.start(writer)
         #expect(writer.waitUntilStuck())
         let location = try #require(writer.record.location)
@@ -173,13 +164,7 @@ import UploadProtocol
     func preemption() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("hello")
-        let old = ScriptedExchange.append(
-            location,
-            at: 5,
-            [.text(" you"), .stuck],
-            complete: true,
-            length: .unknown
-        )
+        let old = ScriptedExchange.append(location, at: 5, [" you", .stuck], length: .unknown)
         let stuck = try test.start(old)
         #expect(old.waitUntilStuck())
         let told = test.serve(.retrieval(location))
@@ -188,16 +173,10 @@ import UploadProtocol
         let ended = try stuck.finish()
         #expect(ended.isAborted && ended.head == nil)
 
-        let second = ScriptedExchange.append(
-            location,
-            at: 9,
-            [.text(" all"), .stuck],
-            complete: true,
-            length: .unknown
-        )
+        let second = ScriptedExchange.append(location, at: 9, [" all", .stuck], length: .unknown)
         let stuckAgain = try test.start(second)
         #expect(second.waitUntilStuck())
-        let newest = test.serve(.append(location, at: 13, [.text("!")], complete: true))
+        let newest = test.serve(.append(location, at: 13, ["!"]))
         #expect(newest.status == 201)
         #expect(try stuckAgain.finish().isAborted)
         #expect(try test.drops() == [Array("hello you all!".utf8)])

@@ -41,8 +41,6 @@ import Upstream
         let test = try asking(origin)
         let record = test.serve(
             .creation(
-                [.text("hello")],
-                complete: true,
                 target: "/files/a?b=c",
                 fields: [
                     .host: "uploads.example", .authorization: "Bearer t", .cookie: "a=b",
@@ -87,8 +85,8 @@ import Upstream
             content: "who are you?"
         )
         let test = try asking(origin)
-        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
-        for exchange in [creation, ScriptedExchange(.put, "/plain", [:], [.text("hello")])] {
+        let creation = ScriptedExchange.creation()
+        for exchange in [creation, ScriptedExchange(.put, "/plain", [:], ["hello"])] {
             let record = test.serve(exchange)
             #expect(record.status == 401)
             #expect(record.text == "who are you?")
@@ -105,7 +103,7 @@ import Upstream
     func overCap() throws {
         let content = String(repeating: "x", count: Authorizer.answerCap + 1)
         let origin = try LoopbackOrigin(status: "403 Forbidden", content: content)
-        let record = try asking(origin).serve(.creation([.text("x")], complete: true))
+        let record = try asking(origin).serve(.creation(["x"]))
         #expect(record.status == 403)
         #expect(record.content.isEmpty)
         #expect(record.contentLength == 0)
@@ -125,8 +123,8 @@ import Upstream
                 route.authorization.timeout = .milliseconds(200)
             }
             for exchange in [
-                ScriptedExchange.creation([.text("x")], complete: true),
-                ScriptedExchange(.put, "/plain", [:], [.text("x")]),
+                ScriptedExchange.creation(["x"]),
+                ScriptedExchange(.put, "/plain", [:], ["x"]),
             ] {
                 let record = test.serve(exchange)
                 #expect(record.status == 503)
@@ -159,16 +157,14 @@ import Upstream
                 "Spoolgate-Set-Upload-Offset: 1", "Spoolgate-Set-Connection: close",
             ]
         )
-        let backend = try LoopbackOrigin()
-        let test = try asking(origin) { _, route in
-            route.upstream.targets = [.http(base: backend.base)]
-        }
+        let upstream = try LoopbackOrigin()
+        let test = try asking(origin) { _, route in route.upstream.targets = [upstream.target] }
         let user = HTTPField(name: .made("x-user"), value: "forged")
         let forged: HTTPFields = [.cookie: "secret", user.name: user.value]
-        _ = test.serve(.creation([.text("hello")], complete: true, fields: forged))
-        _ = test.serve(ScriptedExchange(.put, "/plain", forged, [.text("hello")]))
-        #expect(backend.requests.count == 2)
-        for request in backend.requests {
+        _ = test.serve(.creation(fields: forged))
+        _ = test.serve(ScriptedExchange(.put, "/plain", forged, ["hello"]))
+        #expect(upstream.requests.count == 2)
+        for request in upstream.requests {
             #expect(request.values("x-user") == ["42"])
             #expect(request.values("x-role") == ["a", "b"])
             #expect(request.values("cookie") == [])
@@ -182,31 +178,27 @@ import Upstream
     func maxSize() throws {
         let origin = try LoopbackOrigin(fields: ["Spoolgate-Max-Size: 8"])
         let test = try asking(origin)
-        let known = test.serve(.creation([.text("123456789")], complete: true))
+        let known = test.serve(.creation(["123456789"]))
         #expect(known.status == 413)
         #expect(!known.events.contains(.read))
         #expect(known[.uploadLimit]?.contains("max-size=8,") == true)
-        let plain = test.serve(ScriptedExchange(.put, "/a", [:], [.text("123456789")]))
+        let plain = test.serve(ScriptedExchange(.put, "/a", [:], ["123456789"]))
         #expect(plain.status == 413)
         #expect(!plain.events.contains(.read))
-        let chunked = test.serve(
-            ScriptedExchange(.put, "/a", [:], [.text("123456789")], length: .unknown)
-        )
+        let chunked = test.serve(ScriptedExchange(.put, "/a", [:], ["123456789"], length: .unknown))
         #expect(chunked.status == 413)
         #expect(try test.summaries().isEmpty)
-        let created = test.serve(.creation([.text("1234")], complete: false))
+        let created = test.serve(.creation(["1234"], complete: false))
         #expect(created[.uploadLimit]?.contains("max-size=8,") == true)
         let location = try #require(created.location)
         let told = test.serve(.retrieval(location))
         #expect(told[.uploadLimit]?.contains("max-size=8,") == true)
-        let append = test.serve(.append(location, at: 4, [.text("56789")], complete: true))
+        let append = test.serve(.append(location, at: 4, ["56789"]))
         #expect(append.status == 413)
         #expect(!append.events.contains(.read))
-        let long = test.serve(
-            .append(location, at: 4, [.text("56789")], complete: true, length: .unknown)
-        )
+        let long = test.serve(.append(location, at: 4, ["56789"], length: .unknown))
         #expect(long.status == 413)
-        let last = test.serve(.append(location, at: 8, complete: true))
+        let last = test.serve(.append(location, at: 8))
         #expect(last.status == 201)
         #expect(try test.drops() == [Array("12345678".utf8)])
     }
@@ -215,7 +207,7 @@ import Upstream
     func largerSize() throws {
         let origin = try LoopbackOrigin(fields: ["Spoolgate-Max-Size: 999999"])
         let test = try asking(origin) { _, route in route.limits.maxSize = 3 }
-        #expect(test.serve(.creation([.text("1234")], complete: true)).status == 413)
+        #expect(test.serve(.creation(["1234"])).status == 413)
     }
 
     /// An origin that lets creations in and answers deliveries as told.
@@ -225,9 +217,7 @@ import Upstream
                 let isCreation = request.values("spoolgate-event") == ["creation"]
                 try connection.answer(
                     isCreation ? "200 OK" : status,
-                    fields: [],
-                    content: isCreation ? "" : content,
-                    hasContent: true
+                    content: isCreation ? "" : content
                 )
             }
         }
@@ -238,12 +228,12 @@ import Upstream
         let origin = try changing("403 Forbidden")
         let test = try asking(origin)
         let location = test.createPartial()
-        let record = test.serve(.append(location, at: 5, complete: true))
+        let record = test.serve(.append(location, at: 5))
         #expect(record.status == 403)
         #expect(record.text == "gone")
         #expect(record[.uploadComplete] == "?1")
         #expect(try test.drops().isEmpty)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 403)
+        #expect(test.serve(.append(location, at: 5)).status == 403)
         #expect(origin.requests.count == 2, "it is not asked again")
     }
 
@@ -256,7 +246,7 @@ import Upstream
         let test = try asking(origin)
         let location = test.createPartial()
         if status == nil { origin.stop() }
-        let record = test.serve(.append(location, at: 5, complete: true))
+        let record = test.serve(.append(location, at: 5))
         #expect(record.status == 503)
         #expect(record[.uploadComplete] == "?0")
         #expect(try test.queue(of: location) == .deferred)
@@ -265,10 +255,8 @@ import Upstream
     @Test("other requests are not its business")
     func others() throws {
         let origin = try LoopbackOrigin(status: "403 Forbidden")
-        let backend = try LoopbackOrigin()
-        let test = try asking(origin) { _, route in
-            route.upstream.targets = [.http(base: backend.base)]
-        }
+        let upstream = try LoopbackOrigin()
+        let test = try asking(origin) { _, route in route.upstream.targets = [upstream.target] }
         #expect(test.serve(ScriptedExchange(.get, "/a", [:], [])).status == 200)
         #expect(origin.requests.isEmpty)
     }

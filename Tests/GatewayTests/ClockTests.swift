@@ -52,7 +52,7 @@ private final class SetClock: Sendable {
             settings.queueRunInterval = .seconds(3_600)
         }
         clock.set(error: Self.decade)
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         #expect(record.status == 202)
         let id = try #require(try test.summaries().first?.id)
         try test.gateway.deliveries.startQueue()
@@ -76,7 +76,7 @@ private final class SetClock: Sendable {
             route.responseRetention = .seconds(Self.day)
         }
         let partial = test.createPartial("hello")
-        let done = try #require(test.serve(.creation([.text("all")], complete: true)).location)
+        let done = try #require(test.serve(.creation(["all"])).location)
         clock.set(error: 2 * Self.day)
         #expect(test.serve(.retrieval(partial)).status == 204)
         #expect(test.serve(.retrieval(done)).status == 204)
@@ -84,15 +84,10 @@ private final class SetClock: Sendable {
         #expect(try test.summaries().count == 2)
         // The next process knows no more than that.
         test.spool.noteClock()
-        let next = try Spool(directory: "\(test.root)/spool", reserve: 0, clock: clock.system)
-        let again = Gateway(
-            settings: test.gateway.deliveries.current.settings,
-            spool: next,
-            log: Log(test.log.logger)
-        )
-        again.deliveries.removeOld(in: Retention.queues)
+        let next = try test.another(clock: clock.system)
+        next.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
-        #expect(next.clock.lead.map { abs($0 - 2 * Self.day) <= 2 } == true)
+        #expect(next.spool.clock.lead.map { abs($0 - 2 * Self.day) <= 2 } == true)
         // Time that does pass counts, and the rest once the clock was not set for a day.
         clock.sleep(Self.day - 10)
         test.gateway.deliveries.removeOld(in: Retention.queues)
@@ -141,7 +136,7 @@ private final class SetClock: Sendable {
             route.queue.maximumBackoff = .seconds(1)
             settings.queueRunInterval = .milliseconds(50)
         }
-        #expect(test.serve(.creation([.text("hello")], complete: true)).status == 202)
+        #expect(test.serve(.creation()).status == 202)
         let id = try #require(try test.summaries().first?.id)
         clock.set(error: 30 * Self.day)
         try test.gateway.deliveries.startQueue()
@@ -162,16 +157,16 @@ private final class SetClock: Sendable {
             route.reply = .accepted
         }
         clock.set(error: Self.decade)
-        #expect(test.serve(.creation([.text("hello")], complete: true)).status == 202)
+        #expect(test.serve(.creation()).status == 202)
         let id = try #require(try test.summaries().first?.id)
         clock.set(error: 0)
         #expect(test.spool.clock.lead == nil)
         clock.sleep(Self.day)
         func attempt() throws -> WallTime {
-            let upload = try #require(try test.spool.tryLock(id))
-            defer { upload.unlock() }
-            try upload.postpone(reason: "not reached", next: upload.nextAttempt)
-            return try #require(upload.wholeSince)
+            try test.withUpload("/\(id)") { upload in
+                try upload.postpone(reason: "not reached", next: upload.nextAttempt)
+                return try #require(upload.wholeSince)
+            }
         }
         let since = try attempt()
         #expect(abs(since.seconds - test.spool.clock.now.seconds) < 60)

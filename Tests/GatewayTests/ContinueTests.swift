@@ -30,62 +30,42 @@ import Upstream
 
     static let paths = [
         Path(testDescription: "creation", status: 201, has104: true) { _, context in
-            .creation([.text("a")], complete: false, fields: expect, context: context)
+            .creation(["a"], complete: false, fields: expect, context: context)
         },
         Path(testDescription: "whole creation", status: 200, has104: true) { _, context in
-            .creation([.text("hello")], complete: true, fields: expect, context: context)
+            .creation(fields: expect, context: context)
         },
         Path(
             testDescription: "whole creation of unknown length",
             status: 200,
             has104: true
         ) { _, context in
-            .creation(
-                [.text("a")],
-                complete: true,
-                length: .unknown,
-                fields: expect,
-                context: context
-            )
+            .creation(["a"], length: .unknown, fields: expect, context: context)
         },
         Path(testDescription: "creation below min-size", status: 200) { _, context in
-            .creation([.text("a")], complete: true, fields: expect, context: context)
+            .creation(["a"], fields: expect, context: context)
         },
         Path(testDescription: "append", status: 204) { test, context in
             .append(
                 test.createPartial(),
                 at: 5,
-                [.text("b")],
+                ["b"],
                 complete: false,
                 fields: expect,
                 context: context
             )
         },
         Path(testDescription: "ordinary upload", status: 200) { _, context in
-            ScriptedExchange(.post, "/p", expect, [.text("c")], context: context)
+            ScriptedExchange(.post, "/p", expect, ["c"], context: context)
         },
         Path(testDescription: "ordinary upload of unknown length", status: 200) { _, context in
-            ScriptedExchange(
-                .post,
-                "/p",
-                expect,
-                [.text("c")],
-                length: .unknown,
-                context: context
-            )
+            ScriptedExchange(.post, "/p", expect, ["c"], length: .unknown, context: context)
         },
         Path(testDescription: "pass-through", status: 200) { _, context in
-            ScriptedExchange(.delete, "/dav", expect, [.text("d")], context: context)
+            ScriptedExchange(.delete, "/dav", expect, ["d"], context: context)
         },
         Path(testDescription: "pass-through of unknown length", status: 200) { _, context in
-            ScriptedExchange(
-                .delete,
-                "/dav",
-                expect,
-                [.text("d")],
-                length: .unknown,
-                context: context
-            )
+            ScriptedExchange(.delete, "/dav", expect, ["d"], length: .unknown, context: context)
         },
     ]
 
@@ -96,9 +76,7 @@ import Upstream
     )
     func beforeReading(path: Path, front: (forwards: Set<Int>, hears100: Bool)) throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.limits.minSize = 2
-        }
+        let test = try GatewayUnderTest(origin.target) { _, route in route.limits.minSize = 2 }
         let context = ExchangeContext(interimStatuses: front.forwards)
         let record = test.serve(path.request(test, context))
         var events: [ScriptedExchange.Event] = []
@@ -110,14 +88,11 @@ import Upstream
     @Test("an append that must turn out to be empty is asked for its content too")
     func emptyStream() throws {
         let test = try GatewayUnderTest(.unix(path: "/dev/null/none.sock"))
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
+        let location = try #require(test.serve(.creation()).location)
         let append = test.serve(
             .append(
                 location,
                 at: 5,
-                complete: true,
                 length: .unknown,
                 fields: Self.expect,
                 context: Self.forwarding
@@ -129,11 +104,11 @@ import Upstream
     @Test("where there is no content there is no 100")
     func noContent() throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let location = test.createPartial()
         let requests: [ScriptedExchange] = [
             .creation([], complete: false, fields: Self.expect, context: Self.forwarding),
-            .append(location, at: 5, complete: true, fields: Self.expect, context: Self.forwarding),
+            .append(location, at: 5, fields: Self.expect, context: Self.forwarding),
             ScriptedExchange(.post, "/p", Self.expect, context: Self.forwarding),
             ScriptedExchange(.get, "/g", Self.expect, context: Self.forwarding),
         ]
@@ -148,25 +123,13 @@ import Upstream
     func refused() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }
         let location = test.createPartial("hello")
-        let whole = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
-        let large: ScriptedExchange.Step = .text("0123456789")
+        let whole = try #require(test.serve(.creation()).location)
+        let large: ScriptedExchange.Step = "0123456789"
         func append(_ location: String, at offset: Int64) -> ScriptedExchange {
-            .append(
-                location,
-                at: offset,
-                [.text("x")],
-                complete: true,
-                fields: Self.expect,
-                context: Self.forwarding
-            )
+            .append(location, at: offset, ["x"], fields: Self.expect, context: Self.forwarding)
         }
         let requests: [(ScriptedExchange, Int)] = [
-            (
-                .creation([large], complete: true, fields: Self.expect, context: Self.forwarding),
-                413
-            ),
+            (.creation([large], fields: Self.expect, context: Self.forwarding), 413),
             (ScriptedExchange(.post, "/p", Self.expect, [large], context: Self.forwarding), 413),
             (append(location, at: 4), 409),
             (append("/files/upload-resource/\(UploadID.random())", at: 0), 404),
@@ -177,15 +140,14 @@ import Upstream
         }
         let full = try GatewayUnderTest(reserve: 1 << 60)
         let creation = ScriptedExchange.creation(
-            [.text("x")],
-            complete: true,
+            ["x"],
             fields: Self.expect,
             context: Self.forwarding
         )
         #expect(full.serve(creation).events == [.head(507)])
         var context = Self.forwarding
         context.route = "none"
-        let lost = ScriptedExchange(.post, "/p", Self.expect, [.text("x")], context: context)
+        let lost = ScriptedExchange(.post, "/p", Self.expect, ["x"], context: context)
         #expect(test.serve(lost).events == [.head(500)])
     }
 
@@ -204,7 +166,7 @@ import Upstream
                 .delete,
                 "/dav",
                 Self.expect,
-                [.text("d")],
+                ["d"],
                 length: length,
                 context: Self.forwarding
             )

@@ -22,14 +22,9 @@ import Upstream
     )
     func interim(version: Int?, forwarded: Set<Int>, isExpected: Bool) throws {
         let test = try GatewayUnderTest()
-        var fields: HTTPFields = [:]
-        if version == 3 { fields[.uploadIncomplete] = "?0" }
         let record = test.serve(
             .creation(
-                [.text("hello")],
-                complete: true,
                 version: version,
-                fields: fields,
                 context: ExchangeContext(interimStatuses: forwarded)
             )
         )
@@ -45,7 +40,7 @@ import Upstream
     func absoluteLocation() throws {
         let test = try GatewayUnderTest()
         let context = ExchangeContext(origin: "https://x.test:8443", interimStatuses: [104])
-        let record = test.serve(.creation([.text("a")], complete: false, context: context))
+        let record = test.serve(.creation(["a"], complete: false, context: context))
         let location = try #require(record[.location])
         #expect(location.hasPrefix("https://x.test:8443/files/upload-resource/"))
         #expect(record.interims.first?.fields[.location] == location)
@@ -54,16 +49,16 @@ import Upstream
     @Test(
         "whatever arrived before a creation was cut is kept, and never completes it",
         arguments: [
-            [.text("hel"), .text("lo"), .fails(.truncated)],
-            [.text("hello"), .fails(.stalled)],
-            [.text("hel"), .bytesThenFails(Array("lo".utf8), .truncated)],
-            [.text("hel"), .text("lo"), .fails(.released)],
+            ["hel", "lo", .fails(.truncated)],
+            ["hello", .fails(.stalled)],
+            ["hel", .bytesThenFails(Array("lo".utf8), .truncated)],
+            ["hel", "lo", .fails(.released)],
         ] as [[ScriptedExchange.Step]],
         [.unknown, .known(9)] as [ContentLength]
     )
     func cut(steps: [ScriptedExchange.Step], length: ContentLength) throws {
         let test = try GatewayUnderTest()
-        let record = test.serve(.creation(steps, complete: true, length: length))
+        let record = test.serve(.creation(steps, length: length))
         #expect(record.events == [.interim(104), .read, .abort])
         let location = try #require(record.location)
         let told = test.serve(.retrieval(location))
@@ -71,7 +66,7 @@ import Upstream
         #expect(told[.uploadComplete] == "?0")
         #expect(try test.drops().isEmpty)
         #expect(try test.queue(of: location) == .incoming)
-        let done = test.serve(.append(location, at: 5, [.text(" all")], complete: true))
+        let done = test.serve(.append(location, at: 5, [" all"]))
         #expect(done.status == 201)
         #expect(try test.drops() == [Array("hello all".utf8)])
     }
@@ -80,11 +75,11 @@ import Upstream
     func appends() throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("one ")
-        let second = test.serve(.append(location, at: 4, [.text("two ")], complete: false))
+        let second = test.serve(.append(location, at: 4, ["two "], complete: false))
         #expect(second.status == 204)
         #expect(second.offset == 8)
         #expect(try test.drops().isEmpty)
-        let third = test.serve(.append(location, at: 8, [.text("three")], complete: true))
+        let third = test.serve(.append(location, at: 8, ["three"]))
         #expect(third.status == 201)
         #expect(third[.uploadComplete] == "?1")
         #expect(third.offset == 13)
@@ -95,12 +90,10 @@ import Upstream
     @Test("a wrong offset is refused with the true one, made durable first", arguments: [0, 4, 6])
     func conflict(offset: Int64) throws {
         let test = try GatewayUnderTest()
-        let cut = test.serve(
-            .creation([.text("hello"), .fails(.truncated)], complete: true, length: .known(9))
-        )
+        let cut = test.serve(.creation(["hello", .fails(.truncated)], length: .known(9)))
         let location = try #require(cut.location)
         #expect(test.disk.count(.sync, on: "/data/") == 0)
-        let record = test.serve(.append(location, at: offset, [.text("xxxx")], complete: true))
+        let record = test.serve(.append(location, at: offset, ["xxxx"]))
         #expect(record.status == 409)
         #expect(record.offset == 5)
         #expect(!record.events.contains(.read))
@@ -116,14 +109,7 @@ import Upstream
         let test = try GatewayUnderTest()
         let location = test.createPartial("hello", uploadLength: 8, version: version)
         let record = test.serve(
-            .append(
-                location,
-                at: 5,
-                [.text("worlds")],
-                complete: true,
-                length: .unknown,
-                version: version
-            )
+            .append(location, at: 5, ["worlds"], length: .unknown, version: version)
         )
         #expect(record.status == 400)
         let told = test.serve(.retrieval(location, version: version))
@@ -135,12 +121,10 @@ import Upstream
     @Test("a creation beyond max-size is refused before its content is read")
     func tooLarge() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }
-        let record = test.serve(.creation([.text("0123456789")], complete: true))
+        let record = test.serve(.creation(["0123456789"]))
         #expect(record.status == 413)
         #expect(record.events == [.head(413)])
-        let streamed = test.serve(
-            .creation([.text("01234"), .text("56789")], complete: true, length: .unknown)
-        )
+        let streamed = test.serve(.creation(["01234", "56789"], length: .unknown))
         #expect(streamed.status == 413)
         #expect(streamed.offset == 9)
         #expect(try test.drops().isEmpty)

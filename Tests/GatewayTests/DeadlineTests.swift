@@ -30,7 +30,7 @@ import Upstream
     @Test("an upload whose upstream is not reached in time: 504, kept, to be tried again")
     func notReached() throws {
         let (test, origin) = try gateway(isReached: false)
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         #expect(record.status == 504)
         #expect(record[.uploadComplete] == "?0")
         #expect(record.offset == 5)
@@ -46,7 +46,7 @@ import Upstream
     )
     func silent(method: HTTPRequest.Method) throws {
         let (test, origin) = try gateway(isReached: true)
-        let record = test.serve(.creation([.text("hello")], complete: true, method: method))
+        let record = test.serve(.creation(method: method))
         #expect(record.status == 504)
         #expect(record[.uploadComplete] == (method == .put ? "?0" : "?1"))
         let queue = try test.queue(of: try #require(record.location))
@@ -58,9 +58,7 @@ import Upstream
     func ordinary(method: String, isReached: Bool) throws {
         let (test, origin) = try gateway(isReached: isReached)
         let method = try #require(HTTPRequest.Method(method))
-        let record = test.serve(
-            ScriptedExchange(method, "/p", [:], method == .post ? [.text("x")] : [])
-        )
+        let record = test.serve(ScriptedExchange(method, "/p", [:], method == .post ? ["x"] : []))
         #expect(record.status == 504)
         #expect(record[.uploadComplete] == nil)
         #expect(origin.requests.count == (isReached ? 1 : 0))
@@ -70,10 +68,10 @@ import Upstream
     func skippedTarget() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest { _, route in
-            route.upstream.targets = [.unix(path: "/none/at/all"), .http(base: origin.base)]
+            route.upstream.targets = [.unix(path: "/none/at/all"), origin.target]
         }
         for _ in 1...3 {
-            let record = test.serve(.creation([.text("hello")], complete: true))
+            let record = test.serve(.creation())
             #expect(record.status == 201)
             #expect(record[.uploadComplete] == "?1")
         }

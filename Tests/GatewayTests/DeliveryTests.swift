@@ -25,8 +25,7 @@ import Upstream
         let test = try GatewayUnderTest(.http(base: "\(origin.base)/base"))
         let creation = test.serve(
             .creation(
-                [.text("one "), .fails(.truncated)],
-                complete: true,
+                ["one ", .fails(.truncated)],
                 length: .known(9),
                 target: "/in?x=1",
                 fields: [.contentType: "text/plain", .authorization: "Bearer t"],
@@ -39,9 +38,7 @@ import Upstream
         )
         let location = try #require(creation.location)
         let fields: HTTPFields = [.authorization: "Bearer of the append"]
-        let record = test.serve(
-            .append(location, at: 4, [.text("two"), .text("!!")], complete: true, fields: fields)
-        )
+        let record = test.serve(.append(location, at: 4, ["two", "!!"], fields: fields))
         #expect(record.status == 200)
         let request = try #require(origin.requests.first)
         #expect(origin.requests.count == 1)
@@ -57,13 +54,13 @@ import Upstream
     @Test("Idempotency-Key goes along where the upstream honours it, the client's own before ours")
     func idempotencyKey() throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        let test = try GatewayUnderTest(origin.target) { _, route in
             route.honoursIdempotencyKey = true
         }
-        let ours = test.serve(.creation([.text("x")], complete: true))
+        let ours = test.serve(.creation(["x"]))
         let location = try #require(ours.location)
         let key = try #require(HTTPField.Name("Idempotency-Key"))
-        test.serve(.creation([.text("x")], complete: true, fields: [key: "\"mine\""]))
+        test.serve(.creation(["x"], fields: [key: "\"mine\""]))
         let keys = origin.requests.flatMap { $0.values("Idempotency-Key") }
         #expect(keys.count == 2)
         #expect(location.hasSuffix(try #require(keys.first).filter { $0 != "\"" }))
@@ -72,10 +69,10 @@ import Upstream
 
     @Test("an upstream that is down costs nothing: the bytes stay, an empty append tries again")
     func upstreamDown() throws {
-        let socket = "\(NSTemporaryDirectory())/gateway-\(UInt64.random(in: 0...(.max))).sock"
+        let socket = QueueScene.socketPath()
         defer { unlink(socket) }
         let test = try GatewayUnderTest(.unix(path: socket))
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == "?0")
         #expect(record.offset == 5)
@@ -89,10 +86,10 @@ import Upstream
         #expect(told.offset == 5)
         #expect(told[.uploadComplete] == "?0")
         // Still down.
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 502)
+        #expect(test.serve(.append(location, at: 5)).status == 502)
 
         let origin = try LoopbackOrigin(socketPath: socket, status: "201 Created")
-        let done = test.serve(.append(location, at: 5, complete: true))
+        let done = test.serve(.append(location, at: 5))
         #expect(done.status == 201)
         #expect(done[.uploadComplete] == "?1")
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
@@ -102,20 +99,16 @@ import Upstream
 
     @Test("the empty append may have content of unknown length, and only no content is right there")
     func emptyStream() throws {
-        let socket = "\(NSTemporaryDirectory())/gateway-\(UInt64.random(in: 0...(.max))).sock"
+        let socket = QueueScene.socketPath()
         defer { unlink(socket) }
         let test = try GatewayUnderTest(.unix(path: socket))
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
+        let location = try #require(test.serve(.creation()).location)
         let origin = try LoopbackOrigin(socketPath: socket)
-        let more = test.serve(
-            .append(location, at: 5, [.text("!")], complete: true, length: .unknown)
-        )
+        let more = test.serve(.append(location, at: 5, ["!"], length: .unknown))
         #expect(more.status == 400)
         #expect(more.offset == 5)
         #expect(origin.requests.isEmpty)
-        let none = test.serve(.append(location, at: 5, complete: true, length: .unknown))
+        let none = test.serve(.append(location, at: 5, length: .unknown))
         #expect(none.status == 200)
         #expect(origin.requests.map(\.content) == [Array("hello".utf8)])
     }
@@ -123,8 +116,8 @@ import Upstream
     @Test("a POST that the upstream read without an answer is never sent again")
     func indeterminate() throws {
         let origin = try Self.silentOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let test = try GatewayUnderTest(origin.target)
+        let record = test.serve(.creation())
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == "?1")
         let location = try #require(record.location)
@@ -133,7 +126,7 @@ import Upstream
         for version in [nil, 3, 5, 6, 10] {
             #expect(test.serve(.retrieval(location, version: version)).status == 410)
         }
-        let again = test.serve(.append(location, at: 5, complete: true))
+        let again = test.serve(.append(location, at: 5))
         #expect(again.status == 502)
         #expect(again[.uploadComplete] == "?1")
         #expect(origin.requests.count == 1)
@@ -147,9 +140,9 @@ import Upstream
             _ = connection.receive()
             connection.reset()
         }
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let content = [UInt8](repeating: 7, count: 4 << 20)
-        let record = test.serve(.creation([.bytes(content)], complete: true, method: .put))
+        let record = test.serve(.creation([.bytes(content)], method: .put))
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == "?0")
         #expect(record[.retryAfter] != nil)
@@ -165,25 +158,20 @@ import Upstream
         arguments: [(.put, false), (.post, true)] as [(HTTPRequest.Method, Bool)]
     )
     func repeatable(method: HTTPRequest.Method, honoursKey: Bool) throws {
-        let asked = Monitor(0)
         let origin = try LoopbackOrigin { connection in
-            guard try connection.receiveRequest() != nil else { return }
-            let count = asked.update { count -> Int in
-                count += 1
-                return count
-            }
-            if count > 1 { try connection.answer("204 No Content") }
+            guard let request = try connection.receiveRequest() else { return }
+            if request.number > 0 { try connection.answer("204 No Content") }
         }
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        let test = try GatewayUnderTest(origin.target) { _, route in
             route.honoursIdempotencyKey = honoursKey
         }
-        let record = test.serve(.creation([.text("hello")], complete: true, method: method))
+        let record = test.serve(.creation(method: method))
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == "?0")
         #expect(record.offset == 5)
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .deferred)
-        let done = test.serve(.append(location, at: 5, complete: true))
+        let done = test.serve(.append(location, at: 5))
         #expect(done.status == 204)
         #expect(origin.requests.map(\.content) == [Array("hello".utf8), Array("hello".utf8)])
     }
@@ -193,12 +181,10 @@ import Upstream
         arguments: [5, 6]
     )
     func deliveryBeforeSuccess(version: Int) throws {
-        let socket = "\(NSTemporaryDirectory())/gateway-\(UInt64.random(in: 0...(.max))).sock"
+        let socket = QueueScene.socketPath()
         defer { unlink(socket) }
         let test = try GatewayUnderTest(.unix(path: socket))
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true, version: version)).location
-        )
+        let location = try #require(test.serve(.creation(version: version)).location)
         let locked = test.serve(.retrieval(location, version: version))
         #expect(locked.status == 423)
         #expect(locked.offset == nil)
@@ -216,14 +202,14 @@ import Upstream
     @Test("a web server that gave up before the delivery stops it; the client comes back for it")
     func abandoned() throws {
         let test = try GatewayUnderTest()
-        let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+        let exchange = ScriptedExchange.creation()
         exchange.abandon()
         let record = test.serve(exchange)
         #expect(record.events == [.interim(104), .read, .abort])
         #expect(try test.drops().isEmpty)
         let location = try #require(record.location)
         #expect(test.serve(.retrieval(location)).offset == 5)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 201)
+        #expect(test.serve(.append(location, at: 5)).status == 201)
         #expect(try test.drops() == [Array("hello".utf8)])
     }
 
@@ -234,13 +220,7 @@ import Upstream
     func abandonedThenAsked(version: Int) throws {
         let test = try GatewayUnderTest()
         let location = test.createPartial("hel", uploadLength: 5, version: version)
-        let exchange = ScriptedExchange.append(
-            location,
-            at: 3,
-            [.text("lo")],
-            complete: true,
-            version: version
-        )
+        let exchange = ScriptedExchange.append(location, at: 3, ["lo"], version: version)
         exchange.abandon()
         #expect(test.serve(exchange).isAborted)
         let told = test.serve(.retrieval(location, version: version))
@@ -248,13 +228,7 @@ import Upstream
         #expect(told[.uploadComplete] == "?0")
         #expect(told.offset == 4)
         #expect(try test.drops().isEmpty)
-        let last = ScriptedExchange.append(
-            location,
-            at: 4,
-            [.text("o")],
-            complete: true,
-            version: version
-        )
+        let last = ScriptedExchange.append(location, at: 4, ["o"], version: version)
         #expect(test.serve(last).status == 201)
         #expect(try test.drops() == [Array("hello".utf8)])
     }

@@ -14,7 +14,7 @@ import Upstream
 @Suite struct DurabilityTests {
     private func test() throws -> (GatewayUnderTest, LoopbackOrigin) {
         let origin = try LoopbackOrigin()
-        return (try GatewayUnderTest(.http(base: origin.base)), origin)
+        return (try GatewayUnderTest(origin.target), origin)
     }
 
     @Test(
@@ -23,9 +23,7 @@ import Upstream
     )
     func uninterrupted(length: ContentLength) throws {
         let (test, origin) = try test()
-        let record = test.serve(
-            .creation([.text("hello"), .text(" all")], complete: true, length: length)
-        )
+        let record = test.serve(.creation(["hello", " all"], length: length))
         #expect(record.status == 200)
         #expect(test.disk.count(.sync) == 0)
         #expect(test.disk.count(.syncDirectory) == 0)
@@ -35,9 +33,7 @@ import Upstream
     @Test("an interrupted upload that nobody asks about costs no sync either")
     func interrupted() throws {
         let (test, _) = try test()
-        let record = test.serve(
-            .creation([.text("hello"), .fails(.truncated)], complete: true, length: .known(9))
-        )
+        let record = test.serve(.creation(["hello", .fails(.truncated)], length: .known(9)))
         #expect(record.isAborted)
         #expect(test.disk.count(.sync) == 0)
     }
@@ -46,9 +42,7 @@ import Upstream
     func offsetTold() throws {
         let (test, _) = try test()
         let location = try #require(
-            test.serve(
-                .creation([.text("hello"), .fails(.truncated)], complete: true, length: .known(9))
-            ).location
+            test.serve(.creation(["hello", .fails(.truncated)], length: .known(9))).location
         )
         let told = test.serve(.retrieval(location))
         #expect(told.offset == 5)
@@ -61,7 +55,7 @@ import Upstream
         #expect(test.disk.count(.sync) == 0)
         #expect(test.disk.count(.syncDirectory) == 0)
         // The next offset costs the content and the record, no directory: the names are durable.
-        #expect(test.serve(.append(location, at: 5, [.text("!")], complete: false)).offset == 6)
+        #expect(test.serve(.append(location, at: 5, ["!"], complete: false)).offset == 6)
         #expect(test.disk.count(.sync, on: "/data/") == 1)
         #expect(test.disk.count(.sync) == 2)
         #expect(test.disk.count(.syncDirectory) == 0)
@@ -71,14 +65,12 @@ import Upstream
     func syncFails() throws {
         let (test, _) = try test()
         let location = test.createPartial("hello")
-        test.serve(
-            .append(location, at: 5, [.text("xyz"), .fails(.truncated)], complete: true)
-        )
+        test.serve(.append(location, at: 5, ["xyz", .fails(.truncated)]))
         test.disk.refuse(.sync, errno: 5)
         let told = test.serve(.retrieval(location))
         #expect(told.status == 500)
         #expect(told.offset == nil)
-        let conflict = test.serve(.append(location, at: 1, [.text("x")], complete: true))
+        let conflict = test.serve(.append(location, at: 1, ["x"]))
         #expect(conflict.status == 409)
         // What was promised before is all that may be told again.
         #expect(conflict.offset == 5)
@@ -88,10 +80,7 @@ import Upstream
     func fillsUp() throws {
         let (test, _) = try test()
         let record = test.serve(
-            .creation(
-                [.text("hello"), .happens { test.disk.refuse(.write, errno: 28) }, .text("world")],
-                complete: true
-            )
+            .creation(["hello", .happens { test.disk.refuse(.write, errno: 28) }, "world"])
         )
         #expect(record.status == 507)
         let location = try #require(record.location)

@@ -21,26 +21,15 @@ import Upstream
         _ target: UpstreamTarget? = nil,
         _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws -> GatewayUnderTest {
-        let file = "\(NSTemporaryDirectory())/events-\(UInt64.random(in: 0...(.max)))"
-        return try GatewayUnderTest(target) { settings, route in
-            settings.events.destination = .file(file)
+        try GatewayUnderTest(target, tellsEvents: true) { settings, route in
             settings.correlationField = .made("x-request-id")
             change(&settings, &route)
         }
     }
 
-    private func file(of test: GatewayUnderTest) -> String {
-        guard case .file(let path) = test.gateway.deliveries.current.settings.events.destination
-        else {
-            return ""
-        }
-        return path
-    }
-
     /// What was told, as pairs of member and value, time and identity left out.
     private func events(_ test: GatewayUnderTest) throws -> [[String: String]] {
-        defer { try? FileManager.default.removeItem(atPath: file(of: test)) }
-        let text = try String(contentsOfFile: file(of: test), encoding: .utf8)
+        let text = try String(contentsOfFile: test.events, encoding: .utf8)
         return try text.split(separator: "\n").map { line in
             let object = try #require(
                 try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
@@ -60,8 +49,7 @@ import Upstream
         let context = ExchangeContext(owner: "alice", interimStatuses: [104])
         let cut = test.serve(
             .creation(
-                [.text("hel"), .fails(.truncated)],
-                complete: true,
+                ["hel", .fails(.truncated)],
                 length: .known(5),
                 target: "/files/a",
                 fields: fields,
@@ -70,17 +58,8 @@ import Upstream
         )
         let location = try #require(cut.location)
         let other: HTTPFields = [.made("x-request-id"): "id-2"]
-        _ = test.serve(
-            .append(
-                location,
-                at: 3,
-                [.text("lo")],
-                complete: true,
-                fields: other,
-                context: context
-            )
-        )
-        #expect(!(try String(contentsOfFile: file(of: test), encoding: .utf8)).contains("secret"))
+        _ = test.serve(.append(location, at: 3, ["lo"], fields: other, context: context))
+        #expect(!(try String(contentsOfFile: test.events, encoding: .utf8)).contains("secret"))
         let common = [
             "route": "default", "owner": "alice", "method": "POST", "target": "/files/a",
             "correlation": "id-1", "length": "5",
@@ -102,7 +81,7 @@ import Upstream
     func fates() throws {
         let gone = try LoopbackOrigin()
         gone.stop()
-        let test = try telling(.http(base: gone.base)) { settings, route in
+        let test = try telling(gone.target) { settings, route in
             settings.correlationField = nil
             route.limits.maxAge = 60
         }
@@ -111,7 +90,7 @@ import Upstream
         let expired = test.createPartial()
         try test.age(expired, by: 100)
         #expect(test.serve(.retrieval(expired)).status == 404)
-        _ = test.serve(.creation([.text("x")], complete: true))
+        _ = test.serve(.creation(["x"]))
         let told = try events(test)
         #expect(
             told.map { $0["event"] } == [
@@ -126,15 +105,15 @@ import Upstream
     @Test("an outcome that is unknown holds an upload; the queue says when it tries again")
     func heldAndQueued() throws {
         let silent = try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
-        let test = try telling(.http(base: silent.base))
-        _ = test.serve(.creation([.text("x")], complete: true))
+        let test = try telling(silent.target)
+        _ = test.serve(.creation(["x"]))
         #expect(try events(test).last?["event"] == "held")
-        let queued = try telling(.http(base: silent.base)) { _, route in
+        let queued = try telling(silent.target) { _, route in
             route.reply = .accepted
             route.honoursIdempotencyKey = true
         }
         try queued.gateway.deliveries.startQueue()
-        _ = queued.serve(.creation([.text("x")], complete: true))
+        _ = queued.serve(.creation(["x"]))
         try eventually("it is deferred") { queued.log.messages.contains("delivery deferred") }
         #expect(queued.gateway.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
         let told = try events(queued)
@@ -146,14 +125,14 @@ import Upstream
     func contradicted() throws {
         let test = try telling()
         let empty = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"
-        _ = test.serve(.creation([.text("x")], complete: true, fields: [.reprDigest: empty]))
+        _ = test.serve(.creation(["x"], fields: [.reprDigest: empty]))
         #expect(try events(test).map { $0["event"] } == ["created", "completed", "failed"])
     }
 
     @Test("an ordinary upload is one event")
     func plain() throws {
         let test = try telling()
-        _ = test.serve(ScriptedExchange(.put, "/a", [:], [.text("abc")]))
+        _ = test.serve(ScriptedExchange(.put, "/a", [:], ["abc"]))
         let told = try events(test)
         #expect(told.map { $0["event"] } == ["delivered"])
         #expect(told.first?["length"] == "3")
@@ -163,7 +142,7 @@ import Upstream
     @Test("the file is made anew when it was moved away and the settings are read again")
     func rotated() throws {
         let test = try telling()
-        let path = file(of: test)
+        let path = test.events
         _ = test.createPartial()
         try FileManager.default.moveItem(atPath: path, toPath: path + ".1")
         _ = test.createPartial()
@@ -174,7 +153,6 @@ import Upstream
         let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
         #expect((mode as? Int).map { $0 & ~0o640 } == 0)
         #expect(try events(test).count == 1)
-        try FileManager.default.removeItem(atPath: path + ".1")
     }
 
     @Test("events that cannot be written disturb nobody, and the log says so once")
@@ -182,10 +160,10 @@ import Upstream
         let test = try telling { settings, _ in
             settings.events.destination = .file("/proc/nowhere/events")
         }
-        #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
+        #expect(test.serve(.creation(["x"])).status == 201)
         #expect(test.log.messages.count { $0 == "events lost" } == 1)
         let full = try telling { settings, _ in settings.events.destination = .file("/dev/full") }
-        #expect(full.serve(.creation([.text("x")], complete: true)).status == 201)
+        #expect(full.serve(.creation(["x"])).status == 201)
         #expect(full.log.messages.contains("events lost"))
     }
 
@@ -217,14 +195,14 @@ import Upstream
         ]
     )
     func correlation(value: String?, isTaken: Bool) throws {
-        let backend = try LoopbackOrigin()
-        let test = try telling(.http(base: backend.base))
+        let upstream = try LoopbackOrigin()
+        let test = try telling(upstream.target)
         var fields = HTTPFields()
         if let value { fields.append(HTTPField(name: .made("x-request-id"), value: value)) }
-        _ = test.serve(.creation([.text("x")], complete: true, fields: fields))
+        _ = test.serve(.creation(["x"], fields: fields))
         _ = test.serve(ScriptedExchange(.get, "/a", fields, []))
-        #expect(backend.requests.count == 2)
-        for request in backend.requests {
+        #expect(upstream.requests.count == 2)
+        for request in upstream.requests {
             let sent = request.values("x-request-id")
             #expect(sent.count == 1)
             #expect((sent.first == value) == isTaken)
@@ -232,35 +210,31 @@ import Upstream
         }
         let told = try events(test)
         #expect(
-            told.allSatisfy { $0["correlation"] == backend.requests[0].values("x-request-id")[0] }
+            told.allSatisfy { $0["correlation"] == upstream.requests[0].values("x-request-id")[0] }
         )
     }
 
     @Test("a field sent twice is replaced by one")
     func repeatedCorrelation() throws {
-        let backend = try LoopbackOrigin()
-        let test = try telling(.http(base: backend.base))
+        let upstream = try LoopbackOrigin()
+        let test = try telling(upstream.target)
         var fields = HTTPFields()
         fields.append(HTTPField(name: .made("x-request-id"), value: "a"))
         fields.append(HTTPField(name: .made("x-request-id"), value: "b"))
-        _ = test.serve(.creation([.text("x")], complete: true, fields: fields))
-        let sent = try #require(backend.requests.first).values("x-request-id")
+        _ = test.serve(.creation(["x"], fields: fields))
+        let sent = try #require(upstream.requests.first).values("x-request-id")
         #expect(sent.count == 1 && sent != ["a"] && sent != ["b"])
-        try? FileManager.default.removeItem(atPath: file(of: test))
     }
 
     @Test("log lines of an upload have its own value, whoever works on it")
     func correlatedLines() throws {
         let test = try telling()
         let name = HTTPField.Name.made("x-request-id")
-        let created = test.serve(
-            .creation([.text("x")], complete: false, fields: [name: "first"])
-        )
+        let created = test.serve(.creation(["x"], complete: false, fields: [name: "first"]))
         let location = try #require(created.location)
-        _ = test.serve(.append(location, at: 1, [.text("y")], complete: true, fields: [name: "2"]))
+        _ = test.serve(.append(location, at: 1, ["y"], fields: [name: "2"]))
         #expect(test.log.values(of: "correlation", in: "upload created") == ["first"])
         #expect(test.log.values(of: "correlation", in: "delivered") == ["first"])
         #expect(test.log.values(of: "correlation", in: "content received") == ["first", "first"])
-        try? FileManager.default.removeItem(atPath: file(of: test))
     }
 }

@@ -66,14 +66,14 @@ import Upstream
         ]
         for trusts in [false, true] {
             let origin = try LoopbackOrigin(status: "201 Created")
-            let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            let test = try GatewayUnderTest(origin.target) { _, route in
                 route.fields.forwarding = .none
                 route.fields.trustsForwarded = trusts
             }
             var fields: HTTPFields = [.userAgent: "told", try name("x-original-filename"): "a.txt"]
             for claim in claims { fields[try name(claim)] = "spoofed" }
-            test.serve(.creation([.text("a")], complete: true, fields: fields))
-            test.serve(ScriptedExchange(.put, "/a", fields, [.text("x")]))
+            test.serve(.creation(["a"], fields: fields))
+            test.serve(ScriptedExchange(.put, "/a", fields, ["x"]))
             test.serve(ScriptedExchange(.get, "/a", fields, []))
             #expect(origin.requests.count == 3)
             for request in origin.requests {
@@ -88,7 +88,7 @@ import Upstream
     @Test("the host is the origin's; without one it is the client's, with a bad one nobody's")
     func host() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let contexts = [
             (ExchangeContext(origin: "https://a.example:8443"), "a.example:8443"),
             (ExchangeContext(), "client.example"),
@@ -96,7 +96,7 @@ import Upstream
         ]
         for (context, expected) in contexts {
             let fields: HTTPFields = [.host: "client.example"]
-            test.serve(.creation([.text("a")], complete: true, fields: fields, context: context))
+            test.serve(.creation(["a"], fields: fields, context: context))
             test.serve(ScriptedExchange(.get, "/a", fields, [], context: context))
             for request in origin.requests.suffix(2) {
                 #expect(request.values("host") == [expected])
@@ -125,7 +125,7 @@ import Upstream
     @Test("the creation's client and host are forwarded, and the operator's own fields win")
     func creation() throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        let test = try GatewayUnderTest(origin.target) { _, route in
             route.fields.forwarding = .both
             route.fields.forward = [.accept]
             route.fields.strip = [.userAgent]
@@ -137,7 +137,7 @@ import Upstream
         let location = try #require(
             test.serve(
                 .creation(
-                    [.text("hel")],
+                    ["hel"],
                     complete: false,
                     fields: [.host: "first.example", .accept: "a/b", .userAgent: "x", .range: "y"],
                     context: context("2001:db8::1")
@@ -148,8 +148,7 @@ import Upstream
             .append(
                 location,
                 at: 3,
-                [.text("lo")],
-                complete: true,
+                ["lo"],
                 fields: [.host: "second.example"],
                 context: context("192.0.2.7")
             )
@@ -182,7 +181,7 @@ import Upstream
     func credentials(_ whose: FieldPolicy.Credentials, isInOne: Bool) throws {
         let origin = try LoopbackOrigin()
         let key = try name("X-Api-Key")
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        let test = try GatewayUnderTest(origin.target) { _, route in
             route.fields.credentials = whose
             route.fields.credentialFields.append(key)
         }
@@ -195,11 +194,10 @@ import Upstream
             let record = test.serve(
                 .creation(
                     [
-                        .text("hel"),
+                        "hel",
                         .happens { looked.update { $0 = Self.isInFiles("first", below: root) } },
-                        .text("lo"),
+                        "lo",
                     ],
-                    complete: true,
                     fields: first
                 )
             )
@@ -207,12 +205,10 @@ import Upstream
             onDisk = looked.update { $0 }
         } else {
             let location = try #require(
-                test.serve(.creation([.text("hel")], complete: false, fields: first)).location
+                test.serve(.creation(["hel"], complete: false, fields: first)).location
             )
             onDisk = Self.isInFiles("first", below: test.root)
-            let record = test.serve(
-                .append(location, at: 3, [.text("lo")], complete: true, fields: second)
-            )
+            let record = test.serve(.append(location, at: 3, ["lo"], fields: second))
             #expect(record.status == 200)
             #expect(!Self.isInFiles("second", below: test.root))
         }

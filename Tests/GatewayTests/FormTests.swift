@@ -39,7 +39,7 @@ import Upstream
     }
 
     private func multipartGateway(_ origin: LoopbackOrigin) throws -> GatewayUnderTest {
-        try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        try GatewayUnderTest(origin.target) { _, route in
             route.form = .multipart
             route.digest = .sha256
             route.multipart.fileField = "photo"
@@ -57,10 +57,10 @@ import Upstream
         let test = try multipartGateway(origin)
         let location = try #require(
             test.serve(
-                .creation([.text("hel")], complete: false, method: .put, fields: creationFields)
+                .creation(["hel"], complete: false, method: .put, fields: creationFields)
             ).location
         )
-        let record = test.serve(.append(location, at: 3, [.text("lo")], complete: true))
+        let record = test.serve(.append(location, at: 3, ["lo"]))
         #expect(record.status == 200)
         let request = try #require(origin.requests.first)
         #expect(request.line == "POST /files HTTP/1.1")
@@ -88,7 +88,7 @@ import Upstream
     )
     func plain(size: Int) throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base)) { $1.form = .multipart }
+        let test = try GatewayUnderTest(origin.target) { $1.form = .multipart }
         let content = (0..<size).map { UInt8(ascii: "a") + UInt8($0 * 7 % 26) }
         let steps = stride(from: 0, to: size, by: 1 << 20).map {
             ScriptedExchange.Step.bytes(Array(content[$0...].prefix(1 << 20)))
@@ -109,12 +109,12 @@ import Upstream
     @Test("two uploads never have one boundary, and metadata can be kept out")
     func boundary() throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        let test = try GatewayUnderTest(origin.target) { _, route in
             route.form = .multipart
             route.multipart.metadata = false
         }
         for _ in 0..<2 {
-            test.serve(ScriptedExchange(.put, "/x", creationFields, [.text("hello")]))
+            test.serve(ScriptedExchange(.put, "/x", creationFields, ["hello"]))
         }
         let requests = origin.requests
         #expect(Set(requests.flatMap { $0.values("Content-Type") }).count == 2)
@@ -122,13 +122,13 @@ import Upstream
     }
 
     @Test(
-        "what is a form already goes as it is, where forms are what the backend takes",
+        "what is a form already goes as it is, where forms are what the upstream takes",
         arguments: ["Multipart/Form-Data; boundary=x", "application/x-www-form-urlencoded"]
     )
     func already(type: String) throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base)) { $1.form = .multipart }
-        test.serve(ScriptedExchange(.put, "/x", [.contentType: type], [.text("a=b")]))
+        let test = try GatewayUnderTest(origin.target) { $1.form = .multipart }
+        test.serve(ScriptedExchange(.put, "/x", [.contentType: type], ["a=b"]))
         let request = try #require(origin.requests.first)
         #expect(request.line == "PUT /x HTTP/1.1")
         #expect(request.values("Content-Type") == [type])
@@ -139,8 +139,8 @@ import Upstream
     func repeatable() throws {
         let origin = try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
         for form in [Form.body, .multipart] {
-            let test = try GatewayUnderTest(.http(base: origin.base)) { $1.form = form }
-            let record = test.serve(.creation([.text("hello")], complete: true, method: .put))
+            let test = try GatewayUnderTest(origin.target) { $1.form = form }
+            let record = test.serve(.creation(method: .put))
             let location = try #require(record.location)
             #expect(try test.queue(of: location) == (form == .body ? .deferred : .hold))
         }

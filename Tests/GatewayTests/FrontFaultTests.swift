@@ -23,7 +23,7 @@ import UploadProtocol
             method,
             "/f",
             [:],
-            method == .get ? [] : [.text("x")],
+            method == .get ? [] : ["x"],
             context: ExchangeContext(route: route, faults: faults)
         )
     }
@@ -82,7 +82,7 @@ import UploadProtocol
         #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
         #expect(test.gateway.faults.counts == [.noOrigin: 16])
         // Who mends the web server's configuration reloads, and hears whether it was enough.
-        test.gateway.reload(test.gateway.deliveries.current.settings)
+        test.reload()
         test.serve(exchange(.get, [.noOrigin]))
         test.serve(exchange(.get, [.noOrigin]))
         #expect(test.log.values(of: "route", in: line).count == 3)
@@ -95,7 +95,7 @@ import UploadProtocol
         let test = try GatewayUnderTest()
         let context = ExchangeContext(badOrigin: "http://a:80@evil", faults: [.badOrigin])
         for _ in 0..<3 {
-            let record = test.serve(.creation([.text("x")], complete: false, context: context))
+            let record = test.serve(.creation(["x"], complete: false, context: context))
             #expect(record[.location]?.hasPrefix("/files/") == true)
         }
         let line = "front tells a bad origin"
@@ -112,13 +112,7 @@ import UploadProtocol
         test.serve(exchange(.delete, [.buffered]))
         #expect(!test.log.messages.contains(line))
         for _ in 0..<3 { #expect(test.serve(exchange(.put, [.buffered])).status == 201) }
-        test.serve(
-            .creation(
-                [.text("x")],
-                complete: true,
-                context: ExchangeContext(faults: [.buffered])
-            )
-        )
+        test.serve(.creation(["x"], context: ExchangeContext(faults: [.buffered])))
         #expect(test.log.level(of: line) == .warning)
         #expect(test.log.values(of: "route", in: line) == ["default"])
         #expect(test.log.values(of: "count", in: line) == ["1"])

@@ -5,8 +5,8 @@ import Exchange
 import Gateway
 import Glibc
 import HTTPTypes
-import Journal
 import Logging
+import Journal
 import Posix
 import Spool
 import TestSupport
@@ -29,12 +29,7 @@ import Upstream
     func creation(uploadLength: Int64?, length: ContentLength) throws {
         let test = try test(quota: 10)
         let record = test.serve(
-            .creation(
-                [.text("hello")],
-                complete: uploadLength == nil,
-                length: length,
-                uploadLength: uploadLength
-            )
+            .creation(complete: uploadLength == nil, length: length, uploadLength: uploadLength)
         )
         #expect(record.events == [.head(507)])
         #expect(record[.contentType] == "application/problem+json")
@@ -52,13 +47,13 @@ import Upstream
         let location = test.createPartial("hello", uploadLength: 10)
         let other = test.createPartial("12345")
         let record = test.serve(
-            .append(other, at: 5, [.text("67890a")], complete: length == .unknown, length: length)
+            .append(other, at: 5, ["67890a"], complete: length == .unknown, length: length)
         )
         #expect(record.events == [.head(507)])
         #expect(test.serve(.retrieval(other)).offset == 5)
         // What is gone makes room.
         #expect(test.serve(.cancellation(location)).status == 204)
-        let rest = test.serve(.append(other, at: 5, [.text("67890")], complete: true))
+        let rest = test.serve(.append(other, at: 5, ["67890"]))
         #expect(rest.status == 201)
         #expect(try test.drops() == [Array("1234567890".utf8)])
     }
@@ -66,15 +61,11 @@ import Upstream
     @Test("content that turns out too much is 507 in its middle, and goes on once there is room")
     func middle() throws {
         let test = try test(quota: 10)
-        let record = test.serve(
-            .creation([.text("hello"), .text("world!")], complete: true, length: .unknown)
-        )
+        let record = test.serve(.creation(["hello", "world!"], length: .unknown))
         #expect(record.status == 507)
         let location = try #require(record.location)
         #expect(test.serve(.retrieval(location)).offset == 5)
-        #expect(
-            test.serve(.append(location, at: 5, [.text("world")], complete: true)).status == 201
-        )
+        #expect(test.serve(.append(location, at: 5, ["world"])).status == 201)
         #expect(try test.drops() == [Array("helloworld".utf8)])
     }
 
@@ -82,17 +73,12 @@ import Upstream
     func middleUnheard() throws {
         let test = try test(quota: 10)
         let record = test.serve(
-            .creation(
-                [.text("hello"), .text("world!")],
-                complete: true,
-                length: .unknown,
-                context: ExchangeContext()
-            )
+            .creation(["hello", "world!"], length: .unknown, context: ExchangeContext())
         )
         #expect(record.status == 507)
         #expect(record.location == nil)
         #expect(try test.summaries().isEmpty)
-        let next = test.serve(.creation([.text("ten bytes.")], complete: true))
+        let next = test.serve(.creation(["ten bytes."]))
         #expect(next.status == 201)
     }
 
@@ -106,7 +92,7 @@ import Upstream
         let unknown = ScriptedExchange(.post, "/p", [:], [.bytes(large)], length: .unknown)
         #expect(test.serve(unknown).status == 507)
         // What stays in memory takes no room.
-        #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")])).status == 201)
+        #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["x"])).status == 201)
     }
 
     // MARK: What the log says
@@ -114,9 +100,7 @@ import Upstream
     @Test("what is refused for want of room is told with need, room, reserve and directory")
     func reserveReason() throws {
         let test = try GatewayUnderTest(reserve: 1 << 60)
-        let record = test.serve(
-            .creation([.bytes([UInt8](repeating: 7, count: 2 << 20))], complete: true)
-        )
+        let record = test.serve(.creation([.bytes([UInt8](repeating: 7, count: 2 << 20))]))
         #expect(record.events == [.head(507)])
         #expect(try test.summaries().isEmpty)
         #expect(test.log.level(of: "spool failed") == .error)
@@ -132,7 +116,7 @@ import Upstream
     func diskReason(errno: Int32) throws {
         let test = try GatewayUnderTest()
         test.disk.refuse(.create, errno: errno)
-        #expect(test.serve(.creation([.text("x")], complete: true)).status == 507)
+        #expect(test.serve(.creation(["x"])).status == 507)
         let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
         #expect(
             reason.contains(errno == ENOSPC ? "No space left on device" : "Disk quota exceeded")
@@ -173,43 +157,34 @@ import Upstream
         test.disk.refuse(.create, errno: ENOSPC)
         test.disk.refuse(.write, on: "/data/", errno: ENOSPC)
         #expect(test.serve(.retrieval(location)).offset == 10)
-        #expect(test.serve(.creation([.text("x")], complete: true)).status == 507)
-        let delivered = test.serve(.append(location, at: 10, complete: true))
+        #expect(test.serve(.creation(["x"])).status == 507)
+        let delivered = test.serve(.append(location, at: 10))
         #expect(delivered.status == 201)
         #expect(try test.queue(of: location) == .delivered)
-        let replayed = test.serve(.append(location, at: 10, complete: true))
+        let replayed = test.serve(.append(location, at: 10))
         #expect(replayed.status == 201)
         #expect(origin.requests.count == 1)
         test.disk.allow()
-        #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
+        #expect(test.serve(.creation(["x"])).status == 201)
     }
 
     @Test("a response that the disk has no room for is relayed, and its status remembered")
     func response() throws {
-        let gate = Gate()
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("201 Created", content: "stored")
-            }
-        }
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
-        let delivering = try test.start(creation)
-        try eventually("the upstream has the upload") { origin.requests.count == 1 }
+        let slow = try SlowUpstream()
+        let test = try GatewayUnderTest(slow.target)
+        let (delivering, location) = try test.startDelivery(to: slow)
         // The response with its content, and the response without it.
         test.disk.refuse(.write, on: "/incoming/", errno: ENOSPC, times: 2)
         test.disk.refuse(.write, on: "/active/", errno: ENOSPC, times: 2)
-        gate.open()
+        slow.gate.open()
         let record = try delivering.finish()
         #expect(record.status == 201)
         #expect(record.text == "stored")
-        let location = try #require(record.location)
         #expect(try test.queue(of: location) == .delivered)
-        let replayed = test.serve(.append(location, at: 5, complete: true))
+        let replayed = test.serve(.append(location, at: 5))
         #expect(replayed.status == 201)
         #expect(replayed.text == "")
-        #expect(origin.requests.count == 1)
+        #expect(slow.origin.requests.count == 1)
     }
 
     @Test(
@@ -220,17 +195,17 @@ import Upstream
         let test = try test(quota: 100)
         let location = test.createPartial("hello")
         test.disk.refuse(.create, errno: errno)
-        let record = test.serve(.creation([.text("x")], complete: true))
+        let record = test.serve(.creation(["x"]))
         #expect(record.events == [.head(503)])
         #expect(record[.retryAfter] != nil)
         #expect(test.serve(.retrieval(location)).offset == 5)
         // On an upload that exists, that would be taken for its answer.
         test.disk.refuse(.write, on: "/data/", errno: errno)
-        let append = test.serve(.append(location, at: 5, [.text("!")], complete: true))
+        let append = test.serve(.append(location, at: 5, ["!"]))
         #expect(append.isAborted && append.head == nil)
         test.disk.allow()
-        #expect(test.serve(.append(location, at: 5, [.text("!")], complete: true)).status == 201)
-        #expect(test.serve(.creation([.text("x")], complete: true)).status == 201)
+        #expect(test.serve(.append(location, at: 5, ["!"])).status == 201)
+        #expect(test.serve(.creation(["x"])).status == 201)
     }
 
     @Test("a directory upstream without room is 507; the upload is kept and dropped later")
@@ -240,7 +215,7 @@ import Upstream
         guard mounted == 0 else { try Test.cancel("a tmpfs cannot be mounted here") }
         defer { umount2(test.delivered, 2) }
         let content = [UInt8](repeating: 7, count: 100 << 10)
-        let record = test.serve(.creation([.bytes(content)], complete: true))
+        let record = test.serve(.creation([.bytes(content)]))
         #expect(record.status == 507)
         #expect(record[.uploadComplete] == "?0")
         #expect(record.offset == Int64(content.count))
@@ -249,7 +224,7 @@ import Upstream
         #expect(try test.drops().isEmpty)
         #expect(umount2(test.delivered, 2) == 0)
         let offset = Int64(content.count)
-        #expect(test.serve(.append(location, at: offset, complete: true)).status == 201)
+        #expect(test.serve(.append(location, at: offset)).status == 201)
         #expect(try test.drops() == [content])
     }
 }

@@ -56,18 +56,10 @@ struct FuzzRecords {
     // MARK: Slots
 
     private mutating func number(near size: Int64) -> Int64 {
-        random.one(
-            of: size,
-            size,
-            size + 1,
-            max(0, size - 1),
-            0,
-            1,
-            999_999_999_999_999,
-            .max,
-            .max - 1,
-            WallTime.now.seconds
-        )
+        random.one(from: [
+            size, size, size + 1, max(0, size - 1), 0, 1, 999_999_999_999_999, .max, .max - 1,
+            WallTime.now.seconds,
+        ])
     }
 
     private mutating func maybe(near size: Int64) -> Int64? {

@@ -28,48 +28,29 @@ struct FuzzRequests {
 
     /// A request that may or may not have to do with `subject`.
     mutating func next(_ subject: Subject) -> ScriptedExchange {
-        let method: HTTPRequest.Method = random.one(
-            of: .patch,
-            .patch,
-            .patch,
-            .head,
-            .post,
-            .put,
-            .get,
-            .delete,
-            .options
-        )
+        let method: HTTPRequest.Method = random.one(from: [
+            .patch, .patch, .patch, .head, .post, .put, .get, .delete, .options,
+        ])
         return make(method, target(subject), subject)
     }
 
     /// A creation, of whatever kind.
     mutating func creation() -> ScriptedExchange {
         let method: HTTPRequest.Method = random.one(of: .post, .put, .patch)
-        let target = random.one(
-            of: "/files",
-            "/files/",
-            "/",
-            "//a",
-            "/files?q=1&token=x",
-            "/f%00/.."
-        )
+        let target = random.one(from: [
+            "/files", "/files/", "/", "//a", "/files?q=1&token=x", "/f%00/..",
+        ])
         return make(method, target, Subject(location: "", size: random.one(of: 0, 5, 12)))
     }
 
     private mutating func target(_ subject: Subject) -> String {
         if !random.once(in: 6) { return subject.location }
-        return random.one(
-            of: subject.location + "/status",
-            subject.location + "?" + subject.location,
-            subject.location.uppercased(),
-            subject.location + "x",
-            String(subject.location.dropLast()),
-            "/files",
-            "/files/upload-resource/",
-            "/r/",
-            "*",
-            "//"
-        )
+        return random.one(from: [
+            subject.location + "/status", subject.location + "?" + subject.location,
+            subject.location.uppercased(), subject.location + "x",
+            String(subject.location.dropLast()), "/files", "/files/upload-resource/", "/r/", "*",
+            "//",
+        ])
     }
 
     private mutating func make(
@@ -108,12 +89,9 @@ struct FuzzRequests {
         if !random.once(in: 5) {
             add(
                 .contentType,
-                random.one(
-                    of: "application/partial-upload",
-                    "text/plain",
-                    "multipart/form-data",
-                    ""
-                )
+                random.one(from: [
+                    "application/partial-upload", "text/plain", "multipart/form-data", "",
+                ])
             )
         }
         for _ in 0..<random.next() % 3 {
@@ -152,41 +130,21 @@ struct FuzzRequests {
     ].compactMap { HTTPField.Name($0) }
 
     private mutating func value(near size: Int64) -> String {
-        random.one(
-            of: "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
-            "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:",
-            "sha-512=1, sha-256=10",
-            "sha-256=:A:",
-            "PATCH",
-            "100-continue",
-            "a dGV4dA==,filename ZmlsZQ==,,",
-            "attachment; filename*=UTF-8''%e2%82",
-            "\"",
-            "upload-offset, host",
-            "for=\"[::1]\";proto=https",
-            "\u{202E}\u{9B}",
-            String(repeating: "a", count: 3_000),
-            number(near: size)
-        )
+        random.one(from: [
+            "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
+            "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:", "sha-512=1, sha-256=10",
+            "sha-256=:A:", "PATCH", "100-continue", "a dGV4dA==,filename ZmlsZQ==,,",
+            "attachment; filename*=UTF-8''%e2%82", "\"", "upload-offset, host",
+            "for=\"[::1]\";proto=https", "\u{202E}\u{9B}", String(repeating: "a", count: 3_000),
+            number(near: size),
+        ])
     }
 
     private mutating func number(near size: Int64) -> String {
-        random.one(
-            of: "\(size)",
-            "\(size)",
-            "\(size)",
-            "\(size + 1)",
-            "\(max(0, size - 1))",
-            "0",
-            "5",
-            "100",
-            "999999999999999",
-            "\(Int64.max)",
-            "-1",
-            "1000000000000000",
-            "",
-            "1.0"
-        )
+        random.one(from: [
+            "\(size)", "\(size)", "\(size)", "\(size + 1)", "\(max(0, size - 1))", "0", "5", "100",
+            "999999999999999", "\(Int64.max)", "-1", "1000000000000000", "", "1.0",
+        ])
     }
 
     // MARK: Content and context

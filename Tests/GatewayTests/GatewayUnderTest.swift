@@ -25,14 +25,19 @@ final class GatewayUnderTest: Sendable {
     let disk = WatchedDisk()
     let log = LogLines()
 
+    /// The file of events, where they are told.
+    var events: String { "\(root)/events" }
+
     /// Where the directory upstream puts what it gets.
     var delivered: String { "\(root)/delivered" }
 
+    /// In the command of an inspection, ROOT stands for the directory.
     init(
         _ target: UpstreamTarget? = nil,
         reserve: Int64 = 0,
         quota: Int64? = nil,
         clock: SystemClock = SystemClock(),
+        tellsEvents: Bool = false,
         _ change: (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
@@ -47,7 +52,11 @@ final class GatewayUnderTest: Sendable {
         var route = RouteSettings()
         route.upstream.targets = [target ?? .directory(path: "\(root)/delivered")]
         route.limits.minSize = 0
+        if tellsEvents { settings.events.destination = .file("\(root)/events") }
         change(&settings, &route)
+        route.inspection.command = route.inspection.command.map { [root] in
+            $0.replacing("ROOT", with: root)
+        }
         settings.routes[RouteSettings.defaultName] = route
         spool = try Spool(
             directory: "\(root)/spool",
@@ -84,6 +93,16 @@ final class GatewayUnderTest: Sendable {
         return running
     }
 
+    /// Serves a creation on a thread of its own until a slow upstream has it.
+    func startDelivery(
+        to slow: SlowUpstream,
+        _ creation: ScriptedExchange = .creation()
+    ) throws -> (running: Running, location: String) {
+        let running = try start(creation)
+        try slow.waitForRequest()
+        return (running, try #require(creation.record.location))
+    }
+
     fileprivate func judged(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
         let record = exchange.record
         #expect(record.faults == [])
@@ -95,12 +114,54 @@ final class GatewayUnderTest: Sendable {
         return record
     }
 
+    // MARK: What others do
+
+    var settings: Settings { gateway.deliveries.current.settings }
+
+    /// Has the gateway take up other settings.
+    func reload(_ change: (inout Settings) -> Void = { _ in }) {
+        var settings = settings
+        change(&settings)
+        gateway.reload(settings)
+    }
+
+    /// Another daemon on the same spool, as the next one is after this one's end.
+    func another(clock: SystemClock = SystemClock()) throws -> Gateway {
+        Gateway(
+            settings: settings,
+            spool: try Spool(directory: "\(root)/spool", reserve: 0, clock: clock),
+            log: Log(log.logger)
+        )
+    }
+
+    /// Has an upload in use meanwhile, as an operator's command has.
+    func withUpload<T>(_ location: String, _ body: (Upload) throws -> T) throws -> T {
+        let upload = try #require(
+            try spool.lock(id(location), until: .after(.seconds(60)), requestRelease: {})
+        )
+        defer { upload.unlock() }
+        return try body(upload)
+    }
+
+    /// Gives an upload to the queue.
+    func enqueue(_ location: String) throws {
+        try withUpload(location) { try $0.postpone(reason: "a test", next: .now) }
+    }
+
     // MARK: What can be seen from outside
 
     func summaries() throws -> [UploadSummary] {
         var all: [UploadSummary] = []
         try spool.forEachUpload { all.append($0) }
         return all
+    }
+
+    func summary(_ location: String) throws -> UploadSummary {
+        try #require(try summaries().first { location.hasSuffix($0.id.description) })
+    }
+
+    func id(_ location: String) throws -> UploadID {
+        try #require(location.split(separator: "/").last.flatMap { UploadID(String($0)) })
     }
 
     func queue(of location: String) throws -> Queue? {
@@ -156,14 +217,34 @@ final class Running: Sendable {
     }
 }
 
-/// Something closed until a test opens it.
-final class Gate: Sendable {
-    private let isOpen = Monitor(false)
+/// An upstream that has read an upload, may say something, and says the rest when its gate opens.
+struct SlowUpstream {
+    let gate = Gate()
+    let origin: LoopbackOrigin
+    var target: UpstreamTarget { origin.target }
 
-    func open() { isOpen.update { $0 = true } }
+    /// Without a rest the connection ends.
+    init(
+        first: String = "",
+        then rest: String = "HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nstored"
+    ) throws {
+        origin = try LoopbackOrigin { [gate] connection in
+            while try connection.receiveRequest() != nil {
+                try connection.send(first)
+                gate.pass()
+                guard !rest.isEmpty else { return }
+                try connection.send(rest)
+            }
+        }
+    }
 
-    /// Waits for `open`, or for a deadline that only broken code meets.
-    func pass() { _ = isOpen.wait(until: .after(.seconds(60))) { $0 ? true : nil } }
+    func waitForRequest(_ count: Int = 1) throws {
+        try eventually("the upstream has \(count)") { origin.requests.count == count }
+    }
+}
+
+extension LoopbackOrigin {
+    var target: UpstreamTarget { .http(base: base) }
 }
 
 /// A disk that counts calls and can refuse them.

@@ -1,4 +1,4 @@
-// Files handed over by their paths: that they are there while the backend is asked and gone after it said
+// Files handed over by their paths: that they are there while the upstream is asked and gone after it said
 // 2xx, and that what it is told can be verified, as the page of the settings says, by PHP.
 
 import Foundation
@@ -21,50 +21,34 @@ import Upstream
     /// A gateway that hands files over, with directory and key.
     private struct Stage {
         let test: GatewayUnderTest
-        let directory: String
-        let keyFile: String
+        private let scratch: ScratchDirectory
+        var directory: String { scratch.file("files") }
+        var keyFile: String { scratch.file("key") }
 
         init(
             _ target: UpstreamTarget,
             copies: Bool = false,
             _ change: (inout RouteSettings) -> Void = { _ in }
         ) throws {
-            let folder = "\(NSTemporaryDirectory())/handover-\(UUID().uuidString)"
+            let scratch = try ScratchDirectory()
+            self.scratch = scratch
             test = try GatewayUnderTest(target) { _, route in
                 route.form = .path
-                route.path.keyFile = "\(folder)/key"
-                route.path.directory = "\(folder)/files"
+                route.path.keyFile = scratch.file("key")
+                route.path.directory = scratch.file("files")
                 change(&route)
             }
-            keyFile = "\(folder)/key"
-            try FileManager.default.createDirectory(
-                atPath: "\(folder)/files",
-                withIntermediateDirectories: true
-            )
             try Data((HandoverTests.key + "\n").utf8).write(to: URL(filePath: keyFile))
-            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: keyFile)
-            directory = "\(folder)/files"
-            if !copies {
-                // On the spool's file system, so that a link can be made.
-                let near = "\(test.root)/handover"
-                try FileManager.default.createDirectory(
-                    atPath: near,
-                    withIntermediateDirectories: true
-                )
-                try FileManager.default.removeItem(atPath: directory)
-                symlink(near, directory)
-            }
+            #expect(chmod(keyFile, 0o600) == 0)
+            // On the spool's file system, so that a link can be made.
+            let place = copies ? directory : "\(test.root)/handover"
+            #expect(mkdir(place, 0o755) == 0)
+            if !copies { #expect(symlink(place, directory) == 0) }
         }
 
         func names() throws -> [String] {
             try FileManager.default.contentsOfDirectory(
                 atPath: URL(filePath: directory).resolvingSymlinksInPath().path()
-            )
-        }
-
-        func end() {
-            try? FileManager.default.removeItem(
-                atPath: (directory as NSString).deletingLastPathComponent
             )
         }
     }
@@ -87,7 +71,7 @@ import Upstream
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 seen.look(request)
-                try connection.send("HTTP/1.1 \(status)\r\nContent-Length: 0\r\n\r\n")
+                try connection.answer(status)
             }
         }
     }
@@ -96,40 +80,35 @@ import Upstream
     func cutBack() throws {
         let seen = SeenFiles()
         let origin = try Self.origin("204 No Content", seen)
-        let stage = try Stage(.http(base: origin.base), copies: true)
-        defer { stage.end() }
-        var settings = stage.test.gateway.deliveries.current.settings
-        settings.interim.heartbeat = .nanoseconds(1)
-        stage.test.gateway.reload(settings)
+        let stage = try Stage(origin.target, copies: true)
+        stage.test.reload { $0.interim.heartbeat = .nanoseconds(1) }
         stage.test.disk.refuse(.sync, on: "/data/", errno: EIO, times: 1)
         let content = Array("hello".utf8)
-        let cut = stage.test.serve(.creation([.bytes(content)], complete: true, target: "/in"))
+        let cut = stage.test.serve(.creation([.bytes(content)], target: "/in"))
         #expect(cut.status == 500)
         let location = try #require(cut.location)
         #expect(try stage.test.queue(of: location) == .incoming)
-        let again = stage.test.serve(.append(location, at: 0, [.bytes(content)], complete: true))
+        let again = stage.test.serve(.append(location, at: 0, [.bytes(content)]))
         #expect(again.status == 204)
         #expect(seen.contents == [content])
     }
 
-    @Test("of an ordinary upload that the backend never heard of nothing stays")
+    @Test("of an ordinary upload that the upstream never heard of nothing stays")
     func neverTold() throws {
         let stage = try Stage(.http(base: "http://127.0.0.1:1"))
-        defer { stage.end() }
-        #expect(stage.test.serve(ScriptedExchange(.put, "/in", [:], [.text("x")])).status == 502)
+        #expect(stage.test.serve(ScriptedExchange(.put, "/in", [:], ["x"])).status == 502)
         #expect(try stage.names() == [])
     }
 
     @Test(
-        "the file is there while the backend is asked, and gone after 2xx; linked or copied",
+        "the file is there while the upstream is asked, and gone after 2xx; linked or copied",
         arguments: [true, false],
         [true, false]
     )
     func handedOver(copies: Bool, isPlain: Bool) throws {
         let seen = SeenFiles()
         let origin = try Self.origin("204 No Content", seen)
-        let stage = try Stage(.http(base: origin.base), copies: copies)
-        defer { stage.end() }
+        let stage = try Stage(origin.target, copies: copies)
         let content = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
         let fields: HTTPFields = [
             .contentType: "video/mp4", .uploadMetadata: "album c3VtbWVy,filename x",
@@ -142,13 +121,7 @@ import Upstream
                 ScriptedExchange(.put, "/in?a=b", fields, [.bytes(content)], context: context)
             )
             : stage.test.serve(
-                .creation(
-                    [.bytes(content)],
-                    complete: true,
-                    target: "/in?a=b",
-                    fields: fields,
-                    context: context
-                )
+                .creation([.bytes(content)], target: "/in?a=b", fields: fields, context: context)
             )
         #expect(record.status == 204)
         let request = try #require(origin.requests.first)
@@ -175,9 +148,8 @@ import Upstream
     func kept() throws {
         let seen = SeenFiles()
         let origin = try Self.origin("500 Internal Server Error", seen)
-        let stage = try Stage(.http(base: origin.base))
-        defer { stage.end() }
-        #expect(stage.test.serve(.creation([.text("hello")], complete: true)).status == 500)
+        let stage = try Stage(origin.target)
+        #expect(stage.test.serve(.creation()).status == 500)
         let name = try #require(try stage.names().first)
         for other in ["precious", "\(name.prefix(25))-x", ".\(name).part"] {
             try Data().write(to: URL(filePath: "\(stage.directory)/\(other)"))
@@ -207,8 +179,7 @@ import Upstream
     func trouble(what: String) throws {
         let seen = SeenFiles()
         let origin = try Self.origin("200 OK", seen)
-        let stage = try Stage(.http(base: origin.base), copies: true)
-        defer { stage.end() }
+        let stage = try Stage(origin.target, copies: true)
         switch what {
         case "directory": try FileManager.default.removeItem(atPath: stage.directory)
         case "short key":
@@ -218,11 +189,11 @@ import Upstream
         case "open key": chmod(stage.keyFile, 0o644)
         default: try FileManager.default.removeItem(atPath: stage.keyFile)
         }
-        let record = stage.test.serve(.creation([.text("hello")], complete: true))
+        let record = stage.test.serve(.creation())
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == "?0")
         #expect(!record.text.contains(stage.directory))
-        #expect(stage.test.serve(ScriptedExchange(.put, "/x", [:], [.text("x")])).status == 502)
+        #expect(stage.test.serve(ScriptedExchange(.put, "/x", [:], ["x"])).status == 502)
         #expect(origin.requests.isEmpty)
         let location = try #require(record.location)
         #expect(try stage.test.queue(of: location) == .deferred)
@@ -239,7 +210,7 @@ import Upstream
         )
         try Data(Self.key.utf8).write(to: URL(filePath: stage.keyFile))
         chmod(stage.keyFile, 0o600)
-        #expect(stage.test.serve(.append(location, at: 5, complete: true)).status == 200)
+        #expect(stage.test.serve(.append(location, at: 5)).status == 200)
         #expect(seen.contents == [Array("hello".utf8)])
         #expect(route.keyFault == nil)
     }
@@ -251,9 +222,7 @@ import Upstream
         [true, false]
     )
     func php(encoding: PathSettings.Encoding, isTampered: Bool) throws {
-        let taken = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
-        try FileManager.default.createDirectory(at: taken, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: taken) }
+        let taken = try ScratchDirectory()
         let keyFile = Monitor("")
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -263,28 +232,27 @@ import Upstream
                     content,
                     encoding,
                     key: keyFile.update { $0 },
-                    taken: taken.path()
+                    taken: taken.path
                 )
                 try connection.send("HTTP/1.1 \(status) PHP\r\nContent-Length: 0\r\n\r\n")
             }
         }
-        let stage = try Stage(.http(base: origin.base)) { route in
+        let stage = try Stage(origin.target) { route in
             route.path.encoding = encoding
             route.path.keyID = "main & co"
         }
-        defer { stage.end() }
         keyFile.update { $0 = stage.keyFile }
         let fields: HTTPFields = [
             .contentDisposition: "attachment; filename*=UTF-8''hello%20%F0%9F%98%80%26%3D.txt",
             .uploadMetadata: "k w6kiCg==",
         ]
-        let record = stage.test.serve(.creation([.text("hello")], complete: true, fields: fields))
+        let record = stage.test.serve(.creation(fields: fields))
         #expect(record.status == (isTampered ? 403 : 200))
-        let files = try FileManager.default.contentsOfDirectory(atPath: taken.path())
+        let files = taken.names
         #expect(files.count == (isTampered ? 0 : 1))
         #expect(try stage.names().count == (isTampered ? 1 : 0))
         if let file = files.first {
-            #expect(try Data(contentsOf: taken.appending(path: file)) == Data("hello".utf8))
+            #expect(try Data(contentsOf: URL(filePath: taken.file(file))) == Data("hello".utf8))
         }
     }
 
@@ -337,7 +305,7 @@ import Upstream
     }
 }
 
-/// What a backend found at the paths it was told.
+/// What a upstream found at the paths it was told.
 final class SeenFiles: Sendable {
     private let seen = Monitor<[(content: [UInt8], permissions: Int)]>([])
 

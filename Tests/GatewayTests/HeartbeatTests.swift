@@ -14,32 +14,13 @@ import UploadProtocol
 import Upstream
 
 @Suite struct HeartbeatTests {
-    /// An upstream that has read the upload, says something, and goes on when the gate opens.
-    private struct Slow {
-        let gate = Gate()
-        let origin: LoopbackOrigin
-
-        init(first: String = "", then rest: String = answer) throws {
-            origin = try LoopbackOrigin { [gate] connection in
-                while try connection.receiveRequest() != nil {
-                    try connection.send(first)
-                    gate.pass()
-                    guard !rest.isEmpty else { return }
-                    try connection.send(rest)
-                }
-            }
-        }
-
-        static let answer = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
-    }
-
     private func test(
-        _ slow: Slow,
+        _ slow: SlowUpstream,
         heartbeat: Duration = .milliseconds(20),
         deliveries: Int = 32,
         cap: Int64 = 1 << 10
     ) throws -> GatewayUnderTest {
-        try GatewayUnderTest(.http(base: slow.origin.base)) { settings, route in
+        try GatewayUnderTest(slow.target) { settings, route in
             settings.interim.heartbeat = heartbeat
             settings.maximumDeliveries = deliveries
             settings.inUseTimeout = .seconds(60)
@@ -58,23 +39,18 @@ import Upstream
         [true, false]
     )
     func beats(version: Int, isCreation: Bool) throws {
-        let slow = try Slow()
+        let slow = try SlowUpstream()
         let test = try test(slow)
         let exchange: ScriptedExchange
         if isCreation {
-            exchange = .creation([.text("hello")], complete: true, version: version)
+            exchange = .creation(version: version)
         } else {
             let location = try #require(
                 test.serve(
-                    .creation(
-                        [.text("hel"), .fails(.truncated)],
-                        complete: true,
-                        length: .known(5),
-                        version: version
-                    )
+                    .creation(["hel", .fails(.truncated)], length: .known(5), version: version)
                 ).location
             )
-            exchange = .append(location, at: 3, [.text("lo")], complete: true, version: version)
+            exchange = .append(location, at: 3, ["lo"], version: version)
         }
         let running = try test.start(exchange)
         try hear(2, exchange)
@@ -95,7 +71,7 @@ import Upstream
 
     @Test("a client that cannot hear them gets none, and nothing is synced")
     func unheard() throws {
-        let slow = try Slow()
+        let slow = try SlowUpstream()
         let control = try test(slow)
         let test = try test(slow)
         let off = try self.test(slow, heartbeat: .zero)
@@ -107,10 +83,7 @@ import Upstream
         let running = try cases.map { test, version, forwarded in
             try test.start(
                 .creation(
-                    [.text("hello")],
-                    complete: true,
                     version: version,
-                    fields: version == 3 ? [.uploadIncomplete: "?0"] : [:],
                     context: ExchangeContext(interimStatuses: forwarded)
                 )
             )
@@ -119,7 +92,7 @@ import Upstream
             slow.origin.requests.count == cases.count
         }
         // As long as somebody else hears two more, they could have heard one as well.
-        let other = ScriptedExchange.creation([.text("hello")], complete: true)
+        let other = ScriptedExchange.creation()
         let heard = try control.start(other)
         try hear(3, other)
         slow.gate.open()
@@ -137,10 +110,10 @@ import Upstream
 
     @Test("an offset that cannot be made durable is not told, and the delivery goes on")
     func syncFails() throws {
-        let slow = try Slow()
+        let slow = try SlowUpstream()
         let test = try test(slow)
         test.disk.refuse(.sync, errno: 5)
-        let running = try test.start(.creation([.text("hello")], complete: true))
+        let running = try test.start(.creation())
         try eventually("the failure is in the log") {
             test.log.level(of: "spool failed") == .error
         }
@@ -154,9 +127,9 @@ import Upstream
 
     @Test("what a heartbeat told holds when the upstream then fails")
     func upstreamFails() throws {
-        let slow = try Slow(then: "")
+        let slow = try SlowUpstream(then: "")
         let test = try test(slow)
-        let exchange = ScriptedExchange.creation([.text("hello")], complete: true, method: .put)
+        let exchange = ScriptedExchange.creation(method: .put)
         let running = try test.start(exchange)
         try hear(1, exchange)
         slow.gate.open()
@@ -171,12 +144,12 @@ import Upstream
 
     @Test("a final response that waits to be whole is waited for with heartbeats")
     func slowResponse() throws {
-        let slow = try Slow(
+        let slow = try SlowUpstream(
             first: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",
             then: "56789"
         )
         let test = try test(slow)
-        let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+        let exchange = ScriptedExchange.creation()
         let running = try test.start(exchange)
         try hear(3, exchange)
         slow.gate.open()
@@ -187,17 +160,17 @@ import Upstream
 
     @Test("once the final response has begun there are no more")
     func begunResponse() throws {
-        let slow = try Slow(
+        let slow = try SlowUpstream(
             first: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",
             then: "56789"
         )
         let test = try test(slow, cap: 3)
-        let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+        let exchange = ScriptedExchange.creation()
         let running = try test.start(exchange)
         try eventually("the response has begun") { exchange.record.text == "01234" }
         let told = exchange.record.toldOffsets.count
-        let other = try Slow()
-        let control = ScriptedExchange.creation([.text("hello")], complete: true)
+        let other = try SlowUpstream()
+        let control = ScriptedExchange.creation()
         let heard = try self.test(other).start(control)
         try hear(3, control)
         other.gate.open()
@@ -217,24 +190,18 @@ import Upstream
         }
         let wrong = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"
         let content = [UInt8](repeating: 7, count: 3 << 20)
-        let record = test.serve(
-            .creation(
-                [.bytes(content)],
-                complete: true,
-                fields: [.reprDigest: wrong]
-            )
-        )
+        let record = test.serve(.creation([.bytes(content)], fields: [.reprDigest: wrong]))
         #expect(record.status == 400)
         #expect(record.toldOffsets == [3 << 20, 3 << 20])
     }
 
     @Test("the wait for a place among the deliveries has heartbeats too")
     func slotWait() throws {
-        let slow = try Slow()
+        let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
-        let first = try test.start(.creation([.text("first")], complete: true, version: nil))
-        try eventually("the upstream has the first") { slow.origin.requests.count == 1 }
-        let exchange = ScriptedExchange.creation([.text("second")], complete: true)
+        let first = try test.start(.creation(["first"], version: nil))
+        try slow.waitForRequest()
+        let exchange = ScriptedExchange.creation(["second"])
         let second = try test.start(exchange)
         try hear(3, exchange)
         #expect(slow.origin.requests.count == 1)
@@ -249,12 +216,12 @@ import Upstream
 
     @Test("content that a heartbeat before the delivery could not make durable is not delivered")
     func slotWaitSyncFails() throws {
-        let slow = try Slow()
+        let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
-        let first = try test.start(.creation([.text("first")], complete: true, version: nil))
-        try eventually("the upstream has the first") { slow.origin.requests.count == 1 }
+        let first = try test.start(.creation(["first"], version: nil))
+        try slow.waitForRequest()
         test.disk.refuse(.sync, errno: 5)
-        let record = test.serve(.creation([.text("second")], complete: true))
+        let record = test.serve(.creation(["second"]))
         #expect(record.status == 500)
         #expect(record.toldOffsets == [])
         test.disk.allow()
@@ -263,7 +230,7 @@ import Upstream
         #expect(slow.origin.requests.count == 1)
         let location = try #require(record.location)
         #expect(test.serve(.retrieval(location)).offset == 0)
-        let again = test.serve(.append(location, at: 0, [.text("second")], complete: true))
+        let again = test.serve(.append(location, at: 0, ["second"]))
         #expect(again.status == 201)
         #expect(slow.origin.requests.map(\.content).last == Array("second".utf8))
     }

@@ -23,7 +23,7 @@ import Upstream
         _ origin: LoopbackOrigin,
         _ change: @escaping (inout RouteSettings) -> Void
     ) throws -> GatewayUnderTest {
-        try GatewayUnderTest(.http(base: origin.base)) { settings, route in
+        try GatewayUnderTest(origin.target) { settings, route in
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(50)
             change(&route)
@@ -36,7 +36,7 @@ import Upstream
 
     private func fail(_ count: Int, in test: GatewayUnderTest) throws {
         for _ in 0..<count {
-            #expect(test.serve(.creation([.text("0123456789")], complete: true)).status == 202)
+            #expect(test.serve(.creation(["0123456789"])).status == 202)
         }
         try eventually("all have failed") {
             try test.summaries().count { $0.holdCause == .failed } == count
@@ -50,10 +50,10 @@ import Upstream
         try test.gateway.deliveries.startQueue()
         try fail(3, in: test)
         let all = try test.summaries()
-        let held = try #require(try test.spool.tryLock(all[0].id))
-        try held.requeue(at: WallTime(seconds: WallTime.now.seconds + 1_000))
-        try held.hold(.held, reason: "by an operator")
-        held.unlock()
+        try test.withUpload("/\(all[0].id)") { held in
+            try held.requeue(at: WallTime(seconds: WallTime.now.seconds + 1_000))
+            try held.hold(.held, reason: "by an operator")
+        }
         for summary in all.prefix(2) { try test.age("/\(summary.id)", by: 11 * Self.day) }
         test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(Set(try test.summaries().map(\.id)) == [all[0].id, all[2].id])
@@ -71,18 +71,16 @@ import Upstream
     func cancellation(_ cause: Cause) throws {
         let deed = cause == .failed ? QueueScene.Deed.answers(422) : .breaksOff
         let origin = try QueueScene.origin([deed])
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+        let test = try GatewayUnderTest(origin.target) { _, route in
             if cause != .indeterminate { route.reply = .accepted }
         }
-        let record = test.serve(.creation([.text("0123456789")], complete: true))
+        let record = test.serve(.creation(["0123456789"]))
         let location = try #require(record.location)
         switch cause {
         case .failed: try test.gateway.deliveries.startQueue()
         case .indeterminate: #expect(record.status == 502)
         case .held:
-            let upload = try #require(try test.spool.tryLock(test.id(location)))
-            try upload.hold(.held, reason: "held by a person")
-            upload.unlock()
+            try test.withUpload(location) { try $0.hold(.held, reason: "held by a person") }
         }
         try test.waitUntil(location, isIn: .hold)
         #expect(test.serve(.cancellation(location)).status == 409)
@@ -100,9 +98,9 @@ import Upstream
         try test.gateway.deliveries.startQueue()
         try fail(3, in: test)
         for exchange in [
-            ScriptedExchange.creation([.text("more")], complete: true),
-            .creation([.text("more")], complete: false),
-            ScriptedExchange(.post, "/p", [:], [.text("b")]),
+            ScriptedExchange.creation(["more"]),
+            .creation(["more"], complete: false),
+            ScriptedExchange(.post, "/p", [:], ["b"]),
         ] {
             let record = test.serve(exchange)
             #expect(record.status == 503)
@@ -116,7 +114,7 @@ import Upstream
         )
         #expect(try test.summaries().count == 4)
         // Who has begun may end.
-        #expect(test.serve(.append(begun, at: 5, [.text("!")], complete: true)).status == 202)
+        #expect(test.serve(.append(begun, at: 5, ["!"])).status == 202)
         // What another process takes away is noticed.
         let purger = try Spool(existing: "\(test.root)/spool")
         try eventually("it has failed too") {
@@ -124,7 +122,7 @@ import Upstream
         }
         try purger.remove(try purger.summariesOfAll()) { _, isRemoved in #expect(isRemoved) }
         try eventually("uploads are accepted again") {
-            test.serve(.creation([.text("more")], complete: true)).status == 202
+            test.serve(.creation(["more"])).status == 202
         }
     }
 
@@ -134,7 +132,7 @@ import Upstream
         let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 0 }
         try test.gateway.deliveries.startQueue()
         try fail(5, in: test)
-        var settings = test.gateway.deliveries.current.settings
+        var settings = test.settings
         settings.routes[RouteSettings.defaultName]?.queue.maximumHoldSize = 50
         settings.routes["other"] = settings.routes[RouteSettings.defaultName]
         let next = Gateway(settings: settings, spool: test.spool, log: Log(test.log.logger))

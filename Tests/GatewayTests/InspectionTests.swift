@@ -41,14 +41,9 @@ import Upstream
             cp "$1" "$1.seen"; mv "$1.seen" ROOT/seen; env | grep ^SPOOLGATE_ | sort > ROOT/env; \
             [ "$SPOOLGATE_FILE" = "$1" ]
             """
-        ) { _, route in
-            let root = route.upstream.targets[0].directoryPath
-            route.inspection.command[2].replace("ROOT", with: root + "/..")
-        }
+        )
         let record = test.serve(
             .creation(
-                [.text("hello")],
-                complete: true,
                 target: "/files/a%20b.txt?x=1",
                 fields: [.contentType: "text/plain"],
                 context: ExchangeContext(owner: "alice", interimStatuses: [104])
@@ -79,7 +74,7 @@ import Upstream
             route.inspection.status = 415
         }
         let location = test.createPartial()
-        let record = test.serve(.append(location, at: 5, [.text("!")], complete: true))
+        let record = test.serve(.append(location, at: 5, ["!"]))
         #expect(record.status == 415)
         #expect(record[.contentType] == "application/problem+json")
         #expect(record[.uploadComplete] == "?1")
@@ -88,7 +83,7 @@ import Upstream
         #expect(try test.queue(of: location) == .delivered)
         let data = try #require(FileManager.default.enumerator(atPath: test.root + "/spool/data"))
         #expect(data.allObjects.compactMap { $0 as? String }.allSatisfy { $0.count < 2 })
-        let again = test.serve(.append(location, at: 6, complete: true))
+        let again = test.serve(.append(location, at: 6))
         #expect(again.status == 415)
         #expect(again.content == record.content)
         #expect(test.log.messages.contains("upload refused"))
@@ -96,14 +91,9 @@ import Upstream
 
     @Test("a client that takes the offset for success does not hear it of a refused upload")
     func refusedUnseen() throws {
-        let test = try inspecting("[ -e \"$0.no\" ] || { exit 2; }; exit 1") { _, route in
-            let root = route.upstream.targets[0].directoryPath
-            route.inspection.command[3] = root + "/../flag"
-        }
+        let test = try inspecting("[ -e ROOT/flag.no ] || { exit 2; }; exit 1")
         let location = test.createPartial(version: 6)
-        let waiting = test.serve(
-            .append(location, at: 5, [.text("!")], complete: true, version: 6)
-        )
+        let waiting = test.serve(.append(location, at: 5, ["!"], version: 6))
         #expect(waiting.status == 503)
         #expect(try test.queue(of: location) == .deferred)
         #expect(FileManager.default.createFile(atPath: test.root + "/flag.no", contents: nil))
@@ -133,7 +123,7 @@ import Upstream
             }
         }
         let location = test.createPartial()
-        let record = test.serve(.append(location, at: 5, [.text("!")], complete: true))
+        let record = test.serve(.append(location, at: 5, ["!"]))
         #expect(record.status == 503)
         #expect(record[.uploadComplete] == "?0")
         #expect(record.offset == 6)
@@ -149,7 +139,7 @@ import Upstream
         let test = try GatewayUnderTest { _, route in
             route.inspection.command = ["/nowhere/inspect"]
         }
-        let record = test.serve(.creation([.text("x")], complete: true))
+        let record = test.serve(.creation(["x"]))
         #expect(record.status == 503)
         #expect(
             try test.summaries().first?.reason
@@ -160,19 +150,15 @@ import Upstream
     @Test("at most so many run at a time; the others wait, and hear heartbeats")
     func concurrency() throws {
         let test = try inspecting(
-            """
-            echo >> ROOT/running; while [ ! -e ROOT/go ]; do sleep 0.02; done
-            """
+            "echo >> ROOT/running; while [ ! -e ROOT/go ]; do sleep 0.02; done"
         ) { settings, route in
-            let root = route.upstream.targets[0].directoryPath
-            route.inspection.command[2].replace("ROOT", with: root + "/..")
             route.inspection.maximumConcurrent = 2
             settings.interim.heartbeat = .milliseconds(100)
         }
         func runs() -> Int {
             FileManager.default.contents(atPath: test.root + "/running")?.count ?? 0
         }
-        let exchanges = (0..<5).map { _ in ScriptedExchange.creation([.text("x")], complete: true) }
+        let exchanges = (0..<5).map { _ in ScriptedExchange.creation(["x"]) }
         let running = try exchanges.map { try test.start($0) }
         try eventually("two run") { runs() == 2 }
         // One for the creation, the others are heartbeats.
@@ -187,16 +173,10 @@ import Upstream
 
     @Test("who gets no place in time is deferred")
     func noPlace() throws {
-        let inspection = try #require(
-            Inspection(
-                {
-                    var settings = InspectionSettings()
-                    settings.command = ["/bin/sh", "-c", "echo > \"$1.up\"; exec sleep 600", "x"]
-                    settings.maximumConcurrent = 1
-                    return settings
-                }()
-            )
-        )
+        var settings = InspectionSettings()
+        settings.command = ["/bin/sh", "-c", "echo > \"$1.up\"; exec sleep 600", "x"]
+        settings.maximumConcurrent = 1
+        let inspection = try #require(Inspection(settings))
         let path = NSTemporaryDirectory() + "/inspection-\(UInt64.random(in: 0...(.max)))"
         defer { try? FileManager.default.removeItem(atPath: path + ".up") }
         let subject = InspectionSubject(
@@ -236,7 +216,7 @@ import Upstream
         let clean = [UInt8](repeating: UInt8(ascii: "a"), count: size)
         let good = test.serve(ScriptedExchange(.put, "/a", [:], [.bytes(clean)]))
         #expect(good.status == 201)
-        let bad = test.serve(ScriptedExchange(.put, "/b", [:], [.bytes(clean), .text("virus")]))
+        let bad = test.serve(ScriptedExchange(.put, "/b", [:], [.bytes(clean), "virus"]))
         #expect(bad.status == 422)
         #expect(try detail(of: bad) == "found")
         #expect(bad[.uploadComplete] == nil)
@@ -248,14 +228,14 @@ import Upstream
     @Test("what a scanner says of the file's path is told of the client's name for it")
     func pathIsNotTold() throws {
         let test = try inspecting("echo \"$1: Eicar FOUND ($1)\"; exit 1")
-        let record = test.serve(ScriptedExchange(.put, "/b.txt", [:], [.text("virus")]))
+        let record = test.serve(ScriptedExchange(.put, "/b.txt", [:], ["virus"]))
         #expect(try detail(of: record) == "b.txt: Eicar FOUND (b.txt)")
     }
 
     @Test("an ordinary upload that could not be inspected is answered 503 and gone")
     func plainFailed() throws {
         let test = try inspecting("exit 3")
-        let record = test.serve(ScriptedExchange(.put, "/a", [:], [.text("x")]))
+        let record = test.serve(ScriptedExchange(.put, "/a", [:], ["x"]))
         #expect(record.status == 503)
         #expect(try test.drops() == [])
         #expect(test.log.messages.contains("ordinary upload failed"))
@@ -265,7 +245,7 @@ import Upstream
     func throughDescriptor() throws {
         let test = try inspecting("case $1 in /proc/*) grep -q content \"$1\";; *) exit 4;; esac")
         test.disk.refuse(.link, errno: EPERM)
-        let record = test.serve(ScriptedExchange(.put, "/a", [:], [.text("content")]))
+        let record = test.serve(ScriptedExchange(.put, "/a", [:], ["content"]))
         #expect(record.status == 201)
     }
 
@@ -274,19 +254,17 @@ import Upstream
         let test = try inspecting(
             "echo > ROOT/up; while [ ! -e ROOT/go ]; do sleep 0.02; done"
         ) { settings, route in
-            let root = route.upstream.targets[0].directoryPath
-            route.inspection.command[2].replace("ROOT", with: root + "/..")
             route.reply = .accepted
             settings.inUseTimeout = .seconds(60)
         }
         try test.gateway.deliveries.startQueue()
-        let record = test.serve(.creation([.text("x")], complete: true))
+        let record = test.serve(.creation(["x"]))
         let location = try #require(record.location)
         try eventually("it is inspected") {
             FileManager.default.fileExists(atPath: test.root + "/up")
         }
         #expect(test.serve(.retrieval(location)).status == 204)
-        #expect(test.serve(.append(location, at: 1, complete: true)).status == 202)
+        #expect(test.serve(.append(location, at: 1)).status == 202)
         #expect(!FileManager.default.fileExists(atPath: test.root + "/go"))
         #expect(FileManager.default.createFile(atPath: test.root + "/go", contents: nil))
         try eventually("it is delivered") { try test.drops().count == 1 }
@@ -296,18 +274,10 @@ import Upstream
     func queued() throws {
         let test = try inspecting("echo no; exit 1") { _, route in route.reply = .accepted }
         try test.gateway.deliveries.startQueue()
-        let record = test.serve(.creation([.text("x")], complete: true))
+        let record = test.serve(.creation(["x"]))
         #expect(record.status == 202)
         try eventually("it is refused") { test.log.messages.contains("upload refused") }
         try eventually("it is over") { try test.summaries().first?.queue == .delivered }
         #expect(try test.drops() == [])
-    }
-}
-
-extension UpstreamTarget {
-    /// The path of a directory.
-    fileprivate var directoryPath: String {
-        guard case .directory(let path) = self else { return "" }
-        return path
     }
 }

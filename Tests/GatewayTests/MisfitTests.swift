@@ -32,7 +32,7 @@ import Upstream
             case .receiving, .delivered: []
             }
         let origin = try QueueScene.origin(deeds)
-        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+        let test = try QueueScene.gateway(origin.target) { _, route in
             if place == .failed { route.reply = .accepted }
             route.honoursIdempotencyKey = place == .deferred || place == .held
             route.queue.minimumBackoff = .seconds(3_600)
@@ -41,7 +41,7 @@ import Upstream
         if place == .failed { try test.gateway.deliveries.startQueue() }
         let isComplete = place != .receiving
         let creation = ScriptedExchange.creation(
-            [.text("0123456789")],
+            ["0123456789"],
             complete: isComplete,
             uploadLength: isComplete ? nil : 20
         )
@@ -49,15 +49,7 @@ import Upstream
         switch place {
         case .failed, .indeterminate: try test.waitUntil(location, isIn: .hold)
         case .held:
-            let upload = try #require(
-                try test.spool.lock(
-                    test.id(location),
-                    until: .after(.seconds(10)),
-                    requestRelease: {}
-                )
-            )
-            try upload.hold(.held, reason: "held by a person")
-            upload.unlock()
+            try test.withUpload(location) { try $0.hold(.held, reason: "held by a person") }
         case .receiving, .deferred, .delivered: break
         }
         return (test, location)
@@ -85,7 +77,7 @@ import Upstream
     func cutBack(length: ContentLength) throws {
         let (test, location) = try upload(in: .failed)
         try test.resizeData(of: location, to: 4)
-        let record = test.serve(.append(location, at: 4, complete: true, length: length))
+        let record = test.serve(.append(location, at: 4, length: length))
         #expect(record.status == 422)
         #expect(test.log.level(of: "spool failed") == nil)
     }
@@ -102,15 +94,14 @@ import Upstream
         let version = versions[step % versions.count]
         switch step {
         case 0, 1: return .retrieval(location, version: step == 0 ? 5 : 10)
-        case 2: return .append(location, at: size, complete: true, length: .unknown)
-        case 3: return .append(location, at: size, complete: true)
-        case 4: return .append(location, at: size, [.text("x")], complete: true, length: .unknown)
+        case 2: return .append(location, at: size, length: .unknown)
+        case 3: return .append(location, at: size)
+        case 4: return .append(location, at: size, ["x"], length: .unknown)
         case 5: return .append(location, at: size, complete: false, length: .unknown)
         case 6:
             return .append(
                 location,
                 at: size,
-                complete: true,
                 length: .unknown,
                 version: version,
                 fields: [.uploadLength: "\(size)"]

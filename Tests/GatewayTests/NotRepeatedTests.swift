@@ -13,50 +13,34 @@ import Upstream
 @testable import Spool
 
 @Suite struct NotRepeatedTests {
-    /// A creation, its completing append, and what the answer to that is the second time.
-    private func statuses(
-        of deed: QueueScene.Deed,
-        version: Int,
-        complete: Bool
-    ) throws -> [ScriptedExchange.Record] {
-        let origin = try QueueScene.origin([deed])
-        let test = try QueueScene.gateway(.http(base: origin.base))
-        let first = test.serve(
-            .creation([.text("hello")], complete: complete, uploadLength: 5, version: version)
-        )
-        let location = try #require(first.location)
-        func end() -> ScriptedExchange.Record {
-            test.serve(.append(location, at: 5, complete: true, version: version))
-        }
-        let told = complete ? first : end()
-        let again = end()
-        #expect(origin.requests.count == 1)
-        return [told, again]
-    }
-
     @Test("an unknown outcome is 424, the second time too")
     func unknown() throws {
-        for record in try statuses(of: .breaksOff, version: 5, complete: false) {
+        let origin = try QueueScene.origin([.breaksOff])
+        let test = try QueueScene.gateway(origin.target)
+        let location = test.createPartial(uploadLength: 5, version: 5)
+        for _ in 1...2 {
+            let record = test.serve(.append(location, at: 5, version: 5))
             #expect(record.status == 424)
             #expect(record[.uploadComplete] == "?1")
         }
+        #expect(origin.requests.count == 1)
     }
 
     @Test("a creation without content gets no 104, no heartbeat either; one with some does")
     func noContent() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
-        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+        let test = try GatewayUnderTest(origin.target) { settings, _ in
             settings.interim.heartbeat = .nanoseconds(1)
         }
         // One that hears heartbeats, so that it means something that others do not.
-        #expect(test.serve(.creation([.text("x")], complete: true)).interims.count > 1)
+        #expect(test.serve(.creation(["x"])).interims.count > 1)
         for complete in [true, false] {
             let empty = test.serve(.creation([], complete: complete, length: .known(0)))
             #expect(empty.status == 201)
             #expect(empty.interims.isEmpty)
             let chunked = test.serve(.creation([], complete: complete, length: .unknown))
             #expect(chunked.interims.first?.fields[.location] != nil)
-            let some = test.serve(.creation([.text("x")], complete: complete))
+            let some = test.serve(.creation(["x"], complete: complete))
             #expect(some.interims.first?.fields[.location] != nil)
         }
     }
@@ -67,20 +51,12 @@ import Upstream
     func alias() throws {
         let test = try GatewayUnderTest { settings, _ in settings.interopAliases = [11: 10] }
         func create() -> ScriptedExchange.Record {
-            test.serve(.creation([.text("x")], complete: false, version: 11))
+            test.serve(.creation(["x"], complete: false, version: 11))
         }
         let served = create()
         #expect(served.interims.first?.fields[.uploadDraftInteropVersion] == "11")
         #expect(served[.uploadDraftInteropVersion] == "11")
-        test.gateway.reload(Settings.withoutAliases(test.gateway.deliveries.current.settings))
+        test.reload { $0.interopAliases = [:] }
         #expect(create().interims.isEmpty)
-    }
-}
-
-extension Settings {
-    fileprivate static func withoutAliases(_ settings: Settings) -> Settings {
-        var settings = settings
-        settings.interopAliases = [:]
-        return settings
     }
 }

@@ -20,7 +20,7 @@ import Upstream
     )
     func content(isLengthKnown: Bool, count: Int) throws {
         let origin = try LoopbackOrigin(content: "seen")
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let content = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 9) }
         let steps = stride(from: 0, to: count, by: 150_000)
             .map { ScriptedExchange.Step.bytes(Array(content[$0...].prefix(150_000))) }
@@ -52,7 +52,7 @@ import Upstream
             fields: ["Content-Range: bytes 0-1/9", "Upload-Offset: 7", "Connection: keep-alive"],
             content: "ab"
         )
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
         #expect(record.status == 206)
         #expect(record.contentLength == 2)
@@ -65,7 +65,7 @@ import Upstream
     @Test("HEAD passes through with the length that GET would have")
     func head() throws {
         let origin = try LoopbackOrigin(content: "0123456789")
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let record = test.serve(ScriptedExchange(.head, "/f", length: .unknown))
         #expect(record.status == 200)
         #expect(record.contentLength == 10)
@@ -90,7 +90,7 @@ import Upstream
                 )
             }
         }
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let record = test.serve(ScriptedExchange(.options, "/files", length: .unknown))
         #expect(record.status == status)
         #expect(record.text == content)
@@ -115,7 +115,7 @@ import Upstream
             _ = try connection.receiveRequest()
             try connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
         }
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
         #expect(record.status == 200)
         #expect(record.isAborted)
@@ -128,9 +128,9 @@ import Upstream
     )
     func cutRequest(error: ContentError, length: ContentLength) throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let record = test.serve(
-            ScriptedExchange(.delete, "/dav", [:], [.text("abc"), .fails(error)], length: length)
+            ScriptedExchange(.delete, "/dav", [:], ["abc", .fails(error)], length: length)
         )
         #expect(record.events == [.read, .abort])
         #expect(origin.requests.isEmpty)
@@ -140,7 +140,7 @@ import Upstream
     @Test("a client that leaves is no trouble of anybody's", arguments: [-1, 0])
     func clientGone(count: Int) throws {
         let origin = try LoopbackOrigin(status: "200 OK", content: "event")
-        for target in [UpstreamTarget.http(base: origin.base), nil] {
+        for target in [origin.target, nil] {
             let test = try GatewayUnderTest(target)
             let exchange = ScriptedExchange(.get, "/events", length: .unknown)
             exchange.leave(after: count)

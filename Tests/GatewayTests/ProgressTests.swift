@@ -33,11 +33,7 @@ extension ScriptedExchange.Record {
         let test = try test(interval: .zero, size: 10)
         let creation = test.serve(
             .creation(
-                [
-                    .text("123456789"), .text("0"), .text("123456789"), .text("0"),
-                    .text("0123456789ab"), .text("12345"), .fails(.truncated),
-                ],
-                complete: true,
+                ["123456789", "0", "123456789", "0", "0123456789ab", "12345", .fails(.truncated)],
                 length: .known(50)
             )
         )
@@ -48,9 +44,7 @@ extension ScriptedExchange.Record {
             #expect(progress.fields[.uploadDraftInteropVersion] == "10")
         }
         let location = try #require(creation.location)
-        let append = test.serve(
-            .append(location, at: 37, [.text("123456789"), .text("0123")], complete: true)
-        )
+        let append = test.serve(.append(location, at: 37, ["123456789", "0123"]))
         #expect(append.events == [.read, .interim(104), .read, .head(201)])
         #expect(append.toldOffsets == [50])
     }
@@ -62,17 +56,10 @@ extension ScriptedExchange.Record {
             let deadline = Deadline.after(.milliseconds(81))
             while !deadline.hasPassed { usleep(1000) }
         }
-        let record = test.serve(
-            .creation(
-                [passes, .text("a"), passes, passes, .text("b"), passes, .text("c")],
-                complete: true
-            )
-        )
+        let record = test.serve(.creation([passes, "a", passes, passes, "b", passes, "c"]))
         #expect(record.toldOffsets == [1, 2, 3])
         let seldom = try self.test(interval: .seconds(3600), size: 0)
-        let silent = seldom.serve(
-            .creation([.text("a"), passes, .text("b")], complete: true)
-        )
+        let silent = seldom.serve(.creation(["a", passes, "b"]))
         #expect(silent.events == [.interim(104), .read, .head(201)])
         #expect(seldom.disk.count(.sync) == 0)
     }
@@ -81,13 +68,7 @@ extension ScriptedExchange.Record {
     func durable() throws {
         let test = try test(interval: .zero, size: 1)
         let record = test.serve(
-            .creation(
-                [
-                    .text("hello"), .happens { test.disk.refuse(.sync, errno: 5) },
-                    .text(" all"),
-                ],
-                complete: true
-            )
+            .creation(["hello", .happens { test.disk.refuse(.sync, errno: 5) }, " all"])
         )
         #expect(record.toldOffsets == [5])
         #expect(record.status == 500)
@@ -105,14 +86,10 @@ extension ScriptedExchange.Record {
     )
     func unheard(version: Int?, forwarded: Set<Int>) throws {
         let test = try test(interval: .zero, size: 1)
-        var fields: HTTPFields = [:]
-        if version == 3 { fields[.uploadIncomplete] = "?0" }
         let record = test.serve(
             .creation(
-                [.text("hello"), .text(" all")],
-                complete: true,
+                ["hello", " all"],
                 version: version,
-                fields: fields,
                 context: ExchangeContext(interimStatuses: forwarded)
             )
         )
@@ -129,12 +106,7 @@ extension ScriptedExchange.Record {
     func heldBack(version: Int) throws {
         let test = try test(interval: .zero, size: 1)
         let record = test.serve(
-            .creation(
-                [.text("hel"), .text("lo"), .fails(.truncated)],
-                complete: true,
-                length: .known(5),
-                version: version
-            )
+            .creation(["hel", "lo", .fails(.truncated)], length: .known(5), version: version)
         )
         #expect(record.toldOffsets == [3, 4])
         let location = try #require(record.location)

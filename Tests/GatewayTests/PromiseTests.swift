@@ -76,13 +76,7 @@ private struct Scenario: Sendable {
         length: Int64 = 5,
         isTold: Bool = false
     ) throws -> String {
-        let record = test.serve(
-            .creation(
-                [.text("hello"), .fails(.truncated)],
-                complete: true,
-                length: .known(length)
-            )
-        )
+        let record = test.serve(.creation(["hello", .fails(.truncated)], length: .known(length)))
         let location = try #require(record.location)
         if isTold { #expect(test.serve(.retrieval(location)).offset == 5) }
         return location
@@ -91,7 +85,7 @@ private struct Scenario: Sendable {
 
 private let scenarios: [String: Scenario] = [
     "created": Scenario(
-        prepare: { _ in .creation([.text("hello")], complete: false) },
+        prepare: { _ in .creation(complete: false) },
         isTold: { record, _ in record.interims.contains { $0.fields[.location] != nil } }
     ),
     "offset": Scenario(
@@ -99,74 +93,62 @@ private let scenarios: [String: Scenario] = [
         isTold: Scenario.told(204)
     ),
     "offset-created": Scenario(
-        prepare: { _ in .creation([.text("hello")], complete: false) },
+        prepare: { _ in .creation(complete: false) },
         isTold: Scenario.told(201)
     ),
     "offset-appended": Scenario(
         prepare: { test in
-            .append(
-                try Scenario.interrupted(test, length: 9),
-                at: 5,
-                [.text("!")],
-                complete: false
-            )
+            .append(try Scenario.interrupted(test, length: 9), at: 5, ["!"], complete: false)
         },
         isTold: { record, _ in record.offset == 6 }
     ),
     "offset-conflict": Scenario(
         prepare: { test in
-            .append(try Scenario.interrupted(test), at: 1, [.text("!")], complete: false)
+            .append(try Scenario.interrupted(test), at: 1, ["!"], complete: false)
         },
         isTold: { record, _ in record.offset != nil }
     ),
     "progress": Scenario(
         prepare: { _ in
-            .creation([.text("hello"), .text("world"), .fails(.truncated)], complete: true)
+            .creation(["hello", "world", .fails(.truncated)])
         },
         isTold: Scenario.toldProgress
     ),
     "heartbeat": Scenario(
-        prepare: { _ in .creation([.text("hello")], complete: true) },
+        prepare: { _ in .creation() },
         isTold: Scenario.toldProgress,
         isSlow: true
     ),
     "postponed": Scenario(
         prepare: { test in
-            var settings = Settings()
-            settings.routes[RouteSettings.defaultName]?.upstream.targets = [
-                .unix(path: "/none/at/all")
-            ]
-            settings.routes[RouteSettings.defaultName]?.limits.minSize = 0
-            test.gateway.reload(settings)
-            return .creation([.text("hello")], complete: true)
+            test.reload {
+                $0.routes[RouteSettings.defaultName]?.upstream.targets = [
+                    .unix(path: "/none/at/all")
+                ]
+            }
+            return .creation()
         },
         isTold: { record, _ in record.offset != nil }
     ),
     "accepted": Scenario(
         prepare: { test in
-            var settings = Settings()
-            settings.routes[RouteSettings.defaultName]?.reply = .accepted
-            settings.routes[RouteSettings.defaultName]?.limits.minSize = 0
-            test.gateway.reload(settings)
-            return .creation([.text("hello")], complete: true)
+            test.reload { $0.routes[RouteSettings.defaultName]?.reply = .accepted }
+            return .creation()
         },
         isTold: Scenario.told(202)
     ),
     "sent": Scenario(
         prepare: { test in
-            .append(try Scenario.interrupted(test, isTold: true), at: 5, complete: true)
+            .append(try Scenario.interrupted(test, isTold: true), at: 5)
         },
         isTold: { _, origin in !origin.requests.isEmpty }
     ),
-    "answered": Scenario(
-        prepare: { _ in .creation([.text("hello")], complete: true) },
-        isTold: Scenario.told(200)
-    ),
+    "answered": Scenario(prepare: { _ in .creation() }, isTold: Scenario.told(201)),
     "answered-promised": Scenario(
         prepare: { test in
-            .append(try Scenario.interrupted(test, isTold: true), at: 5, complete: true)
+            .append(try Scenario.interrupted(test, isTold: true), at: 5)
         },
-        isTold: Scenario.told(200)
+        isTold: Scenario.told(201)
     ),
     "cancelled": Scenario(
         prepare: { .cancellation(try Scenario.interrupted($0)) },
@@ -189,21 +171,15 @@ struct PromiseTests {
 
     private func make(
         _ scenario: Scenario
-    ) throws -> (test: GatewayUnderTest, origin: LoopbackOrigin, gate: Gate) {
-        let gate = Gate()
-        if !scenario.isSlow { gate.open() }
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("200 OK", content: "taken")
-            }
-        }
-        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+    ) throws -> (test: GatewayUnderTest, slow: SlowUpstream) {
+        let slow = try SlowUpstream()
+        if !scenario.isSlow { slow.gate.open() }
+        let test = try GatewayUnderTest(slow.target) { settings, _ in
             settings.interim.progressInterval = .zero
             settings.interim.progressSize = scenario.isSlow ? 1 << 30 : 10
             settings.interim.heartbeat = scenario.isSlow ? .milliseconds(20) : .zero
         }
-        return (test, origin, gate)
+        return (test, slow)
     }
 
     /// Serves the request that makes the promise, or tries to.
@@ -211,32 +187,31 @@ struct PromiseTests {
         _ exchange: ScriptedExchange,
         of scenario: Scenario,
         _ test: GatewayUnderTest,
-        _ origin: LoopbackOrigin,
-        _ gate: Gate,
+        _ slow: SlowUpstream,
         _ isTried: @escaping () -> Bool
     ) throws -> ScriptedExchange.Record {
         guard scenario.isSlow else { return test.serve(exchange) }
         let running = try test.start(exchange)
         try eventually("the promise is tried") {
-            scenario.isTold(exchange.record, origin) || isTried()
+            scenario.isTold(exchange.record, slow.origin) || isTried()
         }
-        gate.open()
+        slow.gate.open()
         return try running.finish()
     }
 
     @Test("a promise is told after the call that makes it true", arguments: PromiseRow.all)
     func order(row: PromiseRow) throws {
         let scenario = try #require(scenarios[row.promise])
-        let (test, origin, gate) = try make(scenario)
+        let (test, slow) = try make(scenario)
         let exchange = try scenario.prepare(test)
         let before = Mutex(0)
         test.disk.watch { call, subject in
-            if row.isCall(call, subject), !scenario.isTold(exchange.record, origin) {
+            if row.isCall(call, subject), !scenario.isTold(exchange.record, slow.origin) {
                 before.withLock { $0 += 1 }
             }
         }
-        let record = try serve(exchange, of: scenario, test, origin, gate) { false }
-        #expect(scenario.isTold(record, origin), "the scenario does not make its promise")
+        let record = try serve(exchange, of: scenario, test, slow) { false }
+        #expect(scenario.isTold(record, slow.origin), "the scenario does not make its promise")
         #expect(before.withLock { $0 } > 0, "it was told before the call")
     }
 
@@ -246,14 +221,14 @@ struct PromiseTests {
     )
     func failing(row: PromiseRow) throws {
         let scenario = try #require(scenarios[row.promise])
-        let (test, origin, gate) = try make(scenario)
+        let (test, slow) = try make(scenario)
         let exchange = try scenario.prepare(test)
         let call = try #require(Disk.Call(rawValue: row.call))
         switch (row.promise, row.subject) {
         case ("answered", _), ("answered-promised", _):
             // Only once the upstream has the upload: before that the same call makes another promise.
             test.disk.watch { _, _ in
-                guard !origin.requests.isEmpty else { return }
+                guard !slow.origin.requests.isEmpty else { return }
                 test.disk.refuse(call, errno: SystemError.lost)
             }
         case (_, "record"):
@@ -263,10 +238,10 @@ struct PromiseTests {
             }
         default: test.disk.refuse(call, errno: SystemError.lost)
         }
-        let record = try serve(exchange, of: scenario, test, origin, gate) {
+        let record = try serve(exchange, of: scenario, test, slow) {
             test.disk.count(call, on: "/incoming/") + test.disk.count(call, on: "/active/") > 0
         }
-        #expect(scenario.isTold(record, origin) == (row.ifItFails == "told"))
+        #expect(scenario.isTold(record, slow.origin) == (row.ifItFails == "told"))
         #expect(["told", "not told"].contains(row.ifItFails))
     }
 }

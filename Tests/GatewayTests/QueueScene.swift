@@ -20,8 +20,6 @@ enum QueueScene {
         case answers(Int, fields: String = "")
         /// Reads it and ends the connection.
         case breaksOff
-        /// Waits, and then answers 201.
-        case waits(Gate)
     }
 
     /// An upstream that does one deed after the other, and answers 201 after them.
@@ -39,7 +37,6 @@ enum QueueScene {
             switch deed {
             case .answers(let code, let lines): (status, fields) = (code, lines)
             case .breaksOff: return
-            case .waits(let gate): gate.pass()
             }
             try connection.send("HTTP/1.1 \(status) Said\r\n\(fields)Content-Length: 2\r\n")
             try connection.send("Connection: close\r\n\r\nok")
@@ -64,15 +61,7 @@ enum QueueScene {
 }
 
 extension GatewayUnderTest {
-    func summary(_ location: String) throws -> UploadSummary {
-        try #require(try summaries().first { location.hasSuffix($0.id.description) })
-    }
-
     func waitUntil(_ location: String, isIn queue: Queue) throws {
         try eventually("\(location) in \(queue)") { try self.queue(of: location) == queue }
-    }
-
-    func id(_ location: String) throws -> UploadID {
-        try #require(location.split(separator: "/").last.flatMap { UploadID(String($0)) })
     }
 }

@@ -1,6 +1,5 @@
 // The delivery queue: what it takes up, what it leaves to clients, and when it tries again.
 
-@testable import Delivery
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,6 +9,7 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Delivery
 @testable import Gateway
 @testable import Journal
 @testable import Settings
@@ -20,12 +20,12 @@ import Upstream
 
     @Test("an upload whose client left before any verdict is tried again until it is delivered")
     func clientGone() throws {
-        let exchange = ScriptedExchange.creation([.text("hello")], complete: true, method: .put)
+        let exchange = ScriptedExchange.creation(method: .put)
         let origin = try QueueScene.origin(
             [.breaksOff, .breaksOff],
             afterEach: { exchange.abandon() }
         )
-        let test = try QueueScene.gateway(.http(base: origin.base))
+        let test = try QueueScene.gateway(origin.target)
         let location = try #require(test.serve(exchange).location)
         let waiting = try test.summary(location)
         #expect(waiting.queue == .deferred)
@@ -35,7 +35,7 @@ import Upstream
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 3))
         // Its client comes back, and hears what the upstream said.
-        let replay = test.serve(.append(location, at: 5, complete: true))
+        let replay = test.serve(.append(location, at: 5))
         #expect(replay.status == 201)
         #expect(replay.text == "ok")
         #expect(origin.requests.count == 3)
@@ -48,22 +48,18 @@ import Upstream
         let test = try QueueScene.gateway(.unix(path: path)) { settings, _ in
             settings.queueRunInterval = .milliseconds(20)
         }
-        let told = test.serve(.creation([.text("hello")], complete: true))
+        let told = test.serve(.creation())
         #expect(told.status == 502)
         let location = try #require(told.location)
         #expect(try test.summary(location).nextAttempt == nil)
         let origin = try QueueScene.origin([], socketPath: path)
         try test.gateway.deliveries.startQueue()
         // An upload that is the queue's shows that runs go on and leave the first alone.
-        let other = try #require(test.serve(.creation([.text("x")], complete: false)).location)
-        let upload = try #require(
-            try test.spool.lock(try test.id(other), until: .never, requestRelease: {})
-        )
-        try upload.postpone(reason: "a test", next: .now)
-        upload.unlock()
+        let other = test.createPartial("x")
+        try test.enqueue(other)
         try test.waitUntil(other, isIn: .delivered)
         #expect(try test.summary(location).queue == .deferred)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 201)
+        #expect(test.serve(.append(location, at: 5)).status == 201)
         #expect(origin.requests.map(\.content) == [Array("x".utf8), Array("hello".utf8)])
     }
 
@@ -74,14 +70,9 @@ import Upstream
         let path = QueueScene.socketPath()
         defer { unlink(path) }
         let test = try QueueScene.gateway(.unix(path: path))
-        let made = test.serve(.creation([.text("hello")], complete: false))
-        let location = try #require(made.location)
-        let upload = try #require(
-            try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
-        )
-        try upload.postpone(reason: "its client was gone", next: .now)
-        upload.unlock()
-        let back = test.serve(.append(location, at: 5, complete: true))
+        let location = test.createPartial()
+        try test.enqueue(location)
+        let back = test.serve(.append(location, at: 5))
         #expect(back.status == 502)
         #expect(back[.uploadComplete] == "?0")
         #expect(try test.summary(location).nextAttempt == nil)
@@ -91,8 +82,6 @@ import Upstream
     @Test("every attempt of the queue has the credentials of the completing request")
     func credentials() throws {
         let exchange = ScriptedExchange.creation(
-            [.text("hello")],
-            complete: true,
             method: .put,
             fields: [.authorization: "Bearer mine"]
         )
@@ -100,7 +89,7 @@ import Upstream
             [.breaksOff, .answers(503)],
             afterEach: { exchange.abandon() }
         )
-        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+        let test = try QueueScene.gateway(origin.target) { _, route in
             route.fields.credentials = .completing
         }
         let location = try #require(test.serve(exchange).location)
@@ -114,7 +103,7 @@ import Upstream
     func restart() throws {
         let path = QueueScene.socketPath()
         defer { unlink(path) }
-        let exchange = ScriptedExchange.creation([.text("hello")], complete: true, method: .put)
+        let exchange = ScriptedExchange.creation(method: .put)
         let test = try QueueScene.gateway(.unix(path: path))
         let location: String
         do {
@@ -128,11 +117,7 @@ import Upstream
         }
         unlink(path)
         let second = try QueueScene.origin([], socketPath: path)
-        let heir = Gateway(
-            settings: test.gateway.deliveries.current.settings,
-            spool: try Spool(directory: "\(test.root)/spool", reserve: 0),
-            log: Log(test.log.logger)
-        )
+        let heir = try test.another()
         try heir.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
         #expect(heir.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
@@ -142,44 +127,35 @@ import Upstream
     @Test("new settings end the pause of the old ones")
     func reload() throws {
         let origin = try QueueScene.origin([])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, _ in
+        let test = try QueueScene.gateway(origin.target) { settings, _ in
             settings.queueRunInterval = .seconds(3_600)
         }
         func leave() throws -> String {
-            let made = test.serve(.creation([.text("x")], complete: false))
-            let location = try #require(made.location)
-            let upload = try #require(
-                try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
-            )
-            defer { upload.unlock() }
-            try upload.postpone(reason: "a test", next: .now)
+            let location = test.createPartial("x")
+            try test.enqueue(location)
             return location
         }
         let first = try leave()
         try test.gateway.deliveries.startQueue()
         try test.waitUntil(first, isIn: .delivered)
         let second = try leave()
-        test.gateway.reload(test.gateway.deliveries.current.settings)
+        test.reload()
         try test.waitUntil(second, isIn: .delivered)
     }
 
     @Test("two daemons on one spool deliver each upload once")
     func twoDaemons() throws {
         let origin = try QueueScene.origin([])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, route in
+        let test = try QueueScene.gateway(origin.target) { settings, route in
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(10)
         }
-        let other = Gateway(
-            settings: test.gateway.deliveries.current.settings,
-            spool: try Spool(directory: "\(test.root)/spool", reserve: 0),
-            log: Log(test.log.logger)
-        )
+        let other = try test.another()
         try test.gateway.deliveries.startQueue()
         try other.deliveries.startQueue()
         defer { _ = other.deliveries.stopQueue(until: .after(.seconds(10))) }
         for number in 0..<100 {
-            let record = test.serve(.creation([.text("upload \(number)")], complete: true))
+            let record = test.serve(.creation([.text("upload \(number)")]))
             #expect(record.status == 202)
         }
         try eventually("all delivered") {
@@ -198,13 +174,9 @@ import Upstream
     func putOff(status: Int) throws {
         for (method, isSafe) in [(HTTPRequest.Method.put, true), (.post, false)] {
             let origin = try QueueScene.origin([.answers(status), .answers(status)])
-            let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
-                route.reply = .accepted
-            }
+            let test = try QueueScene.gateway(origin.target) { _, route in route.reply = .accepted }
             try test.gateway.deliveries.startQueue()
-            let record = test.serve(
-                .creation([.text("hello")], complete: true, method: method)
-            )
+            let record = test.serve(.creation(method: method))
             let location = try #require(record.location)
             try test.waitUntil(location, isIn: isSafe ? .delivered : .hold)
             #expect(origin.requests.count == (isSafe ? 3 : 1))
@@ -216,32 +188,30 @@ import Upstream
     )
     func busyUpstream() throws {
         let origin = try QueueScene.origin([.answers(503, fields: "Retry-After: 77\r\n")])
-        let test = try QueueScene.gateway(.http(base: origin.base))
-        let record = test.serve(.creation([.text("hello")], complete: true, method: .put))
+        let test = try QueueScene.gateway(origin.target)
+        let record = test.serve(.creation(method: .put))
         #expect(record.status == 503)
         #expect(record[.uploadComplete] == "?0")
         #expect(record[.retryAfter] == "77")
         let location = try #require(record.location)
         #expect(try test.summary(location).nextAttempt == nil)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 201)
+        #expect(test.serve(.append(location, at: 5)).status == 201)
         #expect(origin.requests.count == 2)
     }
 
     @Test("a POST that got no answer is held, by the queue too, and never sent again")
     func indeterminate() throws {
         let origin = try QueueScene.origin([.breaksOff])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, route in
+        let test = try QueueScene.gateway(origin.target) { settings, route in
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(20)
         }
         try test.gateway.deliveries.startQueue()
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
+        let location = try #require(test.serve(.creation()).location)
         try test.waitUntil(location, isIn: .hold)
         #expect(try test.summary(location).holdCause == .indeterminate)
         // One more goes all the way, while the first is left alone.
-        let other = try #require(test.serve(.creation([.text("other")], complete: true)).location)
+        let other = try #require(test.serve(.creation(["other"])).location)
         try test.waitUntil(other, isIn: .delivered)
         #expect(test.serve(.retrieval(location)).status == 410)
         #expect(origin.requests.map(\.content) == [Array("hello".utf8), Array("other".utf8)])
@@ -252,14 +222,12 @@ import Upstream
         let path = QueueScene.socketPath()
         defer { unlink(path) }
         let test = try QueueScene.gateway(.unix(path: path))
-        let told = test.serve(.creation([.text("hello")], complete: true, method: .put))
+        let told = test.serve(.creation(method: .put))
         let location = try #require(told.location)
         #expect(told.status == 502)
-        var settings = test.gateway.deliveries.current.settings
-        settings.routes[RouteSettings.defaultName]?.form = .multipart
-        test.gateway.reload(settings)
+        test.reload { $0.routes[RouteSettings.defaultName]?.form = .multipart }
         let origin = try QueueScene.origin([.breaksOff], socketPath: path)
-        let broken = test.serve(.append(location, at: 5, complete: true))
+        let broken = test.serve(.append(location, at: 5))
         #expect(broken[.uploadComplete] == "?1", "nothing tries again")
         #expect(try test.queue(of: location) == .hold)
         #expect(try test.summary(location).holdCause == .indeterminate)
@@ -269,15 +237,13 @@ import Upstream
     @Test("a place in the table that is out of date ends no upload before its time")
     func staleTable() throws {
         let test = try QueueScene.gateway(.http(base: "http://127.0.0.1:1"))
-        let told = test.serve(.creation([.text("hello")], complete: true))
+        let told = test.serve(.creation())
         let location = try #require(told.location)
-        let upload = try #require(
-            try test.spool.lock(try test.id(location), until: .never, requestRelease: {})
-        )
-        defer { upload.unlock() }
-        #expect(upload.nextAttempt == nil)
-        try #require(test.gateway.deliveries.delivery(of: upload)).deliverQueued(upload)
-        #expect(upload.state.phase == .deferred)
+        try test.withUpload(location) { upload in
+            #expect(upload.nextAttempt == nil)
+            try #require(test.gateway.deliveries.delivery(of: upload)).deliverQueued(upload)
+            #expect(upload.state.phase == .deferred)
+        }
     }
 
     @Test("when its time in the queue is over it has failed, and its content is kept")
@@ -285,7 +251,7 @@ import Upstream
         let test = try QueueScene.gateway(.http(base: "http://127.0.0.1:1")) { _, route in
             route.queue.lifetime = .zero
         }
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == "?1", "nothing tries again")
         let location = try #require(record.location)
@@ -294,21 +260,19 @@ import Upstream
         #expect(failed.offset == 5)
         #expect(failed.reason?.hasPrefix("its time in the queue is over") == true)
         #expect(test.serve(.retrieval(location)).status == 410)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 502)
+        #expect(test.serve(.append(location, at: 5)).status == 502)
     }
 
     @Test("one that a request uses when it is due is tried soon after that")
     func inUse() throws {
         let origin = try QueueScene.origin([])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { settings, route in
+        let test = try QueueScene.gateway(origin.target) { settings, route in
             route.reply = .accepted
             route.queue.maximumConcurrent = 1
             settings.queueRunInterval = .seconds(3_600)
         }
-        let location = try #require(
-            test.serve(.creation([.text("hello")], complete: true)).location
-        )
-        let next = try #require(test.serve(.creation([.text("x")], complete: true)).location)
+        let location = try #require(test.serve(.creation()).location)
+        let next = try #require(test.serve(.creation(["x"])).location)
         let holder = try Spool(directory: "\(test.root)/spool", reserve: 0)
         let held = try #require(try holder.tryLock(try test.id(location)))
         try test.gateway.deliveries.startQueue()
@@ -322,21 +286,86 @@ import Upstream
     @Test("a stored response is told for as long as the route says, and removed after that")
     func retention() throws {
         let origin = try QueueScene.origin([])
-        let test = try QueueScene.gateway(.http(base: origin.base)) { _, route in
+        let test = try QueueScene.gateway(origin.target) { _, route in
             route.responseRetention = .seconds(3_600)
         }
         let locations = try (0..<3).map { _ in
-            try #require(test.serve(.creation([.text("hello")], complete: true)).location)
+            try #require(test.serve(.creation()).location)
         }
         try test.age(locations[0], by: 3_500)
         try test.age(locations[1], by: 3_700)
         try test.age(locations[2], by: 3_700)
-        #expect(test.serve(.append(locations[0], at: 5, complete: true)).status == 201)
-        #expect(test.serve(.append(locations[1], at: 5, complete: true)).status == 404)
+        #expect(test.serve(.append(locations[0], at: 5)).status == 201)
+        #expect(test.serve(.append(locations[1], at: 5)).status == 404)
         try test.gateway.deliveries.startQueue()
         try eventually("the last is removed") {
             try test.summaries().map(\.id) == [try test.id(locations[0])]
         }
         #expect(origin.requests.count == 3)
+    }
+
+    // MARK: Bounds
+
+    @Test("a route's bound holds for its requests and its queue together")
+    func routeBound() throws {
+        let now = Mutex(0)
+        let most = Mutex(0)
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveRequest()
+            let count = now.withLock { count in
+                count += 1
+                return count
+            }
+            most.withLock { $0 = max($0, count) }
+            usleep(1_000)
+            now.withLock { $0 -= 1 }
+            try connection.send("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n")
+            try connection.send("Connection: close\r\n\r\n")
+        }
+        let test = try QueueScene.gateway(origin.target) { _, route in
+            route.reply = .accepted
+            route.queue.maximumConcurrent = 2
+        }
+        for _ in 0..<40 { test.serve(.creation(["x"])) }
+        try test.gateway.deliveries.startQueue()
+        try eventually("all delivered") {
+            try test.summaries().allSatisfy { $0.queue == .delivered }
+        }
+        #expect(origin.requests.count == 40)
+        #expect(most.withLock { $0 } == 2)
+    }
+
+    @Test("stopping waits for the attempts under way and begins no other")
+    func stopping() throws {
+        let slow = try SlowUpstream()
+        let test = try QueueScene.gateway(slow.target) { _, route in
+            route.reply = .accepted
+            route.queue.maximumConcurrent = 1
+        }
+        try test.gateway.deliveries.startQueue()
+        let first = try #require(test.serve(.creation(["1"])).location)
+        let second = try #require(test.serve(.creation(["2"])).location)
+        try slow.waitForRequest()
+        #expect(test.gateway.deliveries.stopQueue(until: .after(.zero)) == 1)
+        slow.gate.open()
+        #expect(test.gateway.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
+        let queues = try [first, second].map { try test.queue(of: $0) }
+        #expect(queues.contains(.delivered) && queues.contains(.deferred))
+        #expect(slow.origin.requests.count == 1)
+    }
+
+    @Test("pauses double up to the most, and a random half of them is taken off")
+    func pauses() {
+        var policy = QueuePolicy()
+        policy.minimumBackoff = .seconds(10)
+        policy.maximumBackoff = .seconds(100)
+        for (attempts, whole) in [(0, 10), (1, 10), (2, 20), (4, 80), (5, 100), (200, 100)] {
+            for random in [0, 1, 7, UInt64.max] {
+                let pause = policy.pause(after: attempts, asked: nil, random: random)
+                #expect(pause >= .seconds(whole / 2) && pause <= .seconds(whole))
+            }
+        }
+        #expect(policy.pause(after: 1, asked: 60, random: 0) == .seconds(60))
+        #expect(policy.pause(after: 1, asked: 6_000, random: 0) == .seconds(100))
     }
 }

@@ -94,7 +94,7 @@ private final class FuzzWorld {
         default:
             let origin = try Self.origin(seed)
             self.origin = origin
-            target = .http(base: origin.base)
+            target = origin.target
         }
         let isHTTP = target != nil
         test = try GatewayUnderTest(

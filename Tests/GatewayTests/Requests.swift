@@ -10,8 +10,8 @@ extension ScriptedExchange {
 
     /// A creation; `complete` says whether it brings the whole upload.
     static func creation(
-        _ steps: Steps,
-        complete: Bool,
+        _ steps: Steps = ["hello"],
+        complete: Bool = true,
         length: ContentLength? = nil,
         uploadLength: Int64? = nil,
         method: HTTPRequest.Method = .post,
@@ -22,6 +22,7 @@ extension ScriptedExchange {
     ) -> ScriptedExchange {
         var fields = fields
         fields[.uploadComplete] = complete ? "?1" : "?0"
+        if version == 3 { fields[.uploadIncomplete] = complete ? "?0" : "?1" }
         if let uploadLength { fields[.uploadLength] = "\(uploadLength)" }
         return ScriptedExchange(
             method,
@@ -33,12 +34,12 @@ extension ScriptedExchange {
         )
     }
 
-    /// An append.
+    /// An append; `complete` says whether it ends the upload.
     static func append(
         _ location: String,
         at offset: Int64,
         _ steps: Steps = [],
-        complete: Bool,
+        complete: Bool = true,
         length: ContentLength? = nil,
         version: Int? = 10,
         fields: HTTPFields = [:],

@@ -14,7 +14,7 @@ import UploadProtocol
 /// One request and its recorded answer.
 final class ScriptedExchange: Exchange, Sendable {
     /// What one read of the content gives.
-    enum Step: Sendable {
+    enum Step: Sendable, ExpressibleByStringLiteral {
         /// A fragment.
         case bytes([UInt8])
         /// Nothing, until another thread calls `interrupt`.
@@ -27,6 +27,8 @@ final class ScriptedExchange: Exchange, Sendable {
         case happens(@Sendable () -> Void)
 
         static func text(_ text: String) -> Step { .bytes(Array(text.utf8)) }
+
+        init(stringLiteral text: String) { self = .text(text) }
     }
 
     /// What was seen of the answer, in order.

@@ -22,20 +22,17 @@ import TextFormats
             (false, QueueScene.Deed.breaksOff), (true, .breaksOff), (false, .answers(500)),
         ] {
             let origin = try QueueScene.origin([deed])
-            let events = "\(NSTemporaryDirectory())/events-\(UInt64.random(in: 0...(.max)))"
-            defer { try? FileManager.default.removeItem(atPath: events) }
-            let test = try QueueScene.gateway(.http(base: origin.base)) { settings, _ in
-                settings.events.destination = .file(events)
+            let test = try GatewayUnderTest(origin.target, tellsEvents: true) { settings, _ in
                 settings.showsQueries = shows
             }
-            test.serve(.creation([.text("a")], complete: true, target: "/files?token=secret"))
-            test.serve(ScriptedExchange(.put, "/a?token=secret", [:], [.text("x")]))
+            test.serve(.creation(["a"], target: "/files?token=secret"))
+            test.serve(ScriptedExchange(.put, "/a?token=secret", [:], ["x"]))
             test.serve(ScriptedExchange(.get, "/a?token=secret", [:], []))
-            test.serve(.append("/files/upload-resource/x?token=secret", at: 0, complete: true))
+            test.serve(.append("/files/upload-resource/x?token=secret", at: 0))
             #expect(origin.requests.first?.line.contains("?token=secret") == true)
             #expect(!test.log.text.contains("secret"), "\(test.log.text)")
             #expect(test.log.text.contains("/files?\u{2026}"))
-            let told = try String(contentsOfFile: events, encoding: .utf8)
+            let told = try String(contentsOfFile: test.events, encoding: .utf8)
             #expect(told.contains("secret") == shows, "\(told)")
             let reasons = try test.summaries().compactMap(\.reason)
             #expect(!reasons.joined().contains("secret"))
@@ -58,12 +55,12 @@ import TextFormats
                 + ["Content-Type: text/x-told", "Location: /made/1"],
             content: "made"
         )
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let first = test.serve(.creation([.text("a")], complete: true))
+        let test = try GatewayUnderTest(origin.target)
+        let first = test.serve(.creation(["a"]))
         // Not the answer's, which is the upstream's.
         let location = try #require(first.interims.lazy.compactMap { $0.fields[.location] }.first)
-        let again = test.serve(.append(location, at: 1, complete: true))
-        let plain = test.serve(ScriptedExchange(.put, "/a", [:], [.text("x")]))
+        let again = test.serve(.append(location, at: 1))
+        let plain = test.serve(ScriptedExchange(.put, "/a", [:], ["x"]))
         let passed = test.serve(ScriptedExchange(.get, "/a", [:], []))
         for record in [first, again, plain, passed] {
             #expect(record.status == 201)

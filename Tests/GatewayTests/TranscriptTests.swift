@@ -85,7 +85,7 @@ private final class Stage {
         let now = WallTime.now
         let isBlocked = transcript.uploads.contains { $0.state?.phase == .delivering }
         test = try GatewayUnderTest(
-            .http(base: origin.base),
+            origin.target,
             clock: SystemClock(wall: { now })
         ) { settings, route in
             route.limits = UploadLimits(

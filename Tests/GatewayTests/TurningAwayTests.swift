@@ -26,9 +26,9 @@ import Upstream
         let test = try GatewayUnderTest()
         let location = test.createPartial("hello")
         for place in [ThreadPlace.none, .reserve] {
-            let creation = ScriptedExchange.creation([.text("x")], complete: true)
-            let plain = ScriptedExchange(.post, "/p", [:], [.text("x")])
-            let append = ScriptedExchange.append(location, at: 5, [.text("x")], complete: true)
+            let creation = ScriptedExchange.creation(["x"])
+            let plain = ScriptedExchange(.post, "/p", [:], ["x"])
+            let append = ScriptedExchange.append(location, at: 5, ["x"])
             for exchange in [creation, plain, append] { test.gateway.serve(exchange, at: place) }
             #expect(creation.record.events == [.head(503)])
             #expect(creation.record[.retryAfter] != nil)
@@ -57,7 +57,6 @@ import Upstream
         let stuck = try (0..<2).map { _ in
             let exchange = ScriptedExchange.creation(
                 [.stuck],
-                complete: true,
                 length: .unknown,
                 context: context("alice")
             )
@@ -66,19 +65,15 @@ import Upstream
             return (exchange, running)
         }
         func serve(_ owner: String) -> ScriptedExchange.Record {
-            test.serve(.creation([.text("x")], complete: true, context: context(owner)))
+            test.serve(.creation(["x"], context: context(owner)))
         }
         let refused = serve("alice")
         #expect(refused.events == [.head(429)])
         #expect(refused[.retryAfter] != nil)
         #expect(refused.text.contains("Too Many Requests"))
-        let plain = test.serve(
-            ScriptedExchange(.put, "/p", [:], [.text("x")], context: context("alice"))
-        )
+        let plain = test.serve(ScriptedExchange(.put, "/p", [:], ["x"], context: context("alice")))
         #expect(plain.status == 429)
-        let append = test.serve(
-            .append(mine, at: 5, [.text("x")], complete: true, context: context("alice"))
-        )
+        let append = test.serve(.append(mine, at: 5, ["x"], context: context("alice")))
         #expect(append.isAborted && append.head == nil)
         #expect(test.serve(.retrieval(mine, context: context("alice"))).offset == 5)
         #expect(serve("bob").status == 201)
@@ -97,120 +92,80 @@ import Upstream
     func uploadBound() throws {
         let test = try GatewayUnderTest { settings, _ in settings.clients.maximumUploads = 2 }
         let locations = (0..<2).map { _ in test.createPartial("hello") }
-        let refused = test.serve(.creation([.text("x")], complete: false))
+        let refused = test.serve(.creation(["x"], complete: false))
         #expect(refused.events == [.head(429)])
         #expect(test.log.level(of: "spool failed") == nil)
-        #expect(
-            test.serve(.append(locations[0], at: 5, [.text("!")], complete: true)).status == 201
-        )
-        #expect(test.serve(.creation([.text("x")], complete: false)).status == 201)
+        #expect(test.serve(.append(locations[0], at: 5, ["!"])).status == 201)
+        #expect(test.serve(.creation(["x"], complete: false)).status == 201)
     }
 
     @Test("those that wait for a silent authorizer are bounded, of one client and of all")
     func authorizer() throws {
-        let gate = Gate()
-        let silent = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("204 No Content")
-            }
-        }
+        let silent = try SlowUpstream()
         let test = try GatewayUnderTest { settings, route in
             settings.clients.maximumWaiting = 2
             settings.maximumWaitingThreads = 3
-            route.authorization.url = try? ServiceURL(silent.base + "/ask")
+            route.authorization.url = try? ServiceURL(silent.origin.base + "/ask")
             route.authorization.timeout = .seconds(60)
         }
         func creation(_ owner: String) -> ScriptedExchange {
-            .creation([.text("x")], complete: true, context: context(owner))
+            .creation(["x"], context: context(owner))
         }
         var waiting = try (0..<2).map { _ in try test.start(creation("alice")) }
-        try eventually("both ask") { silent.requests.count == 2 }
+        try silent.waitForRequest(2)
         #expect(test.serve(creation("alice")).events == [.head(429)])
         waiting.append(try test.start(creation("bob")))
-        try eventually("all ask") { silent.requests.count == 3 }
+        try silent.waitForRequest(3)
         #expect(test.serve(creation("carol")).events == [.head(503)])
-        gate.open()
+        silent.gate.open()
         for running in waiting { #expect(try running.finish().status == 201) }
         #expect(test.serve(creation("alice")).status == 201)
     }
 
     @Test("whoever waits for a verdict waits no longer when its client is gone")
     func abandoned() throws {
-        let gate = Gate()
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("201 Created")
-            }
-        }
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
-        let delivering = try test.start(creation)
-        try eventually("the upstream has it") { origin.requests.count == 1 }
-        let append = ScriptedExchange.append(
-            try #require(creation.record.location),
-            at: 5,
-            complete: true
-        )
+        let slow = try SlowUpstream()
+        let test = try GatewayUnderTest(slow.target)
+        let (delivering, location) = try test.startDelivery(to: slow)
+        let append = ScriptedExchange.append(location, at: 5)
         let waiting = try test.start(append)
         #expect(append.waitUntilLooked())
         append.abandon()
         #expect(try waiting.finish().isAborted)
-        gate.open()
+        slow.gate.open()
         #expect(try delivering.finish().status == 201)
     }
 
     @Test("empty appends to an upload that is being delivered are broken off beyond their bound")
     func waitingAppends() throws {
-        let gate = Gate()
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("201 Created")
-            }
-        }
-        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+        let slow = try SlowUpstream()
+        let test = try GatewayUnderTest(slow.target) { settings, _ in
             settings.clients.maximumWaiting = 1
         }
-        let creation = ScriptedExchange.creation([.text("hello")], complete: true)
-        let delivering = try test.start(creation)
-        try eventually("the upstream has it") { origin.requests.count == 1 }
-        let location = try #require(creation.record.location)
-        let appends = try (0..<4).map { _ in
-            try test.start(.append(location, at: 5, complete: true))
-        }
+        let (delivering, location) = try test.startDelivery(to: slow)
+        let appends = try (0..<4).map { _ in try test.start(.append(location, at: 5)) }
         try eventually("all but one are broken off") { appends.count { $0.isOver } == 3 }
-        gate.open()
+        slow.gate.open()
         #expect(try delivering.finish().status == 201)
         let records = try appends.map { try $0.finish() }
         #expect(records.count { $0.isAborted && $0.head == nil } == 3)
         #expect(records.count { $0.status == 201 } == 1)
-        #expect(origin.requests.count == 1)
+        #expect(slow.origin.requests.count == 1)
     }
 
     @Test("those that wait for a place among the deliveries are bounded, and lose nothing")
     func waitingDeliveries() throws {
-        let gate = Gate()
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("201 Created")
-            }
-        }
-        let test = try GatewayUnderTest(.http(base: origin.base)) { settings, _ in
+        let slow = try SlowUpstream()
+        let test = try GatewayUnderTest(slow.target) { settings, _ in
             settings.maximumDeliveries = 1
             settings.inUseTimeout = .seconds(600)
             settings.clients.maximumWaiting = 1
         }
-        let first = try test.start(.creation([.text("first")], complete: true))
-        try eventually("the upstream has it") { origin.requests.count == 1 }
-        let others = try (0..<3).map { _ in
-            try test.start(.creation([.text("other")], complete: true))
-        }
+        let (first, _) = try test.startDelivery(to: slow)
+        let others = try (0..<3).map { _ in try test.start(.creation()) }
         try eventually("all but one are broken off") { others.count { $0.isOver } == 2 }
         #expect(try test.summaries().count { $0.queue == .deferred && $0.offset == 5 } == 2)
-        gate.open()
+        slow.gate.open()
         #expect(try first.finish().status == 201)
         let records = try others.map { try $0.finish() }
         #expect(records.count { $0.isAborted && $0.head == nil } == 2)
@@ -222,7 +177,7 @@ import Upstream
         let socket = QueueScene.socketPath()
         let test = try GatewayUnderTest(.unix(path: socket))
         // Its clients hear of offset == length only after a verdict.
-        let creation = test.serve(.creation([.text("hello")], complete: true, version: 5))
+        let creation = test.serve(.creation(version: 5))
         #expect(creation.status == 502)
         let location = try #require(creation.location)
         let origin = try LoopbackOrigin(socketPath: socket)

@@ -16,12 +16,7 @@ import UploadProtocol
         "partial uploads that were left for max-age go without a request, durably, and are told of"
     )
     func partials() throws {
-        let events = "/dev/shm/upkeep-\(UInt64.random(in: 0...(.max))).log"
-        defer { unlink(events) }
-        let test = try GatewayUnderTest { settings, route in
-            route.limits.maxAge = 3600
-            settings.events.destination = .file(events)
-        }
+        let test = try GatewayUnderTest(tellsEvents: true) { $1.limits.maxAge = 3600 }
         let old = try (0..<70).map { _ in
             let location = test.createPartial()
             try test.age(location, by: 3700)
@@ -34,7 +29,7 @@ import UploadProtocol
         try eventually("the old ones are gone") { try test.summaries().count == 1 }
         #expect(try test.queue(of: young) == .incoming)
         #expect(test.log.messages.count { $0 == "upload expired" } == 70)
-        let lines = try String(contentsOfFile: events, encoding: .utf8).split(separator: "\n")
+        let lines = try String(contentsOfFile: test.events, encoding: .utf8).split(separator: "\n")
         #expect(lines.count { $0.contains("\"event\":\"expired\"") } == old.count)
         // Not one sync a directory for each of them: 70 in batches of 32, in the order of 32 shards, are
         // at most 34 times those of one shard.
@@ -47,13 +42,7 @@ import UploadProtocol
     func inUse() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }
         let location = test.createPartial("hello")
-        let append = ScriptedExchange.append(
-            location,
-            at: 5,
-            [.text(" you"), .stuck],
-            complete: true,
-            length: .unknown
-        )
+        let append = ScriptedExchange.append(location, at: 5, [" you", .stuck], length: .unknown)
         let appending = try test.start(append)
         #expect(append.waitUntilStuck())
         try test.age(location, by: 7200)
@@ -73,15 +62,17 @@ import UploadProtocol
             route.limits.maxAge = 60
             route.responseRetention = .seconds(10 * 86_400)
         }
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let record = test.serve(.creation())
         let location = try #require(record.location)
         try test.age(location, by: 9 * 86_400)
         test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.queue(of: location) == .delivered)
-        var settings = test.gateway.deliveries.current.settings
-        settings.routes["other"] = settings.routes.removeValue(forKey: RouteSettings.defaultName)
-        settings.routes["other"]?.responseRetention = .seconds(20 * 86_400)
-        test.gateway.reload(settings)
+        test.reload { settings in
+            settings.routes["other"] = settings.routes.removeValue(
+                forKey: RouteSettings.defaultName
+            )
+            settings.routes["other"]?.responseRetention = .seconds(20 * 86_400)
+        }
         try test.age(location, by: 19 * 86_400)
         test.gateway.deliveries.removeOld(in: [.incoming, .delivered])
         #expect(try test.queue(of: location) == .delivered)

@@ -22,10 +22,10 @@ import Upstream
             fields: Self.fields,
             content: "no, thanks"
         )
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let first = test.serve(.creation([.text("hello")], complete: true))
+        let test = try GatewayUnderTest(origin.target)
+        let first = test.serve(.creation())
         let location = try #require(first.location)
-        let again = test.serve(.append(location, at: 5, complete: true))
+        let again = test.serve(.append(location, at: 5))
         for record in [first, again] {
             #expect(record.status == 422)
             #expect(record.text == "no, thanks")
@@ -55,14 +55,12 @@ import Upstream
     )
     func cap(cap: Int64, content: String, isOver: Bool) throws {
         let origin = try LoopbackOrigin(fields: ["Content-Type: text/plain"], content: content)
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.maxResponseSize = cap
-        }
-        let first = test.serve(.creation([.text("hello")], complete: true))
+        let test = try GatewayUnderTest(origin.target) { _, route in route.maxResponseSize = cap }
+        let first = test.serve(.creation())
         #expect(first.text == content)
         #expect(first.contentLength == Int64(content.utf8.count))
         let location = try #require(first.location)
-        let again = test.serve(.append(location, at: 5, complete: true))
+        let again = test.serve(.append(location, at: 5))
         #expect(again.status == 200)
         #expect(again.text == (isOver ? "" : content))
         #expect(again[.contentType] == (isOver ? nil : "text/plain"))
@@ -81,10 +79,8 @@ import Upstream
                 try connection.send("3\r\ndef\r\n0\r\n\r\n")
             }
         }
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.maxResponseSize = cap
-        }
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let test = try GatewayUnderTest(origin.target) { _, route in route.maxResponseSize = cap }
+        let record = test.serve(.creation())
         #expect(record.text == "abcdef")
         #expect(record.contentLength == (cap == 3 ? nil : 6))
         #expect(!record.isAborted)
@@ -97,16 +93,14 @@ import Upstream
             try connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             try connection.send("6\r\nabcdef\r\n")
         }
-        let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
-            route.maxResponseSize = 3
-        }
-        let record = test.serve(.creation([.text("hello")], complete: true))
+        let test = try GatewayUnderTest(origin.target) { _, route in route.maxResponseSize = 3 }
+        let record = test.serve(.creation())
         #expect(record.text == "abcdef")
         #expect(record.isAborted)
         // The upstream took the upload; its verdict stands.
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .delivered)
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 200)
+        #expect(test.serve(.append(location, at: 5)).status == 200)
         #expect(origin.requests.count == 1)
     }
 
@@ -114,15 +108,15 @@ import Upstream
     func clientGone(after count: Int) throws {
         let origin = try LoopbackOrigin(content: "stored")
         for cap: Int64 in [3, 99] {
-            let test = try GatewayUnderTest(.http(base: origin.base)) { _, route in
+            let test = try GatewayUnderTest(origin.target) { _, route in
                 route.maxResponseSize = cap
             }
-            let exchange = ScriptedExchange.creation([.text("hello")], complete: true)
+            let exchange = ScriptedExchange.creation()
             exchange.leave(after: count)
             let record = test.serve(exchange)
             let location = try #require(record.location)
             #expect(try test.queue(of: location) == .delivered)
-            let again = test.serve(.append(location, at: 5, complete: true))
+            let again = test.serve(.append(location, at: 5))
             #expect(again.status == 200)
             #expect(again.text == (cap == 3 ? "" : "stored"))
         }
@@ -137,14 +131,10 @@ import Upstream
                 try connection.answer("204 No Content")
             }
         }
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         for forwarded: Set<Int> in [[103], [104]] {
             let record = test.serve(
-                .creation(
-                    [.text("x")],
-                    complete: true,
-                    context: ExchangeContext(interimStatuses: forwarded)
-                )
+                .creation(["x"], context: ExchangeContext(interimStatuses: forwarded))
             )
             #expect(record.interims.map(\.status.code) == Array(forwarded))
             #expect(record.status == 204)
@@ -154,18 +144,16 @@ import Upstream
     @Test("a delivery that the spool cannot begin is not begun")
     func cannotBegin() throws {
         let origin = try LoopbackOrigin()
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let location = test.createPartial("hello")
         let refusing = ScriptedExchange.Step.happens { test.disk.refuse(.rename, errno: 5) }
-        let record = test.serve(
-            .append(location, at: 5, [refusing], complete: true, length: .unknown)
-        )
+        let record = test.serve(.append(location, at: 5, [refusing], length: .unknown))
         #expect(record.status == 500)
         #expect(record.offset == nil)
         #expect(test.log.level(of: "spool failed") == .error)
         #expect(origin.requests.isEmpty)
         test.disk.allow()
-        #expect(test.serve(.append(location, at: 5, complete: true)).status == 200)
+        #expect(test.serve(.append(location, at: 5)).status == 200)
         #expect(origin.requests.count == 1)
     }
 }

@@ -1,6 +1,24 @@
 // Waiting for something to become true, with a deadline: the only way tests wait.
 
 import Foundation
+import Posix
+
+/// Something closed until a test opens it.
+package final class Gate: Sendable {
+    private let isOpen = Monitor(false)
+
+    /// Makes it, closed.
+    package init() {}
+
+    /// Opens it for good.
+    package func open() { isOpen.update { $0 = true } }
+
+    /// Waits until it is open; false at a deadline that only broken code meets.
+    @discardableResult
+    package func pass() -> Bool {
+        isOpen.wait(until: .after(.seconds(60))) { $0 ? true : nil } ?? false
+    }
+}
 
 /// What a wait that did not end in time says.
 package struct NeverHappened: Error, CustomStringConvertible {

@@ -4,6 +4,7 @@ import Foundation
 import HTTPTypes
 import Logging
 import Posix
+import Synchronization
 import TestSupport
 import Testing
 import UploadProtocol
@@ -13,7 +14,7 @@ import Upstream
 @testable import Gateway
 @testable import Settings
 
-@Suite struct OrdinaryContentTests {
+@Suite struct OrdinaryTests {
     private static let capacity = OrdinaryContent.memoryLimit
 
     private func bytes(_ count: Int) -> [UInt8] {
@@ -76,34 +77,34 @@ import Upstream
     @Test("content over max-size is refused: before it is read where its length is known")
     func tooLarge() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxSize = 9 }
-        let known = test.serve(ScriptedExchange(.post, "/p", [:], [.text("0123456789")]))
+        let known = test.serve(ScriptedExchange(.post, "/p", [:], ["0123456789"]))
         #expect(known.events == [.head(413)])
         let unknown = test.serve(
-            ScriptedExchange(.post, "/p", [:], [.text("0123456789")], length: .unknown)
+            ScriptedExchange(.post, "/p", [:], ["0123456789"], length: .unknown)
         )
         #expect(unknown.events == [.read, .head(413)])
         for record in [known, unknown] {
             #expect(record[.contentType] == "application/problem+json")
             #expect(record[.uploadComplete] == nil)
         }
-        #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("012345678")])).status == 201)
+        #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["012345678"])).status == 201)
         #expect(try test.drops().count == 1)
     }
 
     @Test("a creation below min-size costs no resource and no 104")
     func belowMinimum() throws {
         let test = try GatewayUnderTest { _, route in route.limits.minSize = 6 }
-        let small = test.serve(.creation([.text("hello")], complete: true))
+        let small = test.serve(.creation())
         #expect(small.events == [.read, .head(201)])
         #expect(test.disk.count(.create) == 0)
-        let large = test.serve(.creation([.text("hello!")], complete: true))
+        let large = test.serve(.creation(["hello!"]))
         #expect(large.events == [.interim(104), .read, .head(201)])
     }
 
     @Test("an upstream that is not there is 502, without the protocol's fields")
     func upstreamDown() throws {
         let test = try GatewayUnderTest(.unix(path: "/dev/null/none.sock"))
-        let record = test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")]))
+        let record = test.serve(ScriptedExchange(.post, "/p", [:], ["x"]))
         #expect(record.status == 502)
         #expect(record[.uploadComplete] == nil)
         #expect(!record.text.contains("none.sock"))
@@ -113,7 +114,7 @@ import Upstream
     @Test("a web server that gave up before the delivery stops it")
     func abandoned() throws {
         let test = try GatewayUnderTest()
-        let exchange = ScriptedExchange(.post, "/p", [:], [.text("x")])
+        let exchange = ScriptedExchange(.post, "/p", [:], ["x"])
         exchange.abandon()
         #expect(test.serve(exchange).events == [.read, .abort])
         #expect(try test.drops().isEmpty)
@@ -122,8 +123,8 @@ import Upstream
     @Test("a client that leaves in the middle of the answer was delivered for all that")
     func clientGone() throws {
         let origin = try LoopbackOrigin(status: "201 Created", content: "taken")
-        let test = try GatewayUnderTest(.http(base: origin.base))
-        let exchange = ScriptedExchange(.post, "/p", [:], [.text("x")])
+        let test = try GatewayUnderTest(origin.target)
+        let exchange = ScriptedExchange(.post, "/p", [:], ["x"])
         exchange.leave(after: 0)
         #expect(test.serve(exchange).isAborted)
         #expect(test.log.messages == ["ordinary upload delivered", "client gone"])
@@ -134,14 +135,14 @@ import Upstream
     @Test("the upstream gets the request as sent, its length known, and who stands behind it")
     func asSent() throws {
         let origin = try LoopbackOrigin(status: "202 Accepted", content: "taken")
-        let test = try GatewayUnderTest(.http(base: origin.base))
+        let test = try GatewayUnderTest(origin.target)
         let context = ExchangeContext(remoteAddress: "192.0.2.7", scheme: "https")
         let record = test.serve(
             ScriptedExchange(
                 .post,
                 "/in?a=b",
                 [.contentType: "text/x", .cookie: "k=v", .transferEncoding: "chunked"],
-                [.text("ab"), .text("c")],
+                ["ab", "c"],
                 length: .unknown,
                 context: context
             )
@@ -161,7 +162,7 @@ import Upstream
     @Test("a full spool refuses only what does not fit in memory, in an ordinary client's words")
     func full() throws {
         let test = try GatewayUnderTest(reserve: 1 << 60)
-        #expect(test.serve(ScriptedExchange(.post, "/p", [:], [.text("x")])).status == 201)
+        #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["x"])).status == 201)
         let record = test.serve(
             ScriptedExchange(.post, "/p", [:], [.bytes(bytes(Self.capacity + 1))])
         )
@@ -169,5 +170,122 @@ import Upstream
         #expect(record[.retryAfter] != nil)
         #expect(record[.uploadComplete] == nil)
         #expect(test.log.level(of: "spool failed") == .error)
+    }
+
+    @Test("ordinary uploads wait for no place among the deliveries, however slow their upstream is")
+    func noPlaces() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                if request.line.contains("/slow") { gate.pass() }
+                try connection.answer("201 Created")
+            }
+        }
+        let test = try GatewayUnderTest(origin.target) { settings, _ in
+            settings.inUseTimeout = .milliseconds(50)
+            settings.maximumDeliveries = 2
+        }
+        let slow = try (0..<40).map { _ in
+            try test.start(
+                ScriptedExchange(.post, "/slow", [.contentType: "application/json"], ["{}"])
+            )
+        }
+        try eventually("the upstream has all") { origin.requests.count == 40 }
+        let fast = test.serve(ScriptedExchange(.post, "/fast", [:], ["{}"]))
+        #expect(fast.status == 201)
+        // Nor do they take the places of uploads that wait for one.
+        #expect(test.serve(.creation(["whole"])).status == 201)
+        gate.open()
+        for running in slow { #expect(try running.finish().status == 201) }
+    }
+
+    // MARK: ordinary: pass
+
+    private func passing(_ base: String, maxSize: Int64 = 1 << 20) throws -> GatewayUnderTest {
+        try GatewayUnderTest(.http(base: base)) { _, route in
+            route.ordinary = .pass
+            route.limits.maxSize = maxSize
+            route.limits.minSize = 100
+        }
+    }
+
+    @Test("with `pass` the upstream has the first bytes before the client has sent the last")
+    func passes() throws {
+        let seen = Mutex("")
+        let origin = try LoopbackOrigin { connection in
+            guard try connection.receiveHead() != nil else { return }
+            var text = ""
+            while !text.contains("last") {
+                let part = connection.receive()
+                guard !part.isEmpty else { return }
+                text += String(decoding: part, as: UTF8.self)
+                seen.withLock { [text] in $0 = text }
+            }
+            try connection.answer("200 OK", content: "heard")
+        }
+        let test = try passing(origin.base)
+        let wait = ScriptedExchange.Step.happens {
+            try? eventually("the upstream has it") { seen.withLock { $0.contains("first") } }
+        }
+        let record = test.serve(
+            ScriptedExchange(.post, "/live", [:], ["first", wait, "last"], length: .unknown)
+        )
+        #expect(record.status == 200)
+        #expect(record.text == "heard")
+        #expect(test.disk.count(.create) == 0)
+        #expect(seen.withLock { $0.contains("last") })
+    }
+
+    @Test("what is marked as an upload is received whole all the same")
+    func markedIsSpooled() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try passing(origin.base)
+        let record = test.serve(.creation(["small"], fields: [.reprDigest: "sha-256=:AAAA:"]))
+        #expect(record.status == 400)
+        #expect(test.serve(.creation(["small"])).status == 201)
+        let request = try #require(origin.requests.first)
+        #expect(request.values("Content-Length") == ["5"])
+    }
+
+    @Test("`pass` keeps the limit of the size, told or not", arguments: [true, false])
+    func limited(isLengthKnown: Bool) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try passing(origin.base, maxSize: 10)
+        let steps = [ScriptedExchange.Step.text("123456"), "7890", "1"]
+        let record = test.serve(
+            ScriptedExchange(.post, "/live", [:], steps, length: isLengthKnown ? nil : .unknown)
+        )
+        #expect(record.status == 413)
+        #expect(origin.requests.isEmpty)
+        let whole = test.serve(
+            ScriptedExchange(
+                .post,
+                "/live",
+                [:],
+                Array(steps.dropLast()),
+                length: isLengthKnown ? nil : .unknown
+            )
+        )
+        #expect(whole.status == 201)
+        #expect(origin.requests.map { $0.contentLength } == [10])
+    }
+
+    @Test("`pass` asks who may come in, as `spool` does")
+    func guarded() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let asked = try LoopbackOrigin(status: "403 Forbidden", content: "not you")
+        let test = try GatewayUnderTest(origin.target) { _, route in
+            route.ordinary = .pass
+            route.anonymous = .refuse
+            route.authorization.url = try? ServiceURL(asked.base + "/ask")
+        }
+        let exchange = { ScriptedExchange(.put, "/f", [:], ["x"], context: $0) }
+        let anonymous = exchange(ExchangeContext())
+        #expect(test.serve(anonymous).status == 403)
+        #expect(asked.requests.isEmpty)
+        let named = test.serve(exchange(ExchangeContext(owner: "alice")))
+        #expect(named.text == "not you")
+        #expect(asked.requests.count == 1)
+        #expect(origin.requests.isEmpty)
     }
 }
