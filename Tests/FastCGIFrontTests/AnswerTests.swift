@@ -7,6 +7,7 @@ import Gateway
 import HTTPTypes
 import Posix
 import Spool
+import TestSupport
 import Testing
 import UploadProtocol
 
@@ -60,11 +61,8 @@ extension FrontTests {
         @Test("a large answer arrives whole")
         func large() throws {
             let content = [UInt8](repeating: 0x61, count: 3_000_000)
-            let server = try TestServer { exchange in
-                TestServer.reply(
-                    exchange,
-                    Response(ResponseHead(status: .ok), content: content)
-                )
+            let server = try TestServer {
+                TestServer.reply($0, Response(ResponseHead(status: .ok), content: content))
             }
             defer { server.stop() }
             let answer = try server.exchange(Record.head(parameters("GET", length: "0")))
@@ -72,19 +70,19 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
+        private static func told(_ fields: HTTPFields) -> ResponseHead {
+            ResponseHead(
+                status: .init(code: 104, reasonPhrase: "Upload Resumption Supported"),
+                fields: fields
+            )
+        }
+
         @Test("an interim head begins with Status, its names are in lower case")
         func interimHead() throws {
             let server = try TestServer { exchange in
-                exchange.send(
-                    interim: ResponseHead(
-                        status: .init(code: 104, reasonPhrase: "Upload Resumption Supported"),
-                        fields: [.location: "/u/1", .contentType: "a/B"]
-                    )
-                )
-                TestServer.reply(
-                    exchange,
-                    Response(ResponseHead(status: .created, fields: [.location: "/u/1"]))
-                )
+                exchange.send(interim: Self.told([.location: "/u/1", .contentType: "a/B"]))
+                let head = ResponseHead(status: .created, fields: [.location: "/u/1"])
+                TestServer.reply(exchange, Response(head))
             }
             defer { server.stop() }
             let answer = try server.exchange(
@@ -103,13 +101,8 @@ extension FrontTests {
             let gate = Gate()
             let server = try TestServer { exchange in
                 exchange.send(interim: ResponseHead(status: .init(code: 103)))
-                exchange.send(
-                    interim: ResponseHead(
-                        status: .init(code: 104, reasonPhrase: "Upload Resumption Supported"),
-                        fields: [.location: "/u/1"]
-                    )
-                )
-                if exchange.context.interimStatuses.contains(104) { gate.wait() }
+                exchange.send(interim: Self.told([.location: "/u/1"]))
+                if exchange.context.interimStatuses.contains(104) { gate.pass() }
                 TestServer.reply(exchange, 201, "")
             }
             defer { server.stop() }
@@ -213,7 +206,7 @@ extension FrontTests {
                 let outcome = Monitor<(Bool, Bool)?>(nil)
                 let server = try TestServer({ $0.stallTimeout = .milliseconds(200) }) { exchange in
                     begun.open()
-                    left.wait()
+                    left.pass()
                     let isPeerGone = exchange.isPeerGone
                     var isGone = false
                     let content = [UInt8](repeating: 0, count: 1 << 20)
@@ -227,7 +220,7 @@ extension FrontTests {
                 }
                 var client: FastCGIClient? = try server.client()
                 client?.send(Record.head(parameters(length: "0")))
-                begun.wait()
+                begun.pass()
                 if leaves { client = nil }
                 left.open()
                 let found = outcome.wait(until: .after(.seconds(10))) { $0 }

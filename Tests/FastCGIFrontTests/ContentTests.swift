@@ -5,6 +5,7 @@ import FastCGIFront
 import Foundation
 import Gateway
 import Posix
+import TestSupport
 import Testing
 import UploadProtocol
 
@@ -63,7 +64,7 @@ extension FrontTests {
             defer { server.stop() }
             let client = try server.client()
             client.send(Record.head(parameters()) + Record.bytes(.stdin, [1, 2, 3], padding: 4))
-            gate.wait()
+            gate.pass()
             client.send(Record.stream(.stdin, [4]))
             #expect(client.answer().content == "complete")
         }
@@ -73,7 +74,7 @@ extension FrontTests {
             let received = Monitor((0, 0))
             let gate = Gate()
             let server = try TestServer { exchange in
-                gate.wait()
+                gate.pass()
                 let buffer = try ContentBuffer(capacity: 256 * 1024)
                 var calls = 0
                 var count = 0
@@ -103,7 +104,7 @@ extension FrontTests {
             let taken = Monitor((most: 0, now: 0))
             let gate = Gate()
             let server = try TestServer { exchange in
-                gate.wait()
+                gate.pass()
                 let buffer = try ContentBuffer(capacity: 1 << 20)
                 while (try? exchange.receive(into: buffer)) == true {
                     taken.update { $0 = (max($0.most, buffer.touched), buffer.touched) }
@@ -135,90 +136,56 @@ extension FrontTests {
             var bytes: [UInt8]
             var closes = false
             var count: Int
-            var end: String
+            var end = "truncated"
+
+            init(
+                _ description: String,
+                _ length: String?,
+                _ bytes: [UInt8],
+                closes: Bool = false,
+                _ count: Int,
+                _ end: String = "truncated"
+            ) {
+                (testDescription, self.length, self.bytes) = (description, length, bytes)
+                (self.closes, self.count, self.end) = (closes, count, end)
+            }
         }
+
+        private static func stdin(_ bytes: UInt8...) -> [UInt8] { Record.bytes(.stdin, bytes) }
+
+        /// With the record that ends it.
+        private static func whole(_ bytes: UInt8...) -> [UInt8] { Record.stream(.stdin, bytes) }
 
         static let endings = [
             Ending(
-                testDescription: "connection closed in the midst of a record",
-                length: "10",
-                bytes: Array(Record.bytes(.stdin, [1, 2, 3, 4]).prefix(10)),
+                "closed in a record",
+                "10",
+                Array(stdin(1, 2, 3, 4).prefix(10)),
                 closes: true,
-                count: 2,
-                end: "truncated"
+                2
+            ),
+            Ending("closed between records, length unknown", "", stdin(1, 2, 3), closes: true, 3),
+            Ending("closed before any record", nil, [], closes: true, 0),
+            Ending("abort record", "", stdin(1, 2) + Record.bytes(.abortRequest), 2),
+            Ending("ended before its length", "5", whole(1, 2), 2),
+            Ending("longer than its length", "2", whole(1, 2, 3), 2),
+            Ending("a record of another version", "", stdin(1) + [9, 5, 0, 1, 0, 1, 0, 0, 7], 1),
+            Ending(
+                "a record of another request is passed over",
+                "",
+                Record.bytes(.stdin, [9, 9], id: 2) + whole(1),
+                1,
+                "complete"
             ),
             Ending(
-                testDescription: "connection closed between records, length unknown",
-                length: "",
-                bytes: Record.bytes(.stdin, [1, 2, 3]),
-                closes: true,
-                count: 3,
-                end: "truncated"
+                "a management record in between",
+                "",
+                Record.bytes(.getValues, [], id: 0) + whole(1),
+                1,
+                "complete"
             ),
-            Ending(
-                testDescription: "connection closed before any record",
-                length: nil,
-                bytes: [],
-                closes: true,
-                count: 0,
-                end: "truncated"
-            ),
-            Ending(
-                testDescription: "abort record",
-                length: "",
-                bytes: Record.bytes(.stdin, [1, 2]) + Record.bytes(.abortRequest),
-                count: 2,
-                end: "truncated"
-            ),
-            Ending(
-                testDescription: "ended before its length",
-                length: "5",
-                bytes: Record.stream(.stdin, [1, 2]),
-                count: 2,
-                end: "truncated"
-            ),
-            Ending(
-                testDescription: "longer than its length",
-                length: "2",
-                bytes: Record.stream(.stdin, [1, 2, 3]),
-                count: 2,
-                end: "truncated"
-            ),
-            Ending(
-                testDescription: "a record of another version",
-                length: "",
-                bytes: Record.bytes(.stdin, [1]) + [9, 5, 0, 1, 0, 1, 0, 0, 7],
-                count: 1,
-                end: "truncated"
-            ),
-            Ending(
-                testDescription: "a record of another request is passed over",
-                length: "",
-                bytes: Record.bytes(.stdin, [9, 9], id: 2) + Record.stream(.stdin, [1]),
-                count: 1,
-                end: "complete"
-            ),
-            Ending(
-                testDescription: "a management record in between",
-                length: "",
-                bytes: Record.bytes(.getValues, [], id: 0) + Record.stream(.stdin, [1]),
-                count: 1,
-                end: "complete"
-            ),
-            Ending(
-                testDescription: "length zero, without the record that ends it",
-                length: "0",
-                bytes: [],
-                count: 0,
-                end: "complete"
-            ),
-            Ending(
-                testDescription: "length -1",
-                length: "-1",
-                bytes: Record.stream(.stdin, [1, 2]),
-                count: 2,
-                end: "complete"
-            ),
+            Ending("length zero, without the record that ends it", "0", [], 0, "complete"),
+            Ending("length -1", "-1", whole(1, 2), 2, "complete"),
         ]
 
         @Test("content ends properly or is truncated", arguments: endings)

@@ -31,7 +31,7 @@ private final class GatewayServer {
         origin = try LoopbackOrigin { [gate] connection in
             while try connection.receiveRequest() != nil {
                 try connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-                gate.wait()
+                gate.pass()
                 try connection.answer("200 OK", content: "done")
             }
         }
@@ -66,14 +66,8 @@ private final class GatewayServer {
 
     /// Creates an upload that lacks something, and gives its resource.
     func createPartial() throws -> String {
-        let answer = try server.exchange(
-            upload(
-                "POST",
-                "/files",
-                [("HTTP_UPLOAD_COMPLETE", "?0"), ("SPOOLGATE_INTERIM", "104")],
-                "hel"
-            )
-        )
+        let marked = [("HTTP_UPLOAD_COMPLETE", "?0"), ("SPOOLGATE_INTERIM", "104")]
+        let answer = try server.exchange(upload("POST", "/files", marked, "hel"))
         return try #require(answer.final.field("Location"))
     }
 }
@@ -105,66 +99,43 @@ extension Answer {
 struct InterimCase: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var method: String
-    var target = "/files"
-    var isAppend = false
-    var parameters: [(String, String)] = []
+    var parameters: [(String, String)]
     var content: String
     /// Where 104, 100 and 103 are forwarded.
     var all: [Int]
-    var status = 200
+    var status: Int
+    var isAppend: Bool { method == "PATCH" }
+
+    init(
+        _ description: String,
+        _ method: String,
+        _ parameters: [(String, String)],
+        _ content: String,
+        _ all: [Int],
+        _ status: Int = 200
+    ) {
+        (testDescription, self.method, self.parameters) = (description, method, parameters)
+        (self.content, self.all, self.status) = (content, all, status)
+    }
+
+    private static let whole = ("HTTP_UPLOAD_COMPLETE", "?1")
+    private static let part = ("HTTP_UPLOAD_COMPLETE", "?0")
+
+    private static func append(at offset: Int) -> [(String, String)] {
+        [
+            whole, ("HTTP_UPLOAD_OFFSET", "\(offset)"),
+            ("CONTENT_TYPE", "application/partial-upload"),
+        ]
+    }
 
     static let all = [
-        InterimCase(
-            testDescription: "creation",
-            method: "POST",
-            parameters: [("HTTP_UPLOAD_COMPLETE", "?1")],
-            content: "hello all",
-            all: [104, 100, 104, 103]
-        ),
-        InterimCase(
-            testDescription: "partial creation",
-            method: "POST",
-            parameters: [("HTTP_UPLOAD_COMPLETE", "?0")],
-            content: "hel",
-            all: [104, 100],
-            status: 201
-        ),
-        InterimCase(
-            testDescription: "append",
-            method: "PATCH",
-            isAppend: true,
-            parameters: [("HTTP_UPLOAD_COMPLETE", "?1"), ("HTTP_UPLOAD_OFFSET", "3")],
-            content: "lo all",
-            all: [100, 104, 103]
-        ),
-        InterimCase(
-            testDescription: "append at a wrong offset",
-            method: "PATCH",
-            isAppend: true,
-            parameters: [("HTTP_UPLOAD_COMPLETE", "?1"), ("HTTP_UPLOAD_OFFSET", "2")],
-            content: "lo",
-            all: [],
-            status: 409
-        ),
-        InterimCase(
-            testDescription: "creation below min-size",
-            method: "POST",
-            parameters: [("HTTP_UPLOAD_COMPLETE", "?1")],
-            content: "hel",
-            all: [100, 103]
-        ),
-        InterimCase(
-            testDescription: "ordinary upload",
-            method: "PUT",
-            content: "hello all",
-            all: [100, 103]
-        ),
-        InterimCase(
-            testDescription: "pass-through",
-            method: "PROPFIND",
-            content: "hello all",
-            all: [100, 103]
-        ),
+        InterimCase("creation", "POST", [whole], "hello all", [104, 100, 104, 103]),
+        InterimCase("partial creation", "POST", [part], "hel", [104, 100], 201),
+        InterimCase("append", "PATCH", append(at: 3), "lo all", [100, 104, 103]),
+        InterimCase("append at a wrong offset", "PATCH", append(at: 2), "lo", [], 409),
+        InterimCase("creation below min-size", "POST", [whole], "hel", [100, 103]),
+        InterimCase("ordinary upload", "PUT", [], "hello all", [100, 103]),
+        InterimCase("pass-through", "PROPFIND", [], "hello all", [100, 103]),
     ]
 }
 
@@ -178,12 +149,9 @@ extension FrontTests {
         func forwarded(_ test: InterimCase, interim: String?) throws {
             let front = try GatewayServer()
             var more = test.parameters + [("HTTP_EXPECT", "100-continue")]
-            if test.isAppend { more.append(("CONTENT_TYPE", "application/partial-upload")) }
             if let interim { more.append(("SPOOLGATE_INTERIM", interim)) }
-            let target = test.isAppend ? try front.createPartial() : test.target
-            let answer = try front.server.exchange(
-                upload(test.method, target, more, test.content)
-            )
+            let target = test.isAppend ? try front.createPartial() : "/files"
+            let answer = try front.server.exchange(upload(test.method, target, more, test.content))
             let statuses = Set((interim ?? "").split(separator: " ").compactMap { Int($0) })
             #expect(answer.interims == test.all.filter { statuses.contains($0) })
             for block in answer.blocks.prefix(answer.interims.count) {
@@ -229,12 +197,8 @@ extension FrontTests {
         @Test("a heartbeat that nobody takes does not stop the delivery")
         func clientGone() throws {
             let front = try GatewayServer(isOpen: false)
-            let request = upload(
-                "POST",
-                "/files",
-                [("HTTP_UPLOAD_COMPLETE", "?1"), ("SPOOLGATE_INTERIM", "104")],
-                "hello"
-            )
+            let marked = [("HTTP_UPLOAD_COMPLETE", "?1"), ("SPOOLGATE_INTERIM", "104")]
+            let request = upload("POST", "/files", marked, "hello")
             var gone: FastCGIClient? = try front.server.client()
             gone?.send(request)
             #expect(eventually { front.origin.requests.count == 1 })

@@ -1,15 +1,17 @@
 // The pool under load, under garbage and at its end.
 
 import Exchange
-import FastCGIFront
 import Foundation
 import Gateway
 import HTTPTypes
 import Posix
 import Settings
 import Synchronization
+import TestSupport
 import Testing
 import UploadProtocol
+
+@testable import FastCGIFront
 
 extension FrontTests {
     @Suite struct PoolTests {
@@ -24,7 +26,7 @@ extension FrontTests {
                 $0.maximum = 5
                 $0.turningAway = 2
             }) { exchange in
-                gate.wait()
+                gate.pass()
                 TestServer.reply(exchange, 200, "served")
             }
             defer { server.stop() }
@@ -60,7 +62,7 @@ extension FrontTests {
                 listener: .open(.unix(path: path, mode: 0o600, group: nil)),
                 report: { _ in },
                 answer: { exchange, place in
-                    if place != .none { gate.wait() }
+                    if place != .none { gate.pass() }
                     TestServer.reply(exchange, 200, "\(place)")
                 }
             )
@@ -138,7 +140,7 @@ extension FrontTests {
             _ = try server.exchange(Record.head(parameters(length: "0")))
             #expect(eventually { server.server.load.active == 0 })
             let before = Self.descriptorCount
-            var random = SeededRandom(state: 42)
+            var random = SplitMix(seed: 42)
             let whole =
                 Record.head(parameters(length: "3", [("HTTP_X", "y")]))
                 + Record.stream(.stdin, [1, 2, 3], size: 2, padding: 3)
@@ -224,7 +226,7 @@ extension FrontTests {
             let gate = Gate()
             let server = try TestServer { exchange in
                 if (try? exchange.head.get().method) == .get {
-                    gate.wait()
+                    gate.pass()
                     TestServer.reply(exchange, 200, "finished")
                 } else {
                     TestServer.reply(exchange, 503, Received(all: exchange).end)
@@ -291,14 +293,28 @@ extension FrontTests {
     }
 }
 
-/// Repeatable random numbers (SplitMix64).
-struct SeededRandom: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
+/// Its arithmetic, without threads.
+@Suite struct ThreadPoolTests {
+    @Test(
+        "a busy time is over once half of its threads are gone, and is told once for each halving"
+    )
+    func busyTime() {
+        var pool = ThreadPool(minimumSpare: 4, maximum: 1000, reserve: 0, turningAway: 1)
+        func isOver() -> Bool { pool.busyTimeIsOver() }
+        for _ in 0..<16 { pool.threadStarts() }
+        for _ in 0..<12 { pool.threadDidNotStart() }
+        #expect(!isOver(), "no more threads than wait in quiet times")
+        for _ in 0..<396 { pool.threadStarts() }
+        #expect(!isOver())
+        for _ in 0..<199 { pool.threadDidNotStart() }
+        #expect(!isOver())
+        pool.threadDidNotStart()
+        #expect(isOver())
+        #expect(!isOver())
+        for _ in 0..<150 { pool.threadDidNotStart() }
+        #expect(isOver())
+        for _ in 0..<300 { pool.threadStarts() }
+        for _ in 0..<300 { pool.threadDidNotStart() }
+        #expect(isOver())
     }
 }

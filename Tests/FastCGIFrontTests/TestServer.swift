@@ -127,13 +127,6 @@ struct Received {
     }
 }
 
-/// A gate that threads wait at until it is opened.
-final class Gate: Sendable {
-    private let isOpen = Monitor(false)
-    func open() { isOpen.update { $0 = true } }
-    func wait() { _ = isOpen.wait(until: .after(.seconds(10))) { $0 ? () : nil } }
-}
-
 /// Waits until `condition` holds, looking again and again; false after ten seconds.
 func eventually(_ condition: () throws -> Bool) rethrows -> Bool {
     let deadline = Deadline.after(.seconds(10))
