@@ -17,8 +17,7 @@ struct ConnectionTests {
             ("POST", patternStream(100_000, piece: 9000, saysLength: false)), ("GET", .none),
         ]
         for (method, content) in contents {
-            let request = try UpstreamRequest(method, content: content)
-            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+            #expect(try upstream.attempt(method, content: content) == .answered)
         }
         #expect(origin.connectionCount == 1)
         #expect(origin.requests.count == contents.count)
@@ -60,8 +59,7 @@ struct ConnectionTests {
         let upstream = try upstream("unix:\(path)")
         for content in [UpstreamContent.none, .bytes([7]), pattern(5_000_000)] {
             let sink = RecordingSink()
-            let request = try UpstreamRequest("POST", content: content)
-            #expect(upstream.attempt(request, sink: sink) == .answered)
+            #expect(try upstream.attempt("POST", content: content, sink: sink) == .answered)
             #expect(sink.text == "done")
         }
         #expect(origin.connectionCount == 1)
@@ -77,8 +75,7 @@ struct ConnectionTests {
         }
         let upstream = try upstream(origin.base)
         for round in 1...3 {
-            let request = try UpstreamRequest("POST", content: .bytes([1]))
-            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+            #expect(try upstream.attempt("POST", content: .bytes([1])) == .answered)
             try eventually("connection \(round) is closed") { origin.openCount == 0 }
         }
         #expect(origin.connectionCount == 3)
@@ -87,13 +84,8 @@ struct ConnectionTests {
 
     /// An origin whose first connection ends, after one answer, on the second request.
     private func stale(withReset: Bool, afterHead: Bool = false) throws -> LoopbackOrigin {
-        let isFirst = Mutex(true)
-        return try LoopbackOrigin { connection in
-            let ends = isFirst.withLock { first in
-                defer { first = false }
-                return first
-            }
-            _ = try connection.receiveRequest()
+        try LoopbackOrigin { connection in
+            let ends = try connection.receiveRequest()?.number == 0
             try connection.answer("200 OK", content: "first")
             guard ends else {
                 while try connection.receiveRequest() != nil {
@@ -123,10 +115,7 @@ struct ConnectionTests {
             let first = try UpstreamRequest("GET")
             #expect(upstream.attempt(first, sink: RecordingSink()) == .answered)
             let sink = RecordingSink()
-            let outcome = upstream.attempt(
-                try UpstreamRequest(method, content: content),
-                sink: sink
-            )
+            let outcome = try upstream.attempt(method, content: content, sink: sink)
             #expect((outcome == .answered) == isIdempotent, "\(outcome)")
             #expect(outcome.isIndeterminate == !isIdempotent)
             #expect(origin.requests.count == (isIdempotent ? 3 : 2))
@@ -144,14 +133,9 @@ struct ConnectionTests {
     func staleStream() throws {
         let origin = try stale(withReset: false)
         let upstream = try upstream(origin.base)
-        #expect(
-            upstream.attempt(try UpstreamRequest("GET"), sink: RecordingSink()) == .answered
-        )
+        #expect(try upstream.attempt("GET") == .answered)
         let content = patternStream(1000, piece: 1000, saysLength: true)
-        let outcome = upstream.attempt(
-            try UpstreamRequest("PUT", content: content),
-            sink: RecordingSink()
-        )
+        let outcome = try upstream.attempt("PUT", content: content)
         #expect(outcome.isIndeterminate)
         #expect(origin.requests.count == 2)
     }
@@ -160,13 +144,8 @@ struct ConnectionTests {
     func staleInContent() throws {
         let origin = try stale(withReset: true, afterHead: true)
         let upstream = try upstream(origin.base)
-        #expect(
-            upstream.attempt(try UpstreamRequest("GET"), sink: RecordingSink()) == .answered
-        )
-        let outcome = upstream.attempt(
-            try UpstreamRequest("PUT", content: pattern(8_000_000)),
-            sink: RecordingSink()
-        )
+        #expect(try upstream.attempt("GET") == .answered)
+        let outcome = try upstream.attempt("PUT", content: pattern(8_000_000))
         if outcome == .answered {
             #expect(origin.requests.last?.contentLength == 8_000_000)
             #expect(isPattern(try #require(origin.requests.last?.content)))
@@ -217,10 +196,7 @@ struct ConnectionTests {
         setenv("http_proxy", "http://127.0.0.1:1", 1)
         defer { unsetenv("http_proxy") }
         let origin = try LoopbackOrigin()
-        let outcome = try upstream(origin.base).attempt(
-            try UpstreamRequest("GET"),
-            sink: RecordingSink()
-        )
+        let outcome = try upstream(origin.base).attempt("GET")
         #expect(outcome == .answered)
     }
 }

@@ -18,8 +18,8 @@ struct DeadlineTests {
             ? pattern(50_000_000) : patternStream(50_000_000, piece: 65_536, saysLength: false)
         let began = ContinuousClock.now
         let outcome = try upstream(origin.base, stall: .milliseconds(300)).attempt(
-            try UpstreamRequest("PUT", content: content),
-            sink: RecordingSink()
+            "PUT",
+            content: content
         )
         #expect(outcome.isIndeterminate && outcome.timedOut)
         #expect(outcome.reason.contains("stalled"), "\(outcome)")
@@ -44,8 +44,8 @@ struct DeadlineTests {
             connection.waitForEnd()
         }
         let outcome = try upstream(origin.base, response: .milliseconds(200)).attempt(
-            try UpstreamRequest("POST", content: kind.content),
-            sink: RecordingSink()
+            "POST",
+            content: kind.content
         )
         #expect(outcome.isIndeterminate && outcome.timedOut)
         #expect(outcome.reason.contains(word), "\(outcome)")
@@ -75,7 +75,7 @@ struct DeadlineTests {
             origin.base,
             stall: .milliseconds(1200),
             response: .milliseconds(1200)
-        ).attempt(try UpstreamRequest("POST", content: pattern(3_000_000)), sink: sink)
+        ).attempt("POST", content: pattern(3_000_000), sink: sink)
         #expect(outcome == .answered, "\(outcome)")
         #expect(sink.text == "xxxxxxxxxxxx")
     }
@@ -92,8 +92,8 @@ struct DeadlineTests {
             return 1
         }
         let outcome = try upstream(origin.base, stall: .seconds(1)).attempt(
-            try UpstreamRequest("POST", content: content),
-            sink: RecordingSink()
+            "POST",
+            content: content
         )
         #expect(outcome == .answered, "\(outcome)")
         #expect(origin.requests.first?.content == Array("aa".utf8))
@@ -105,7 +105,7 @@ struct DeadlineTests {
         let outcome = try upstream(
             "https://127.0.0.1:\(origin.port)",
             connect: .milliseconds(300)
-        ).attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        ).attempt("GET")
         #expect(outcome.isNotReached && outcome.timedOut)
         #expect(outcome.reason.contains("connect timeout"), "\(outcome)")
     }
@@ -131,10 +131,7 @@ struct DeadlineTests {
         for content in contents {
             let origin = try LoopbackOrigin()
             let sink = RecordingSink()
-            let outcome = try upstream(origin.base).attempt(
-                try UpstreamRequest("PUT", content: content),
-                sink: sink
-            )
+            let outcome = try upstream(origin.base).attempt("PUT", content: content, sink: sink)
             #expect(outcome.isPeerGone, "\(outcome)")
             #expect(sink.head == nil)
             #expect(origin.requests.isEmpty)
@@ -163,10 +160,7 @@ struct DeadlineTests {
             let content = inner.observed { peak.withLock { $0 = max($0, residentKilobytes()) } }
             let sink = RecordingSink()
             sink.keptContent = 0
-            let outcome = try upstream(origin.base).attempt(
-                try UpstreamRequest("PUT", content: content),
-                sink: sink
-            )
+            let outcome = try upstream(origin.base).attempt("PUT", content: content, sink: sink)
             #expect(outcome == .answered)
             #expect(origin.requests.first?.contentLength == Int(length))
             #expect(sink.contentCount == Int(length))

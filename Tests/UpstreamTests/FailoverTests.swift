@@ -43,7 +43,7 @@ struct FailoverTests {
         let base = origin.base
         origin.stop()
         try eventually("\(base) refuses") {
-            try self.upstream([base]).attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+            try self.upstream([base]).attempt("GET")
                 .isNotReached
         }
         return base
@@ -61,8 +61,7 @@ struct FailoverTests {
         let skipped = Skipped()
         let upstream = try upstream([first.base, second.base], skipped: skipped)
         for content in contents {
-            let request = try UpstreamRequest("POST", content: content)
-            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+            #expect(try upstream.attempt("POST", content: content) == .answered)
         }
         #expect(first.requests.count == contents.count)
         #expect(first.connectionCount == 1)
@@ -84,8 +83,7 @@ struct FailoverTests {
                 [dead, "unix:\(directory.file("none"))", "unix:\(socket)"],
                 skipped: skipped
             )
-            let request = try UpstreamRequest("POST", content: content)
-            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+            #expect(try upstream.attempt("POST", content: content) == .answered)
             #expect(origin.requests.last?.contentLength == length)
             #expect(length == 2 || isPattern(origin.requests.last?.content ?? []))
         }
@@ -103,13 +101,13 @@ struct FailoverTests {
         let mute = try LoopbackOrigin { $0.waitForEnd() }
         let muteBase = "https://127.0.0.1:\(mute.port)"
         let mixed = try upstream([dead, muteBase], connect: .milliseconds(200))
-            .attempt(try UpstreamRequest("POST", content: .bytes([1])), sink: RecordingSink())
+            .attempt("POST", content: .bytes([1]))
         #expect(mixed.isNotReached && !mixed.timedOut)
         #expect(mixed.reason.contains("to \(dead): no connection"))
         #expect(mixed.reason.contains("; and POST /x to \(muteBase): no connection within"))
 
         let slow = try upstream([muteBase, muteBase + "/b"], connect: .milliseconds(200))
-            .attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+            .attempt("GET")
         #expect(slow.isNotReached && slow.timedOut, "\(slow)")
         #expect(mute.connectionCount == 3)
     }
@@ -133,7 +131,8 @@ struct FailoverTests {
         for method in ["POST", "PUT"] {
             let sink = RecordingSink()
             let outcome = try upstream([first.base, second.base]).attempt(
-                try UpstreamRequest(method, content: .bytes([1])),
+                method,
+                content: .bytes([1]),
                 sink: sink
             )
             let isAnswer = how == "answers 503"
@@ -150,14 +149,14 @@ struct FailoverTests {
     )
     func certificate() throws {
         let (authority, other) = (try TestAuthority(), try TestAuthority())
-        let wrong = try OpenSSLCommand(serving: other.identity("localhost"), more: ["-www"])
-        let right = try OpenSSLCommand(serving: authority.identity("localhost"), more: ["-www"])
+        let wrong = try OpenSSLCommand(serving: other.identity("localhost"))
+        let right = try OpenSSLCommand(serving: authority.identity("localhost"))
         let skipped = Skipped()
         let outcome = try upstream(
             [wrong.base, right.base],
             authority: authority.certificate,
             skipped: skipped
-        ).attempt(try UpstreamRequest("GET", "/"), sink: RecordingSink())
+        ).attempt("GET", "/")
         #expect(outcome == .answered, "\(outcome)")
         #expect(skipped.reasons.first?.contains("could not be verified") == true)
     }
@@ -173,8 +172,7 @@ struct FailoverTests {
             skipped: skipped
         )
         for _ in 1...20 {
-            let request = try UpstreamRequest("POST", content: .bytes([1]))
-            #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+            #expect(try upstream.attempt("POST", content: .bytes([1])) == .answered)
         }
         #expect(mute.connectionCount == 1)
         #expect(origin.requests.count == 20)
@@ -185,10 +183,10 @@ struct FailoverTests {
     func unsendable() throws {
         let (first, second) = (try LoopbackOrigin(), try LoopbackOrigin())
         let upstream = try upstream([first.base, second.base])
-        let outcome = upstream.attempt(try UpstreamRequest("GET", "/a b"), sink: RecordingSink())
+        let outcome = try upstream.attempt("GET", "/a b")
         #expect(outcome.isNotReached)
         #expect(!outcome.reason.contains("; and"), "\(outcome)")
-        #expect(upstream.attempt(try UpstreamRequest("GET"), sink: RecordingSink()) == .answered)
+        #expect(try upstream.attempt("GET") == .answered)
         #expect(first.requests.count == 1)
         #expect(second.connectionCount == 0)
     }

@@ -163,10 +163,7 @@ struct MisbehaviourTests {
         let (verdict, sink) = (one.verdict, RecordingSink())
         let deadline = Duration.milliseconds(verdict.timedOut ? 300 : 30_000)
         let upstream = try upstream(origin.base, stall: deadline, response: deadline)
-        let outcome = upstream.attempt(
-            try UpstreamRequest("POST", content: pattern(Self.length)),
-            sink: sink
-        )
+        let outcome = try upstream.attempt("POST", content: pattern(Self.length), sink: sink)
         switch verdict.kind {
         case .answered(let status):
             #expect(outcome == .answered, "\(outcome)")
@@ -184,21 +181,16 @@ struct MisbehaviourTests {
 
     @Test("503 is an answer like any other: who wants another try makes another attempt")
     func laterThenDone() throws {
-        let count = Mutex(0)
         let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                let isFirst = count.withLock { count in
-                    count += 1
-                    return count == 1
-                }
+            while let request = try connection.receiveRequest() {
+                let isFirst = request.number == 0
                 try connection.answer(isFirst ? "503 Later" : "200 OK", fields: ["Retry-After: 0"])
             }
         }
         let upstream = try upstream(origin.base)
         for status in [503, 200] {
             let sink = RecordingSink()
-            let request = try UpstreamRequest("PUT", content: pattern(100_000))
-            #expect(upstream.attempt(request, sink: sink) == .answered)
+            #expect(try upstream.attempt("PUT", content: pattern(100_000), sink: sink) == .answered)
             #expect(sink.head?.status.code == status)
         }
         #expect(origin.requests.count == 2)
@@ -213,16 +205,11 @@ struct MisbehaviourTests {
     )
     func forgedAnswer(inOnePiece: Bool, method: String) throws {
         let forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
-        let isFirst = Mutex(true)
         let hasForged = Mutex(false)
         let origin = try LoopbackOrigin { connection in
-            let forges = isFirst.withLock { first in
-                defer { first = false }
-                return first
-            }
-            while try connection.receiveRequest() != nil {
+            while let request = try connection.receiveRequest() {
                 let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue"
-                guard forges else {
+                guard request.number == 0 else {
                     try connection.send(answer)
                     continue
                 }
@@ -239,17 +226,14 @@ struct MisbehaviourTests {
         }
         let upstream = try upstream(origin.base)
         let first = RecordingSink()
-        #expect(upstream.attempt(try UpstreamRequest(method), sink: first) == .answered)
+        #expect(try upstream.attempt(method, sink: first) == .answered)
         #expect(first.text == "true")
         if !inOnePiece {
             hasForged.withLock { $0 = true }
             try eventually("it is sent") { hasForged.withLock { !$0 } }
         }
         let second = RecordingSink()
-        let outcome = upstream.attempt(
-            try UpstreamRequest(method, "/second", content: .bytes([1])),
-            sink: second
-        )
+        let outcome = try upstream.attempt(method, "/second", content: .bytes([1]), sink: second)
         #expect(outcome == .answered, "\(outcome)")
         #expect(second.text == "true")
     }

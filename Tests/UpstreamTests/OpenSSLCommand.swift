@@ -69,7 +69,7 @@ final class OpenSSLCommand {
         guard process.terminationStatus == 0 else { throw Failed(arguments: arguments) }
     }
 
-    init(serving identity: String, more: [String]) throws {
+    init(serving identity: String, more: [String] = ["-www"]) throws {
         // A port that was free a moment ago; s_server cannot choose and tell one quietly.
         let port = try LoopbackOrigin().port
         base = "https://localhost:\(port)"

@@ -80,6 +80,18 @@ extension UpstreamRequest {
     }
 }
 
+extension Upstream {
+    /// Attempts a request of these parts.
+    func attempt(
+        _ method: String,
+        _ target: String = "/x",
+        content: UpstreamContent = .none,
+        sink: any ResponseSink = RecordingSink()
+    ) throws -> AttemptOutcome {
+        attempt(try UpstreamRequest(method, target, content: content), sink: sink)
+    }
+}
+
 /// Content of `length` bytes that is made while it is read: byte n is n modulo 251.
 func pattern(_ length: Int64) -> UpstreamContent {
     .file(descriptor: nil, length: length) { buffer, position in
@@ -148,26 +160,4 @@ func upstream(
             clientCertificate: certificate
         )
     )
-}
-
-/// A new directory that is removed with the value.
-final class ScratchDirectory {
-    let path: String
-
-    init(in parent: String = NSTemporaryDirectory()) throws {
-        path = (parent as NSString).appendingPathComponent("upstream-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(
-            atPath: path,
-            withIntermediateDirectories: false
-        )
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-
-    func file(_ name: String) -> String { (path as NSString).appendingPathComponent(name) }
-
-    /// Every name in it, hidden ones included.
-    var names: [String] {
-        (try? FileManager.default.contentsOfDirectory(atPath: path).sorted()) ?? []
-    }
 }

@@ -50,8 +50,7 @@ struct RequestTests {
     @Test("without a Host the base's authority stands there")
     func host() throws {
         let origin = try LoopbackOrigin()
-        let request = try UpstreamRequest("GET", "/")
-        #expect(try upstream(origin.base).attempt(request, sink: RecordingSink()) == .answered)
+        #expect(try upstream(origin.base).attempt("GET", "/") == .answered)
         #expect(origin.requests.first?.fieldLines == ["Host: 127.0.0.1:\(origin.port)"])
     }
 
@@ -114,8 +113,7 @@ struct RequestTests {
     )
     func smuggling(target: String) throws {
         let origin = try LoopbackOrigin()
-        let request = try UpstreamRequest("GET", target)
-        let outcome = try upstream(origin.base).attempt(request, sink: RecordingSink())
+        let outcome = try upstream(origin.base).attempt("GET", target)
         #expect(outcome.isNotReached)
         #expect(origin.connectionCount == 0)
     }
@@ -143,10 +141,7 @@ struct RequestTests {
             for size in sizes {
                 let content = marked(size, as: kinds[round % 3])
                 let began = ContinuousClock.now
-                let outcome = upstream.attempt(
-                    try UpstreamRequest("PUT", content: content),
-                    sink: RecordingSink()
-                )
+                let outcome = try upstream.attempt("PUT", content: content)
                 #expect(outcome == .answered)
                 times.append(ContinuousClock.now - began)
             }

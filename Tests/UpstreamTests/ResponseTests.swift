@@ -20,7 +20,7 @@ struct ResponseTests {
                 Array(text.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) })
             )
         }
-        let outcome = try upstream(origin.base).attempt(try UpstreamRequest(method), sink: sink)
+        let outcome = try upstream(origin.base).attempt(method, sink: sink)
         return (outcome, sink)
     }
 
@@ -182,10 +182,7 @@ struct ResponseTests {
                 default: patternStream(length, piece: 100_000, saysLength: kind == "stream")
                 }
             let sink = RecordingSink()
-            let outcome = try upstream(origin.base).attempt(
-                try UpstreamRequest("POST", content: content),
-                sink: sink
-            )
+            let outcome = try upstream(origin.base).attempt("POST", content: content, sink: sink)
             #expect(outcome == .answered, "round \(round)")
             #expect(sink.head?.status.code == 413)
             #expect(sink.text == "no")

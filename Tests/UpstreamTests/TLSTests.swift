@@ -11,13 +11,10 @@ struct TLSTests {
     @Test("a certificate of the right authority and name is accepted, an old TLS is not")
     func rightAuthority() throws {
         let authority = try TestAuthority()
-        let server = try OpenSSLCommand(
-            serving: authority.identity("localhost"),
-            more: ["-www"]
-        )
+        let server = try OpenSSLCommand(serving: authority.identity("localhost"))
         let upstream = try upstream(server.base, authority: authority.certificate)
         let sink = RecordingSink()
-        #expect(upstream.attempt(try UpstreamRequest("GET", "/"), sink: sink) == .answered)
+        #expect(try upstream.attempt("GET", "/", sink: sink) == .answered)
         #expect(sink.head?.status.code == 200)
         // The server is told the name by SNI and speaks HTTP/1.0: the connection's end ends it.
         #expect(sink.text.contains("s_server"))
@@ -29,10 +26,7 @@ struct TLSTests {
         let outcome = try UpstreamTests.upstream(
             old.base,
             authority: authority.certificate
-        ).attempt(
-            try UpstreamRequest("GET", "/"),
-            sink: RecordingSink()
-        )
+        ).attempt("GET", "/")
         #expect(outcome.isNotReached && !outcome.timedOut)
         #expect(outcome.reason.contains("no TLS with host localhost"), "\(outcome)")
     }
@@ -40,12 +34,9 @@ struct TLSTests {
     @Test("a certificate that has expired is not reached, and the reason says so")
     func expired() throws {
         let authority = try TestAuthority()
-        let server = try OpenSSLCommand(
-            serving: authority.identity("localhost", isExpired: true),
-            more: ["-www"]
-        )
+        let server = try OpenSSLCommand(serving: authority.identity("localhost", isExpired: true))
         let outcome = try upstream(server.base, authority: authority.certificate)
-            .attempt(try UpstreamRequest("POST", content: .bytes([1])), sink: RecordingSink())
+            .attempt("POST", content: .bytes([1]))
         #expect(outcome.isNotReached && !outcome.timedOut)
         #expect(outcome.reason.contains("certificate of host localhost could not be verified"))
         #expect(outcome.reason.contains("expired"), "\(outcome)")
@@ -71,8 +62,8 @@ struct TLSTests {
         let served = server.answerOnce(contentLength: 0, "HTTP/1.1 200 OK\r\n\r\n")
         for _ in 0..<5 {
             let outcome = try upstream(server.base, authority: authority.certificate).attempt(
-                try UpstreamRequest("POST", content: pattern(length)),
-                sink: RecordingSink()
+                "POST",
+                content: pattern(length)
             )
             if version == "-tls1_2" {
                 #expect(outcome.isNotReached, "\(outcome)")
@@ -89,10 +80,7 @@ struct TLSTests {
     func wrongAuthority() throws {
         let authority = try TestAuthority()
         let other = try TestAuthority()
-        let server = try OpenSSLCommand(
-            serving: authority.identity("localhost"),
-            more: ["-www"]
-        )
+        let server = try OpenSSLCommand(serving: authority.identity("localhost"))
         let request = try UpstreamRequest("POST", content: .bytes([1]))
         let outcome = try upstream(server.base, authority: other.certificate)
             .attempt(request, sink: RecordingSink())
@@ -109,12 +97,8 @@ struct TLSTests {
     @Test("a certificate for another name is not reached")
     func wrongName() throws {
         let authority = try TestAuthority()
-        let server = try OpenSSLCommand(
-            serving: authority.identity("other.example"),
-            more: ["-www"]
-        )
-        let outcome = try upstream(server.base, authority: authority.certificate)
-            .attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        let server = try OpenSSLCommand(serving: authority.identity("other.example"))
+        let outcome = try upstream(server.base, authority: authority.certificate).attempt("GET")
         #expect(outcome.isNotReached)
         #expect(outcome.reason.contains("certificate of host localhost could not be verified"))
         #expect(outcome.reason.contains("'localhost'"), "\(outcome)")
@@ -123,15 +107,12 @@ struct TLSTests {
     @Test("files that are missing are named", arguments: [true, false])
     func missingFiles(isAuthority: Bool) throws {
         let authority = try TestAuthority()
-        let server = try OpenSSLCommand(
-            serving: authority.identity("localhost"),
-            more: ["-www"]
-        )
+        let server = try OpenSSLCommand(serving: authority.identity("localhost"))
         let outcome = try upstream(
             server.base,
             authority: isAuthority ? "/none/ca.pem" : authority.certificate,
             certificate: isAuthority ? nil : "/none/client.pem"
-        ).attempt(try UpstreamRequest("GET"), sink: RecordingSink())
+        ).attempt("GET")
         #expect(outcome.isNotReached)
         #expect(
             outcome.reason.contains(isAuthority ? "/none/ca.pem" : "/none/client.pem"),
@@ -157,10 +138,7 @@ struct TLSTests {
             server.base,
             authority: authority.certificate,
             certificate: try authority.identity("client")
-        ).attempt(
-            try UpstreamRequest("POST", content: pattern(length)),
-            sink: sink
-        )
+        ).attempt("POST", content: pattern(length), sink: sink)
         #expect(outcome == .answered, "\(outcome)")
         #expect(sink.text == "ok")
         let content = try eventually("the origin has read it") { served.content }

@@ -50,7 +50,8 @@ struct WaitingTests {
             if idleCalls == 3 { isDue.update { $0 = true } }
         }
         let outcome = try upstream(origin.base).attempt(
-            try UpstreamRequest("POST", content: pattern(length)),
+            "POST",
+            content: pattern(length),
             sink: sink
         )
         #expect(outcome == .answered, "\(outcome)")
@@ -70,7 +71,8 @@ struct WaitingTests {
             isDue.update { $0 = true }
         }
         let outcome = try upstream(origin.base, response: .seconds(4)).attempt(
-            try UpstreamRequest("POST", content: pattern(300_000)),
+            "POST",
+            content: pattern(300_000),
             sink: sink
         )
         #expect(outcome == .answered, "\(outcome)")
@@ -82,7 +84,8 @@ struct WaitingTests {
         let directory = try ScratchDirectory()
         let sink = PatientSink()
         let outcome = try upstream("directory:\(directory.path)").attempt(
-            try UpstreamRequest("PUT", content: pattern(1_000_000)),
+            "PUT",
+            content: pattern(1_000_000),
             sink: sink
         )
         #expect(outcome == .answered)
