@@ -3,21 +3,10 @@
 // The generator is seeded, so that a failure comes again.
 
 import HTTPTypes
+import TestSupport
 import Testing
 import UploadProtocol
 import Upstream
-
-/// SplitMix64.
-private struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}
 
 @Suite("random fields")
 struct FuzzTests {
@@ -32,7 +21,7 @@ struct FuzzTests {
         "@", "%\"", "%f", "(", ")", " ", "\t", "*", "?", "é", "1.5", "3", "6", "10",
     ]
 
-    private static func value(_ random: inout Seeded) -> [UInt8] {
+    private static func value(_ random: inout SplitMix) -> [UInt8] {
         if Bool.random(using: &random) {
             return (0..<Int.random(in: 0..<24, using: &random)).map { _ in
                 UInt8.random(in: .min ... .max, using: &random)
@@ -45,7 +34,7 @@ struct FuzzTests {
 
     @Test("any bytes in any field give an answer", arguments: UInt64(0)..<8)
     func anyBytes(seed: UInt64) {
-        var random = Seeded(state: seed)
+        var random = SplitMix(seed: seed)
         let methods: [HTTPRequest.Method] = [.post, .put, .patch, .head, .get, .delete, .options]
         let id = UploadID(high: random.next(), low: random.next())
         let targets = ["/a", "/a/upload-resource/\(id)", "/upload-resource/", "*", ""]
