@@ -57,18 +57,3 @@ struct ProcessStatus {
         close(file)
     }
 }
-
-/// The whole text of a small file; empty if it cannot be read.
-func readText(_ path: String) -> String {
-    let file = open(path, O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return "" }
-    defer { close(file) }
-    var bytes: [UInt8] = []
-    var block = [UInt8](repeating: 0, count: 16 << 10)
-    while true {
-        let count = read(file, &block, block.count)
-        guard count > 0 else { break }
-        bytes += block[..<count]
-    }
-    return String(decoding: bytes, as: UTF8.self)
-}

@@ -15,13 +15,13 @@ enum Appends {
     static func run(_ options: Options, on stage: Stage) -> SectionResult {
         let length = options.largeLength
         let rows = [
-            Row(name: davRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: davRow, usesGateway: false) { _ in
                 try davPuts(length, stage, synced: false)
             },
-            Row(name: syncedDavRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: syncedDavRow, usesGateway: false) { _ in
                 try davPuts(length, stage, synced: true)
             },
-            Row(name: receiveRow, usesGateway: true) { round throws(BenchFailure) in
+            Row(name: receiveRow, usesGateway: true) { round in
                 let connection = try Connection(to: stage.address)
                 let (upload, _) = try append(
                     length,
@@ -29,12 +29,12 @@ enum Appends {
                     connection,
                     last: false
                 )
-                return Outcome { () throws(BenchFailure) in
+                return Outcome {
                     try upload.requireOffset(length)
                     try upload.cancel()
                 }
             },
-            Row(name: deliverRow, usesGateway: true) { round throws(BenchFailure) in
+            Row(name: deliverRow, usesGateway: true) { round in
                 let connection = try Connection(to: stage.address)
                 let (_, response) = try append(
                     length,
@@ -42,28 +42,22 @@ enum Appends {
                     connection,
                     last: true
                 )
-                return Outcome { () throws(BenchFailure) in
-                    let whole = Request(method: "PATCH", target: "the last part", length: length)
+                return Outcome {
+                    let whole = Request("PATCH", "the last part", length: length)
                     try requireCount(response, whole)
                 }
             },
         ]
         let gibibytes = Double(length) / Double(1 << 30)
-        let results = takeTurns(
+        return takeTurns(
             rows,
             on: stage,
             section: .appends,
-            options: options,
-            memory: length + length / 2
-        ) { sample in
-            largeFigures(sample, gibibytes)
-        }
-        return SectionResult(
-            section: .appends,
             title: "\(length >> 20) MiB in \(parts) requests on one connection",
             columns: largeColumns(reference: davRow),
-            rows: results
-        )
+            options: options,
+            memory: length + length / 2
+        ) { largeFigures($0, gibibytes) }
     }
 
     private static func append(
@@ -71,7 +65,7 @@ enum Appends {
         _ target: String,
         _ connection: Connection,
         last: Bool
-    ) throws(BenchFailure) -> (UploadResource, WireClient.Answer) {
+    ) throws -> (UploadResource, WireClient.Answer) {
         let upload = try UploadResource.create(target, connection)
         let part = length / parts
         for index in 0..<(parts - 1) {
@@ -85,17 +79,17 @@ enum Appends {
         _ length: Int64,
         _ stage: Stage,
         synced: Bool
-    ) throws(BenchFailure) -> Outcome {
+    ) throws -> Outcome {
         let connection = try Connection(to: stage.address)
         var added = 0.0
         for index in 0..<parts {
             try connection.exchange(
-                Request(method: "PUT", target: "/dav/part-\(index)", length: length / parts),
+                Request("PUT", "/dav/part-\(index)", length: length / parts),
                 expecting: 201
             )
             if synced { added += try synchronise("\(stage.davDirectory)/part-\(index)") }
         }
-        return Outcome(addedSeconds: added) { () throws(BenchFailure) in
+        return Outcome(addedSeconds: added) {
             let total = try fileLengths(below: stage.davDirectory).reduce(0, +)
             guard total == length else {
                 throw BenchFailure("dav PUT kept \(total) of \(length) bytes")

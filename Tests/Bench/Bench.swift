@@ -10,7 +10,7 @@ import Glibc
 @main
 enum Bench {
     static func main() {
-        do throws(BenchFailure) {
+        do {
             if CommandLine.arguments.dropFirst().elementsEqual(["sink"]) {
                 let output = dup(STDOUT_FILENO)
                 close(STDOUT_FILENO)
@@ -24,7 +24,7 @@ enum Bench {
             exit(1)
         }
         var options: Options?
-        do throws(BenchFailure) {
+        do {
             options = try Options.parse(CommandLine.arguments.dropFirst())
         } catch {
             note("spoolgate-bench: \(error)")
@@ -34,7 +34,7 @@ enum Bench {
             print(Options.help)
             return
         }
-        do throws(BenchFailure) {
+        do {
             raiseOpenFilesLimit()
             let lock = try lockState(options.state)
             defer { close(lock) }
@@ -44,7 +44,7 @@ enum Bench {
                 try? emptyDirectory(options.state + "/work")
             }
             try endOnSignal(clean)
-            let works = Result { () throws(BenchFailure) in try run(options) }
+            let works = Result { try run(options) }
             clean()
             exit(try works.get() ? 0 : 1)
         } catch {
@@ -56,7 +56,7 @@ enum Bench {
     /// Runs the sections and prints the targets.
     ///
     /// - Returns: whether everything worked.
-    private static func run(_ options: Options) throws(BenchFailure) -> Bool {
+    private static func run(_ options: Options) throws -> Bool {
         var results: [SectionResult] = []
         for section in options.sections {
             if section == .slowUploads && options.peersOnly { continue }
@@ -71,7 +71,7 @@ enum Bench {
     private static func run(
         _ section: Section,
         _ options: Options
-    ) throws(BenchFailure) -> SectionResult {
+    ) throws -> SectionResult {
         if section == .slowUploads { return try runSlowUploads(options) }
         let stage = try Stage(options, withTLS: section.isSecure)
         defer { stage.end() }
@@ -89,7 +89,7 @@ enum Bench {
     }
 
     /// Runs section E, each number of uploads on a stage of its own.
-    private static func runSlowUploads(_ options: Options) throws(BenchFailure) -> SectionResult {
+    private static func runSlowUploads(_ options: Options) throws -> SectionResult {
         var rows: [RowResult] = []
         for count in options.slowCounts {
             let stage = try Stage(options)
@@ -105,7 +105,7 @@ enum Bench {
     }
 
     /// Takes the state directory for this process, until the descriptor is closed.
-    private static func lockState(_ state: String) throws(BenchFailure) -> Int32 {
+    private static func lockState(_ state: String) throws -> Int32 {
         try makeDirectory(state)
         let path = state + "/lock"
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)

@@ -20,7 +20,7 @@ struct CommandRun {
         arguments: [String],
         output path: String,
         log: String
-    ) throws(BenchFailure) {
+    ) throws {
         let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw BenchFailure(call: "open", on: path) }
         defer { close(file) }

@@ -4,7 +4,6 @@
 // time.
 
 import Glibc
-import Posix
 import TestSupport
 
 /// The bytes that all clients send: one block, written again and again.
@@ -22,6 +21,15 @@ struct Request {
     var fields: [(name: String, value: String)] = []
     /// Bytes of content; nil: no content and no Content-Length.
     var length: Int64?
+
+    init(
+        _ method: String,
+        _ target: String,
+        _ fields: [(name: String, value: String)] = [],
+        length: Int64? = nil
+    ) {
+        (self.method, self.target, self.fields, self.length) = (method, target, fields, length)
+    }
 
     /// The head as it goes over the wire.
     var bytes: [UInt8] {
@@ -50,18 +58,14 @@ final class Connection {
     private let client: WireClient
 
     /// Connects.
-    init(to address: SocketAddress) throws(BenchFailure) {
-        do throws(SystemError) {
-            client = try WireClient(to: address, patience: 120)
-        } catch {
-            throw BenchFailure("\(error)")
-        }
+    init(to address: SocketAddress) throws {
+        client = try WireClient(to: address, patience: 120)
     }
 
     /// Sends a request with `request.length` bytes of content and reads the final response.
     ///
     /// - Throws: `BenchFailure` if the connection breaks before a final response.
-    func exchange(_ request: Request) throws(BenchFailure) -> WireClient.Answer {
+    func exchange(_ request: Request) throws -> WireClient.Answer {
         let name = "\(request.method) \(request.target)"
         let sent = request.bytes.withUnsafeBytes { client.send($0) }
         let complete = sent && send(content: request.length ?? 0)
@@ -77,7 +81,7 @@ final class Connection {
 
     /// Sends a request and requires `status`.
     @discardableResult
-    func exchange(_ request: Request, expecting status: Int...) throws(BenchFailure)
+    func exchange(_ request: Request, expecting status: Int...) throws
         -> WireClient.Answer
     {
         let response = try exchange(request)

@@ -16,16 +16,16 @@ struct Curl {
     /// Finds the program.
     ///
     /// - Throws: `BenchFailure` if there is none.
-    init(_ stage: Stage) throws(BenchFailure) {
+    init(_ stage: Stage) throws {
         program = try findProgram("curl")
         self.stage = stage
     }
 
     /// Sends `file`, of `length` bytes, once; the clock of the outcome's row runs meanwhile.
-    func send(_ file: String, length: Int64, _ way: Way) throws(BenchFailure) -> Outcome {
+    func send(_ file: String, length: Int64, _ way: Way) throws -> Outcome {
         let way = way == .upload ? ["-T", file] : ["--data-binary", "@\(file)"]
         let run = try run(way + ["\(stage.sinkURL)/curl"])
-        return Outcome(programSeconds: run.processorSeconds) { () throws(BenchFailure) in
+        return Outcome(programSeconds: run.processorSeconds) {
             guard Int64(run.output.prefix { $0 != "\n" }) == length else {
                 throw BenchFailure("the sink has '\(run.output.prefix(40))' of curl's \(length)")
             }
@@ -33,7 +33,7 @@ struct Curl {
     }
 
     /// Sends `file`, of `length` bytes, `count` times, one after the other.
-    func send(_ file: String, length: Int64, count: Int) throws(BenchFailure) -> Outcome {
+    func send(_ file: String, length: Int64, count: Int) throws -> Outcome {
         let list = stage.work + "/curl.list"
         var text = ""
         for number in 0..<count {
@@ -45,7 +45,7 @@ struct Curl {
         return try Outcome(run, length: length, count: count)
     }
 
-    private func run(_ arguments: [String]) throws(BenchFailure) -> CommandRun {
+    private func run(_ arguments: [String]) throws -> CommandRun {
         let trust = stage.authority.map { ["--cacert", $0] } ?? []
         return try CommandRun(
             "curl",
@@ -60,7 +60,7 @@ struct Curl {
 
 extension Outcome {
     /// What a program did that tells a line `BYTES SECONDS` for each of `count` deliveries.
-    init(_ run: CommandRun, length: Int64, count: Int) throws(BenchFailure) {
+    init(_ run: CommandRun, length: Int64, count: Int) throws {
         var latencies: [Double] = []
         for line in run.output.split(separator: "\n") {
             let words = line.split(separator: " ")

@@ -16,7 +16,7 @@ enum Deliverer {
         length: Int64,
         count: Int,
         on stage: Stage
-    ) throws(BenchFailure) -> Outcome {
+    ) throws -> Outcome {
         let run = try CommandRun(
             "deliverer",
             program: ownProgram(),
@@ -29,7 +29,7 @@ enum Deliverer {
     }
 
     /// Delivers: arguments are the target, the file, how often, and the authority for https.
-    static func run(_ arguments: ArraySlice<String>) throws(BenchFailure) {
+    static func run(_ arguments: ArraySlice<String>) throws {
         let arguments = Array(arguments)
         guard arguments.count >= 3, let count = Int(arguments[2]) else {
             throw BenchFailure("deliver needs TARGET FILE COUNT [AUTHORITY]")
@@ -37,15 +37,9 @@ enum Deliverer {
         let file = open(arguments[1], O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { throw BenchFailure(call: "open", on: arguments[1]) }
         let length = try fileLength(arguments[1])
-        let target: UpstreamTarget
-        do throws(UpstreamTargetError) {
-            target = try UpstreamTarget(arguments[0])
-        } catch {
-            throw BenchFailure("\(arguments[0]): \(error.reason)")
-        }
         let upstream = Upstream(
             UpstreamSettings(
-                targets: [target],
+                targets: [try UpstreamTarget(arguments[0])],
                 certificateAuthority: arguments.count > 3 ? arguments[3] : nil
             )
         )

@@ -14,42 +14,45 @@ enum Deliveries {
         _ section: Section,
         _ options: Options,
         on stage: Stage
-    ) throws(BenchFailure) -> SectionResult {
+    ) throws -> SectionResult {
         let length = options.largeLength / 2
         let file = stage.work + "/content"
         try makeFile(file, length: length)
         let curl = try Curl(stage)
         var upload: UploadResource?
         let rows = [
-            Row(name: uploadRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: uploadRow, usesGateway: false) { _ in
                 try curl.send(file, length: length, .upload)
             },
-            Row(name: dataRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: dataRow, usesGateway: false) { _ in
                 try curl.send(file, length: length, .data)
             },
-            Row(name: aloneRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: aloneRow, usesGateway: false) { _ in
                 try Deliverer.send(file, length: length, count: 1, on: stage)
             },
             Row(
                 name: gatewayRow,
                 usesGateway: true,
-                prepare: { round throws(BenchFailure) in
+                prepare: { round in
                     upload = try receive(length, "/files/delivery-\(round)", stage)
                 }
-            ) { _ throws(BenchFailure) in
+            ) { _ in
                 guard let upload else { throw BenchFailure("there is no upload to deliver") }
                 let response = try upload.append(0, at: length, last: true)
-                return Outcome { () throws(BenchFailure) in
-                    let whole = Request(method: "PATCH", target: upload.path, length: length)
+                return Outcome {
+                    let whole = Request("PATCH", upload.path, length: length)
                     try requireCount(response, whole)
                 }
             },
         ]
         let mebibytes = Double(length) / Double(1 << 20)
-        let results = takeTurns(
+        return takeTurns(
             rows,
             on: stage,
             section: section,
+            title:
+                "\(length >> 20) MiB to the upstream over \(section.isSecure ? "https" : "http")",
+            columns: columns,
             options: options,
             memory: length
         ) { sample in
@@ -59,13 +62,6 @@ enum Deliveries {
                 "sink_cpu_s_per_gib": sample.sinkSeconds / mebibytes * 1024,
             ]
         }
-        return SectionResult(
-            section: section,
-            title:
-                "\(length >> 20) MiB to the upstream over \(section.isSecure ? "https" : "http")",
-            columns: columns,
-            rows: results
-        )
     }
 
     /// An upload that has all its content and is not complete: an empty append delivers it.
@@ -73,15 +69,10 @@ enum Deliveries {
         _ length: Int64,
         _ target: String,
         _ stage: Stage
-    ) throws(BenchFailure) -> UploadResource {
+    ) throws -> UploadResource {
         let connection = try Connection(to: stage.address)
         let response = try connection.exchange(
-            Request(
-                method: "PUT",
-                target: target,
-                fields: [("Upload-Complete", "?0")],
-                length: length
-            ),
+            Request("PUT", target, [("Upload-Complete", "?0")], length: length),
             expecting: 201
         )
         return try UploadResource(response, connection)

@@ -1,4 +1,4 @@
-// The one error of the benchmark: something did not work.
+// The error of the benchmark: something did not work.
 //
 // A slow figure is never a failure; a wrong status, a lost byte or a process that would not start
 // is. Every failure carries one sentence that says what was attempted on what.

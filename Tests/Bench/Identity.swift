@@ -12,7 +12,7 @@ struct Identity {
     /// Has the openssl command make the files in a directory.
     ///
     /// - Throws: `BenchFailure` if there is no such command, or it fails.
-    init(in directory: String, log: String) throws(BenchFailure) {
+    init(in directory: String, log: String) throws {
         port = try freePort()
         certificate = directory + "/sink.pem"
         key = directory + "/sink.key"

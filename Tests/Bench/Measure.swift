@@ -4,7 +4,7 @@
 // The clock runs only from the first byte of a row's work to its last answer. Checking the result
 // and cleaning up come after it, so that they are neither timed nor counted.
 
-import Glibc
+import Foundation
 
 /// What a row has after its clock has stopped.
 struct Outcome {
@@ -17,7 +17,7 @@ struct Outcome {
     /// Processor seconds that the benchmark spent on a server's work (making a file durable).
     var addedSeconds = 0.0
     /// Checks the result; it is neither timed nor counted.
-    var check: () throws(BenchFailure) -> Void = {}
+    var check: () throws -> Void = {}
 }
 
 /// One line of a table: a way to take the same work.
@@ -27,9 +27,9 @@ struct Row {
     /// Whether it needs spoolgate.
     let usesGateway: Bool
     /// Makes what the work needs, neither timed nor counted; `Int` is the round.
-    var prepare: (Int) throws(BenchFailure) -> Void = { _ in }
+    var prepare: (Int) throws -> Void = { _ in }
     /// Does the work once; `Int` is the round.
-    let run: (Int) throws(BenchFailure) -> Outcome
+    let run: (Int) throws -> Outcome
 }
 
 /// One measurement of one row.
@@ -58,7 +58,7 @@ struct RowResult {
     /// One dictionary for each round.
     var rounds: [[String: Double]] = []
     /// Why the row did not work; nil: it did.
-    var failure: BenchFailure?
+    var failure: (any Error)?
 
     /// The values of one column.
     func values(_ key: String) -> [Double] {
@@ -79,32 +79,31 @@ struct RowResult {
 /// - Parameters:
 ///   - rows: the rows; those that need spoolgate are left out with `--peers-only`.
 ///   - stage: what they run on.
-///   - section: whose rows they are, for progress lines.
+///   - section: whose rows they are.
+///   - title: the section's.
+///   - columns: of the section's table.
 ///   - options: the rounds, and whether only peers run.
 ///   - memory: bytes of page cache that a row fills.
 ///   - figures: turns one sample into values by column key.
-/// - Returns: one result for each row.
+/// - Returns: the section's results.
 func takeTurns(
     _ rows: [Row],
     on stage: Stage,
     section: Section,
+    title: String,
+    columns: [Column],
     options: Options,
     memory: Int64,
     figures: (Sample) -> [String: Double]
-) -> [RowResult] {
+) -> SectionResult {
     let rows = rows.filter { !$0.usesGateway || !options.peersOnly }
     var results = rows.map { RowResult(name: $0.name) }
     for round in 0..<options.rounds {
         for position in rows.indices {
             let index = (position + round) % rows.count
             guard results[index].failure == nil else { continue }
-            do throws(BenchFailure) {
-                let sample = try measure(
-                    rows[index],
-                    round: round,
-                    on: stage,
-                    memory: memory
-                )
+            do {
+                let sample = try measure(rows[index], round: round, on: stage, memory: memory)
                 waitIfEnding()
                 var values = figures(sample)
                 values["others_percent"] = sample.othersPercent
@@ -123,7 +122,7 @@ func takeTurns(
             }
         }
     }
-    return results
+    return SectionResult(section: section, title: title, columns: columns, rows: results)
 }
 
 private func measure(
@@ -131,7 +130,7 @@ private func measure(
     round: Int,
     on stage: Stage,
     memory: Int64
-) throws(BenchFailure) -> Sample {
+) throws -> Sample {
     try row.prepare(round)
     stage.settle()
     try touchMemory(memory, in: stage.work)
@@ -172,13 +171,5 @@ func percentile(_ values: [Double], _ share: Double) -> Double {
 
 /// `value` with a fixed number of decimals.
 func decimal(_ value: Double, _ places: Int) -> String {
-    var scale = 1.0
-    for _ in 0..<places { scale *= 10 }
-    let scaled = (value * scale).rounded()
-    guard scaled.magnitude < 1e15 else { return "\(value)" }
-    let digits = String(Int64(scaled.magnitude))
-    let padded = String(repeating: "0", count: max(0, places + 1 - digits.count)) + digits
-    let sign = scaled < 0 ? "-" : ""
-    guard places > 0 else { return sign + padded }
-    return "\(sign)\(padded.dropLast(places)).\(padded.suffix(places))"
+    String(format: "%.\(places)f", value)
 }

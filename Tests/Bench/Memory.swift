@@ -11,7 +11,7 @@ import Glibc
 /// Fills `length` bytes of page cache with a file in `directory`, and removes the file unwritten.
 ///
 /// It takes at most half of the memory that is available.
-func touchMemory(_ length: Int64, in directory: String) throws(BenchFailure) {
+func touchMemory(_ length: Int64, in directory: String) throws {
     guard length > 0 else { return }
     let path = directory + "/touched"
     let file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)

@@ -14,7 +14,7 @@ enum OffsetRetrieval {
     static let headRow = "spoolgate: HEAD"
 
     /// Runs the section.
-    static func run(_ options: Options, on stage: Stage) throws(BenchFailure) -> SectionResult {
+    static func run(_ options: Options, on stage: Stage) throws -> SectionResult {
         var uploads: [UploadResource] = []
         if !options.peersOnly {
             for index in 0..<connections {
@@ -28,28 +28,24 @@ enum OffsetRetrieval {
         let returned = (0..<connections).map { "/return/\($0)" }
         let seconds = options.rateSeconds
         let rows = [
-            Row(name: returnRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: returnRow, usesGateway: false) { _ in
                 try HeadLoop(returned, stage.address, answer: "HTTP/1.1 200", offset: nil)
                     .run(for: seconds)
             },
-            Row(name: headRow, usesGateway: true) { _ throws(BenchFailure) in
+            Row(name: headRow, usesGateway: true) { _ in
                 try HeadLoop(paths, stage.address, answer: "HTTP/1.1 204", offset: "4096")
                     .run(for: seconds)
             },
         ]
-        let results = takeTurns(
+        return takeTurns(
             rows,
             on: stage,
             section: .offsetRetrieval,
+            title: "offset retrieval (HEAD), \(connections) connections, each its own upload",
+            columns: rateColumns(reference: returnRow),
             options: options,
             memory: 0,
             figures: rateFigures
-        )
-        return SectionResult(
-            section: .offsetRetrieval,
-            title: "offset retrieval (HEAD), \(connections) connections, each its own upload",
-            columns: rateColumns(reference: returnRow),
-            rows: results
         )
     }
 }
@@ -70,10 +66,10 @@ private final class HeadLoop {
         _ address: SocketAddress,
         answer: String,
         offset: String?
-    ) throws(BenchFailure) {
+    ) throws {
         self.answer = Array(answer.utf8)
         offsetLine = offset.map { Array("\r\nupload-offset: \($0)\r\n".utf8) }
-        requests = paths.map { Request(method: "HEAD", target: $0).bytes }
+        requests = paths.map { Request("HEAD", $0).bytes }
         started = paths.map { _ in 0 }
         heads = paths.map { _ in [] }
         for _ in paths {
@@ -87,7 +83,7 @@ private final class HeadLoop {
     }
 
     /// Asks for `seconds`, then waits for the answers still under way.
-    func run(for seconds: Double) throws(BenchFailure) -> Outcome {
+    func run(for seconds: Double) throws -> Outcome {
         let end = now() + seconds
         for index in sockets.indices { try ask(index) }
         var underWay = sockets.count
@@ -112,14 +108,14 @@ private final class HeadLoop {
         return outcome
     }
 
-    private func ask(_ index: Int) throws(BenchFailure) {
+    private func ask(_ index: Int) throws {
         started[index] = now()
         guard requests[index].withUnsafeBytes({ writeAll(sockets[index].fd, $0) }) else {
             throw BenchFailure(call: "send", on: "a HEAD")
         }
     }
 
-    private func check(_ head: [UInt8]) throws(BenchFailure) {
+    private func check(_ head: [UInt8]) throws {
         guard head.starts(with: answer), contains(head, offsetLine) else {
             throw BenchFailure("a HEAD was answered \(String(decoding: head, as: UTF8.self))")
         }

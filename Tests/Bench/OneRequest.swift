@@ -18,77 +18,56 @@ enum OneRequest {
         let length = options.largeLength
         let complete = [(name: "Upload-Complete", value: "?1")]
         let rows = [
-            Row(name: davRow, usesGateway: false) { round throws(BenchFailure) in
+            Row(name: davRow, usesGateway: false) { round in
                 try davPut(length, stage, round, synced: false)
             },
-            Row(name: syncedDavRow, usesGateway: false) { round throws(BenchFailure) in
+            Row(name: syncedDavRow, usesGateway: false) { round in
                 try davPut(length, stage, round, synced: true)
             },
-            Row(name: fileOnlyRow, usesGateway: false) { round throws(BenchFailure) in
-                let request = Request(method: "PUT", target: "/file-only/\(round)", length: length)
+            Row(name: fileOnlyRow, usesGateway: false) { round in
+                let request = Request("PUT", "/file-only/\(round)", length: length)
                 let outcome = try deliver(request, stage)
                 return Outcome {
-                    () throws(BenchFailure) in
                     try outcome.check()
                     try emptyDirectory(stage.bodyDirectory)
                 }
             },
-            Row(name: plainRow, usesGateway: true) { round throws(BenchFailure) in
+            Row(name: plainRow, usesGateway: true) { round in
+                try deliver(Request("PUT", "/files/plain-\(round)", length: length), stage)
+            },
+            Row(name: uploadRow, usesGateway: true) { round in
                 try deliver(
-                    Request(method: "PUT", target: "/files/plain-\(round)", length: length),
+                    Request("PUT", "/files/upload-\(round)", complete, length: length),
                     stage
                 )
             },
-            Row(name: uploadRow, usesGateway: true) { round throws(BenchFailure) in
-                try deliver(
-                    Request(
-                        method: "PUT",
-                        target: "/files/upload-\(round)",
-                        fields: complete,
-                        length: length
-                    ),
-                    stage
-                )
-            },
-            Row(name: dropRow, usesGateway: true) { round throws(BenchFailure) in
+            Row(name: dropRow, usesGateway: true) { round in
                 let connection = try Connection(to: stage.address)
                 try connection.exchange(
-                    Request(
-                        method: "PUT",
-                        target: "/drop/\(round)",
-                        fields: complete,
-                        length: length
-                    ),
+                    Request("PUT", "/drop/\(round)", complete, length: length),
                     expecting: 200,
                     201,
                     204
                 )
                 return Outcome {
-                    () throws(BenchFailure) in
                     try requireFile(ofLength: length, in: stage.dropDirectory)
                     try emptyDirectory(stage.dropDirectory)
                 }
             },
-            Row(name: receiveRow, usesGateway: true) { round throws(BenchFailure) in
+            Row(name: receiveRow, usesGateway: true) { round in
                 try receive(length, stage, round)
             },
         ]
         let gibibytes = Double(length) / Double(1 << 30)
-        let results = takeTurns(
+        return takeTurns(
             rows,
             on: stage,
             section: .oneRequest,
-            options: options,
-            memory: length + length / 2
-        ) { sample in
-            largeFigures(sample, gibibytes)
-        }
-        return SectionResult(
-            section: .oneRequest,
             title: "\(length >> 20) MiB in one request",
             columns: largeColumns(reference: davRow),
-            rows: results
-        )
+            options: options,
+            memory: length + length / 2
+        ) { largeFigures($0, gibibytes) }
     }
 
     /// An upload that stays unfinished, so that nothing is delivered.
@@ -96,18 +75,13 @@ enum OneRequest {
         _ length: Int64,
         _ stage: Stage,
         _ round: Int
-    ) throws(BenchFailure) -> Outcome {
+    ) throws -> Outcome {
         let connection = try Connection(to: stage.address)
         let response = try connection.exchange(
-            Request(
-                method: "PUT",
-                target: "/files/receive-\(round)",
-                fields: [("Upload-Complete", "?0")],
-                length: length
-            ),
+            Request("PUT", "/files/receive-\(round)", [("Upload-Complete", "?0")], length: length),
             expecting: 201
         )
-        return Outcome { () throws(BenchFailure) in
+        return Outcome {
             let upload = try UploadResource(response, connection)
             try upload.requireOffset(length)
             try upload.cancel()
@@ -119,15 +93,12 @@ enum OneRequest {
         _ stage: Stage,
         _ round: Int,
         synced: Bool
-    ) throws(BenchFailure) -> Outcome {
+    ) throws -> Outcome {
         let connection = try Connection(to: stage.address)
-        try connection.exchange(
-            Request(method: "PUT", target: "/dav/\(round)", length: length),
-            expecting: 201
-        )
+        try connection.exchange(Request("PUT", "/dav/\(round)", length: length), expecting: 201)
         let path = "\(stage.davDirectory)/\(round)"
         let added = synced ? try synchronise(path) : 0
-        return Outcome(addedSeconds: added) { () throws(BenchFailure) in
+        return Outcome(addedSeconds: added) {
             try requireFile(ofLength: length, in: stage.davDirectory)
             try emptyDirectory(stage.davDirectory)
         }
@@ -135,16 +106,16 @@ enum OneRequest {
 }
 
 /// Sends a request whose answer is the sink's, and checks that the sink counted every byte.
-func deliver(_ request: Request, _ stage: Stage) throws(BenchFailure) -> Outcome {
+func deliver(_ request: Request, _ stage: Stage) throws -> Outcome {
     let connection = try Connection(to: stage.address)
     let response = try connection.exchange(request, expecting: 200)
-    return Outcome { () throws(BenchFailure) in
+    return Outcome {
         try requireCount(response, request)
     }
 }
 
 /// Requires that the sink's answer counts as many bytes as the request had.
-func requireCount(_ response: WireClient.Answer, _ request: Request) throws(BenchFailure) {
+func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     let counted = Int64(response.text.prefix { $0 != "\n" })
     guard counted == request.length else {
         throw BenchFailure(
@@ -155,7 +126,7 @@ func requireCount(_ response: WireClient.Answer, _ request: Request) throws(Benc
 }
 
 /// Requires one file of `length` bytes in a directory.
-func requireFile(ofLength wanted: Int64, in directory: String) throws(BenchFailure) {
+func requireFile(ofLength wanted: Int64, in directory: String) throws {
     let lengths = try fileLengths(below: directory)
     guard lengths.contains(wanted) else {
         throw BenchFailure("no file of \(wanted) bytes in \(directory): \(lengths)")

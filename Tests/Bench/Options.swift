@@ -83,7 +83,7 @@ struct Options {
     ///
     /// - Returns: nil if they ask for help.
     /// - Throws: `BenchFailure` about an unknown option or a value it cannot take.
-    static func parse(_ arguments: some Sequence<String>) throws(BenchFailure) -> Options? {
+    static func parse(_ arguments: some Sequence<String>) throws -> Options? {
         var options = Options()
         var rounds: Int?
         var slowCounts: [Int]?
@@ -126,19 +126,19 @@ struct Options {
     private static func value(
         of name: String,
         _ rest: inout ArraySlice<String>
-    ) throws(BenchFailure) -> String {
+    ) throws -> String {
         guard let value = rest.popFirst() else { throw BenchFailure("\(name) needs a value") }
         return value
     }
 
-    private static func count(of name: String, _ text: String) throws(BenchFailure) -> Int {
+    private static func count(of name: String, _ text: String) throws -> Int {
         guard let number = Int(text), number > 0 else {
             throw BenchFailure("\(name) needs a number above 0, not '\(text)'")
         }
         return number
     }
 
-    private static func sections(_ text: String) throws(BenchFailure) -> [Section] {
+    private static func sections(_ text: String) throws -> [Section] {
         var wanted: [Section] = []
         for letter in text.split(separator: ",") {
             guard let section = Section(rawValue: letter.uppercased()) else {

@@ -5,6 +5,7 @@
 // that a Ctrl-C reaches only the benchmark, which then ends the children in order.
 
 import Glibc
+import Posix
 import Synchronization
 
 /// The children that run now.
@@ -29,7 +30,7 @@ struct Child: Sendable {
         arguments: [String],
         log: String,
         output: Int32? = nil
-    ) throws(BenchFailure) -> Child {
+    ) throws -> Child {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
@@ -141,14 +142,14 @@ func waitIfEnding() {
 /// Runs `clean` and ends this process when SIGINT, SIGTERM or SIGHUP comes.
 ///
 /// Call before any thread is started: the signals are blocked in all threads but its own.
-func endOnSignal(_ clean: @escaping @Sendable () -> Void) throws(BenchFailure) {
+func endOnSignal(_ clean: @escaping @Sendable () -> Void) throws {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()
     sigemptyset(&signals)
     for number in [SIGINT, SIGTERM, SIGHUP] { sigaddset(&signals, number) }
     pthread_sigmask(SIG_BLOCK, &signals, nil)
     let waited = signals
-    try startThread {
+    try Thread.start(name: "signals") {
         var signals = waited
         var number: Int32 = 0
         sigwait(&signals, &number)

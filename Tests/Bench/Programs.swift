@@ -3,7 +3,7 @@
 import Glibc
 
 /// The path of this program.
-func ownProgram() throws(BenchFailure) -> String {
+func ownProgram() throws -> String {
     var path = [CChar](repeating: 0, count: 4096)
     let count = readlink("/proc/self/exe", &path, path.count)
     guard count > 0 else { throw BenchFailure(call: "readlink", on: "/proc/self/exe") }
@@ -11,7 +11,7 @@ func ownProgram() throws(BenchFailure) -> String {
 }
 
 /// The path of the daemon: the one that was named, or the one beside this program.
-func gatewayProgram(_ options: Options) throws(BenchFailure) -> String {
+func gatewayProgram(_ options: Options) throws -> String {
     if let named = options.gatewayProgram { return named }
     let own = try ownProgram()
     let path = "\(own.prefix(upTo: own.lastIndex(of: "/") ?? own.endIndex))/spoolgate"
@@ -22,7 +22,7 @@ func gatewayProgram(_ options: Options) throws(BenchFailure) -> String {
 }
 
 /// The path of a program that is named by its path, or by its name in PATH or an sbin directory.
-func findProgram(_ name: String) throws(BenchFailure) -> String {
+func findProgram(_ name: String) throws -> String {
     if name.contains("/") { return name }
     let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
     let named = path.split(separator: ":").map { String($0) }

@@ -4,7 +4,7 @@
 // value stand beside it. A ratio is formed within each round, between neighbours in time, and the
 // median of those ratios is told: a disk that is slow for a minute slows both sides of it.
 
-import Glibc
+import Foundation
 
 /// One column of a section's table.
 struct Column {
@@ -87,19 +87,14 @@ struct SectionResult {
     }
 
     private func jsonLine(_ row: RowResult) -> String {
-        var members = [
-            "\"section\":\(quoted(section.rawValue))", "\"row\":\(quoted(row.name))",
-        ]
+        var members: [String: Any] = ["section": section.rawValue, "row": row.name]
         for column in columns {
             let values = column.values(row, in: rows)
             guard let low = values.min(), let high = values.max() else { continue }
-            let middle = percentile(values, 0.5)
-            members.append(
-                "\(quoted(column.label)):{\"median\":\(middle),\"min\":\(low),\"max\":\(high)}"
-            )
+            members[column.label] = ["median": percentile(values, 0.5), "min": low, "max": high]
         }
-        if let failure = row.failure { members.append("\"failure\":\(quoted("\(failure)"))") }
-        return "{\(members.joined(separator: ","))}"
+        if let failure = row.failure { members["failure"] = "\(failure)" }
+        return json(members)
     }
 }
 
@@ -118,19 +113,11 @@ func printTable(_ heading: [String], _ lines: [[String]]) {
     }
 }
 
-/// `text` as a JSON string.
-func quoted(_ text: String) -> String {
-    var result = "\""
-    for scalar in text.unicodeScalars {
-        switch scalar {
-        case "\"": result += "\\\""
-        case "\\": result += "\\\\"
-        case "\n": result += "\\n"
-        case let scalar where scalar.value < 0x20: result += " "
-        default: result.unicodeScalars.append(scalar)
-        }
-    }
-    return result + "\""
+/// An object on one line.
+func json(_ members: [String: Any]) -> String {
+    let options: JSONSerialization.WritingOptions = [.sortedKeys, .withoutEscapingSlashes]
+    let data = try? JSONSerialization.data(withJSONObject: members, options: options)
+    return String(decoding: data ?? Data(), as: UTF8.self)
 }
 
 extension String {

@@ -11,14 +11,9 @@ import TestSupport
 /// The sink's life.
 enum Sink {
     /// Listens on a port the system chooses, writes its number to `output`, serves until ended.
-    static func serve(output: Int32) throws(BenchFailure) -> Never {
-        let origin: LoopbackOrigin
-        do {
-            origin = try LoopbackOrigin(remembers: false) { connection in
-                while let head = try connection.receiveHead(), try answer(head, on: connection) {}
-            }
-        } catch {
-            throw BenchFailure("the sink: \(error)")
+    static func serve(output: Int32) throws -> Never {
+        let origin = try LoopbackOrigin(remembers: false) { connection in
+            while let head = try connection.receiveHead(), try answer(head, on: connection) {}
         }
         let line = Array("\(origin.port)\n".utf8)
         _ = write(output, line, line.count)

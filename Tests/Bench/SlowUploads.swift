@@ -21,7 +21,7 @@ enum SlowUploads {
     /// Runs the section for one number of uploads.
     static func run(_ count: Int, _ options: Options, on stage: Stage) -> RowResult {
         var result = RowResult(name: rowName(count))
-        do throws(BenchFailure) {
+        do {
             guard let pid = stage.gatewayPID else { return result }
             let idle = ProcessStatus(pid).resident
             let uploads = try SlowClient(
@@ -114,7 +114,7 @@ private final class SlowClient {
     private static let portion = 1000
 
     /// Uploads that are longer than what they send in `seconds` and the opening of them all.
-    init(_ count: Int, address: SocketAddress, seconds: Double) throws(BenchFailure) {
+    init(_ count: Int, address: SocketAddress, seconds: Double) throws {
         guard count + 200 < openFilesLimit() else {
             throw BenchFailure("\(count) uploads need more than \(openFilesLimit()) open files")
         }
@@ -129,7 +129,7 @@ private final class SlowClient {
     }
 
     /// Opens the uploads at a steady pace, and feeds those that are open.
-    func open() throws(BenchFailure) {
+    func open() throws {
         let start = now()
         while sockets.count < count {
             let due = Int((now() - start) * Double(SlowUploads.openingsPerSecond)) + 1
@@ -139,7 +139,7 @@ private final class SlowClient {
     }
 
     /// Waits until the next slot's time and writes a portion to each of its uploads.
-    func feed() throws(BenchFailure) {
+    func feed() throws {
         pause(nextVisit - now())
         nextVisit = max(nextVisit + 1.0 / Double(SlowClient.slots), now() - 1)
         for index in stride(from: slot, to: sockets.count, by: SlowClient.slots) {
@@ -151,7 +151,7 @@ private final class SlowClient {
     /// Sends the rest of every upload and reads the answers, for at most 120 s.
     ///
     /// - Returns: how many were answered 201 with their whole length.
-    func finish() throws(BenchFailure) -> Int {
+    func finish() throws -> Int {
         let deadline = now() + 120
         for index in sockets.indices {
             if index.isMultiple(of: 100) { pause(0.02) }
@@ -177,7 +177,7 @@ private final class SlowClient {
         return survivors
     }
 
-    private func openOne() throws(BenchFailure) {
+    private func openOne() throws {
         let index = sockets.count
         let socket = try connectSocket(to: address)
         let flags = fcntl(socket, F_GETFL)
@@ -185,9 +185,9 @@ private final class SlowClient {
         sockets.append(socket)
         sent.append(0)
         let request = Request(
-            method: "PUT",
-            target: "/files/slow-\(index)",
-            fields: [("Upload-Complete", "?0")],
+            "PUT",
+            "/files/slow-\(index)",
+            [("Upload-Complete", "?0")],
             length: Int64(length)
         )
         guard request.bytes.withUnsafeBytes({ writeAll(socket, $0) }) else {

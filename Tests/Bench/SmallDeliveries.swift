@@ -15,26 +15,29 @@ enum SmallDeliveries {
         _ section: Section,
         _ options: Options,
         on stage: Stage
-    ) throws(BenchFailure) -> SectionResult {
+    ) throws -> SectionResult {
         let count = options.isQuick ? deliveries / 10 : deliveries
         let file = stage.work + "/content"
         try makeFile(file, length: length)
         let curl = try Curl(stage)
         let rows = [
-            Row(name: curlRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: curlRow, usesGateway: false) { _ in
                 try curl.send(file, length: length, count: count)
             },
-            Row(name: aloneRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: aloneRow, usesGateway: false) { _ in
                 try Deliverer.send(file, length: length, count: count, on: stage)
             },
-            Row(name: wholeRow, usesGateway: true) { _ throws(BenchFailure) in
+            Row(name: wholeRow, usesGateway: true) { _ in
                 try put(count, stage)
             },
         ]
-        let results = takeTurns(
+        return takeTurns(
             rows,
             on: stage,
             section: section,
+            title: "\(count) deliveries of \(length >> 10) KiB, one after the other, over "
+                + (section.isSecure ? "https" : "http"),
+            columns: columns,
             options: options,
             memory: 16 << 20
         ) { sample in
@@ -45,21 +48,14 @@ enum SmallDeliveries {
                 "p99_ms": percentile(sample.outcome.latencies, 0.99) * 1000,
             ]
         }
-        return SectionResult(
-            section: section,
-            title: "\(count) deliveries of \(length >> 10) KiB, one after the other, over "
-                + (section.isSecure ? "https" : "http"),
-            columns: columns,
-            rows: results
-        )
     }
 
     /// Whole requests by one client: nginx and FastCGI are in them besides the delivery.
-    private static func put(_ count: Int, _ stage: Stage) throws(BenchFailure) -> Outcome {
+    private static func put(_ count: Int, _ stage: Stage) throws -> Outcome {
         let connection = try Connection(to: stage.address)
         var latencies: [Double] = []
         for number in 0..<count {
-            let request = Request(method: "PUT", target: "/files/\(number)", length: length)
+            let request = Request("PUT", "/files/\(number)", length: length)
             let start = now()
             let response = try connection.exchange(request, expecting: 200)
             latencies.append(now() - start)

@@ -1,6 +1,7 @@
 // Section C: many small uploads by some clients at once.
 
 import Glibc
+import TestSupport
 import Synchronization
 
 /// Section C.
@@ -17,37 +18,33 @@ enum SmallUploads {
     static func run(_ options: Options, on stage: Stage) -> SectionResult {
         let complete = [(name: "Upload-Complete", value: "?1")]
         let rows = [
-            Row(name: proxyRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: proxyRow, usesGateway: false) { _ in
                 try upload(to: "/proxy/", [], stage)
             },
-            Row(name: fileOnlyRow, usesGateway: false) { _ throws(BenchFailure) in
+            Row(name: fileOnlyRow, usesGateway: false) { _ in
                 var outcome = try upload(to: "/file-only/", [], stage)
-                outcome.check = { () throws(BenchFailure) in
+                outcome.check = {
                     try emptyDirectory(stage.bodyDirectory)
                 }
                 return outcome
             },
-            Row(name: plainRow, usesGateway: true) { _ throws(BenchFailure) in
+            Row(name: plainRow, usesGateway: true) { _ in
                 try upload(to: "/files/", [], stage)
             },
-            Row(name: uploadRow, usesGateway: true) { _ throws(BenchFailure) in
+            Row(name: uploadRow, usesGateway: true) { _ in
                 try upload(to: "/small/", complete, stage)
             },
         ]
-        let results = takeTurns(
+        return takeTurns(
             rows,
             on: stage,
-            section: .smallUploads,
-            options: options,
-            memory: 8 * Int64(uploads) * length,
-            figures: rateFigures
-        )
-        return SectionResult(
             section: .smallUploads,
             title: "\(uploads) uploads of \(length >> 10) KiB by \(clients) clients, "
                 + "keep-alive, delivered",
             columns: rateColumns(reference: proxyRow),
-            rows: results
+            options: options,
+            memory: 8 * Int64(uploads) * length,
+            figures: rateFigures
         )
     }
 
@@ -56,19 +53,14 @@ enum SmallUploads {
         to location: String,
         _ fields: [(name: String, value: String)],
         _ stage: Stage
-    ) throws(BenchFailure) -> Outcome {
+    ) throws -> Outcome {
         let address = stage.address
         let turn = Turn()
-        let latencies = try sideBySide(clients) { _ throws(BenchFailure) in
+        let latencies = Parallel.run(clients) { _ in
             let connection = try Connection(to: address)
             var latencies: [Double] = []
             while let number = turn.next(below: uploads) {
-                let request = Request(
-                    method: "PUT",
-                    target: "\(location)\(number)",
-                    fields: fields,
-                    length: length
-                )
+                let request = Request("PUT", "\(location)\(number)", fields, length: length)
                 let start = now()
                 let response = try connection.exchange(request, expecting: 200)
                 latencies.append(now() - start)
@@ -76,7 +68,7 @@ enum SmallUploads {
             }
             return latencies
         }
-        return Outcome(latencies: latencies.flatMap { $0 }, requests: uploads)
+        return Outcome(latencies: try latencies.flatMap { try $0.get() }, requests: uploads)
     }
 }
 

@@ -1,29 +1,20 @@
 // Stream sockets as the measurements want them: raw numbers, so that the client costs little.
 
 import Glibc
-import Posix
 import TestSupport
 
 /// Connects to `address`, with 120 s of patience for each later read and write.
 ///
 /// - Returns: a descriptor that the caller closes.
-func connectSocket(to address: SocketAddress) throws(BenchFailure) -> Int32 {
-    do throws(SystemError) {
-        return try StreamSocket(connectedTo: address, patience: 120).number
-    } catch {
-        throw BenchFailure("\(error)")
-    }
+func connectSocket(to address: SocketAddress) throws -> Int32 {
+    try StreamSocket(connectedTo: address, patience: 120).number
 }
 
 /// A port of 127.0.0.1 that nobody listens on at this moment.
-func freePort() throws(BenchFailure) -> UInt16 {
-    do throws(SystemError) {
-        let socket = try StreamSocket(listeningOn: .port(0))
-        defer { socket.close() }
-        return socket.port
-    } catch {
-        throw BenchFailure("\(error)")
-    }
+func freePort() throws -> UInt16 {
+    let socket = try StreamSocket(listeningOn: .port(0))
+    defer { socket.close() }
+    return socket.port
 }
 
 /// Writes all of `bytes`.

@@ -42,7 +42,7 @@ final class Stage {
     ///   - options: sizes and programs.
     ///   - withTLS: whether the sink is reached over TLS, which nginx then ends for it.
     /// - Throws: `BenchFailure` if something does not start within 15 s.
-    init(_ options: Options, withTLS: Bool = false) throws(BenchFailure) {
+    init(_ options: Options, withTLS: Bool = false) throws {
         let state = try Stage.absolute(options.state)
         let work = state + "/work"
         self.work = work
@@ -107,7 +107,7 @@ final class Stage {
         try Stage.waitUntilConnectable(address, nginx)
         let master = nginx.pid
         let workers = options.workers
-        try wait(for: "nginx's workers", within: 5) { children(of: master).count >= workers }
+        try eventually("nginx's workers", seconds: 5) { children(of: master).count >= workers }
         nginxPIDs = [master] + children(of: master)
     }
 
@@ -116,11 +116,7 @@ final class Stage {
         nginx.end()
         gateway?.end()
         sink.end()
-        do throws(BenchFailure) {
-            try emptyDirectory(work)
-        } catch {
-            note("\(error)")
-        }
+        do { try emptyDirectory(work) } catch { note("\(error)") }
     }
 
     /// Which processes have ended, and the last lines of each log: for a failure's report.
@@ -157,7 +153,7 @@ final class Stage {
         sinkURL: String,
         authority: String?,
         log: String
-    ) throws(BenchFailure) -> Child {
+    ) throws -> Child {
         let settings = work + "/spoolgate.yaml"
         let threads = (options.slowCounts.max() ?? 0) + 200
         try writeText(
@@ -180,12 +176,12 @@ final class Stage {
         return child
     }
 
-    private static func startSink(log: String) throws(BenchFailure) -> (Child, UInt16) {
+    private static func startSink(log: String) throws -> (Child, UInt16) {
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { throw BenchFailure(call: "pipe") }
         defer { close(ends[0]) }
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        let started = Result { () throws(BenchFailure) in
+        let started = Result {
             try Child.start(
                 "sink",
                 program: ownProgram(),
@@ -208,22 +204,19 @@ final class Stage {
     private static func waitUntilConnectable(
         _ address: SocketAddress,
         _ child: Child
-    ) throws(BenchFailure) {
-        try wait(for: "\(child.name) to listen", within: 15) { () throws(BenchFailure) in
+    ) throws {
+        try eventually("\(child.name) listens", seconds: 15) {
             if let ending = child.ending {
                 let text = readText(child.log).suffix(1000)
                 throw BenchFailure("\(ending):\n\(text)")
             }
-            do throws(BenchFailure) {
-                close(try connectSocket(to: address))
-                return true
-            } catch {
-                return false
-            }
+            guard let socket = try? connectSocket(to: address) else { return false }
+            close(socket)
+            return true
         }
     }
 
-    private static func absolute(_ path: String) throws(BenchFailure) -> String {
+    private static func absolute(_ path: String) throws -> String {
         try makeDirectory(path)
         guard let resolved = realpath(path, nil) else {
             throw BenchFailure(call: "realpath", on: path)

@@ -2,7 +2,7 @@
 //
 // A target of a section that did not run, or of a row that failed, is "not measured".
 
-import Glibc
+import Foundation
 
 /// One target.
 private struct Target {
@@ -13,6 +13,16 @@ private struct Target {
     /// Whether the figure must not be above `bound` (or else not below it).
     let isUpper: Bool
     let unit: String
+
+    init(_ sentence: String, _ values: [Double], atMost bound: Double, _ unit: String = "x") {
+        (self.sentence, self.values, self.bound) = (sentence, values, bound)
+        (isUpper, self.unit) = (true, unit)
+    }
+
+    init(_ sentence: String, _ values: [Double], atLeast bound: Double) {
+        (self.sentence, self.values, self.bound) = (sentence, values, bound)
+        (isUpper, unit) = (false, "x")
+    }
 
     /// The median; nil: not measured.
     var figure: Double? { values.isEmpty ? nil : percentile(values, 0.5) }
@@ -44,10 +54,11 @@ func printTargets(_ results: [SectionResult], _ options: Options) {
     let targets = targets(results)
     if options.json {
         for target in targets {
-            let figure = target.figure.map { "\($0)" } ?? "null"
+            let figure: Any = target.figure ?? NSNull()
             print(
-                "{\"target\":\(quoted(target.sentence)),\"figure\":\(figure),"
-                    + "\"verdict\":\(quoted(target.verdict))}"
+                json([
+                    "target": target.sentence, "figure": figure, "verdict": target.verdict,
+                ])
             )
         }
         return
@@ -65,19 +76,6 @@ func printTargets(_ results: [SectionResult], _ options: Options) {
     }
 }
 
-private func atMost(
-    _ bound: Double,
-    _ unit: String,
-    _ sentence: String,
-    _ values: [Double]
-) -> Target {
-    Target(sentence: sentence, values: values, bound: bound, isUpper: true, unit: unit)
-}
-
-private func atLeast(_ bound: Double, _ sentence: String, _ values: [Double]) -> Target {
-    Target(sentence: sentence, values: values, bound: bound, isUpper: false, unit: "x")
-}
-
 private func targets(_ results: [SectionResult]) -> [Target] {
     func figure(
         _ section: Section,
@@ -87,116 +85,82 @@ private func targets(_ results: [SectionResult]) -> [Target] {
     ) -> [Double] {
         results.first { $0.section == section }?.values(row, key, over: reference) ?? []
     }
-    let dav = OneRequest.davRow
-    let synced = OneRequest.syncedDavRow
-    let receive = OneRequest.receiveRow
-    let peaks = [OneRequest.plainRow, OneRequest.uploadRow, OneRequest.dropRow, receive]
-        .flatMap { figure(.oneRequest, $0, "peak_rss_mib") }
-    return [
-        atMost(
-            1.6,
-            "x",
+    func receive(_ key: String, over reference: String) -> [Double] {
+        figure(.oneRequest, OneRequest.receiveRow, key, over: reference)
+    }
+    func small(_ row: String) -> [Double] {
+        figure(.smallUploads, row, "per_s", over: SmallUploads.proxyRow)
+    }
+    func slow(_ count: Int) -> [Double] {
+        figure(.slowUploads, SlowUploads.rowName(count), "rss_mib")
+    }
+    let (dav, synced) = (OneRequest.davRow, OneRequest.syncedDavRow)
+    let durable = "  the same against dav PUT made durable too"
+    let peaks = [
+        OneRequest.plainRow, OneRequest.uploadRow, OneRequest.dropRow, OneRequest.receiveRow,
+    ].flatMap { figure(.oneRequest, $0, "peak_rss_mib") }
+    let heads = figure(
+        .offsetRetrieval,
+        OffsetRetrieval.headRow,
+        "per_s",
+        over: OffsetRetrieval.returnRow
+    )
+    var targets = [
+        Target(
             "large receive: processor at most 1.6 x dav PUT",
-            figure(.oneRequest, receive, "cpu_s_per_gib", over: dav)
+            receive("cpu_s_per_gib", over: dav),
+            atMost: 1.6
         ),
-        atMost(
-            1.6,
-            "x",
-            "  the same against dav PUT made durable too",
-            figure(.oneRequest, receive, "cpu_s_per_gib", over: synced)
-        ),
-        atLeast(
-            0.8,
+        Target(durable, receive("cpu_s_per_gib", over: synced), atMost: 1.6),
+        Target(
             "large receive: speed at least 0.8 x dav PUT",
-            figure(.oneRequest, receive, "mib_per_s", over: dav)
+            receive("mib_per_s", over: dav),
+            atLeast: 0.8
         ),
-        atLeast(
-            0.8,
-            "  the same against dav PUT made durable too",
-            figure(.oneRequest, receive, "mib_per_s", over: synced)
-        ),
-        atMost(
-            48,
-            "MiB",
+        Target(durable, receive("mib_per_s", over: synced), atLeast: 0.8),
+        Target(
             "large uploads: peak memory below 48 MiB",
-            peaks.max().map { [$0] } ?? []
+            peaks.max().map { [$0] } ?? [],
+            atMost: 48,
+            "MiB"
         ),
-        atLeast(
-            1.0 / 6,
-            "HEAD: rate at least 1/6 of return 200",
-            figure(
-                .offsetRetrieval,
-                OffsetRetrieval.headRow,
-                "per_s",
-                over: OffsetRetrieval.returnRow
-            )
-        ),
-        atLeast(
-            0.5,
+        Target("HEAD: rate at least 1/6 of return 200", heads, atLeast: 1.0 / 6),
+        Target(
             "1000 x 64 KiB plain: rate at least 0.5 x unbuffered proxy",
-            figure(
-                .smallUploads,
-                SmallUploads.plainRow,
-                "per_s",
-                over: SmallUploads.proxyRow
-            )
+            small(SmallUploads.plainRow),
+            atLeast: 0.5
         ),
-        atLeast(
-            0.5,
+        Target(
             "1000 x 64 KiB as upload resources: the same",
-            figure(
-                .smallUploads,
-                SmallUploads.uploadRow,
-                "per_s",
-                over: SmallUploads.proxyRow
-            )
+            small(SmallUploads.uploadRow),
+            atLeast: 0.5
         ),
-        atMost(
-            80,
-            "MiB",
-            "2000 slow uploads within 80 MiB",
-            figure(.slowUploads, SlowUploads.rowName(2_000), "rss_mib")
-        ),
-        atMost(
-            300,
-            "MiB",
-            "9000 slow uploads within 300 MiB",
-            figure(.slowUploads, SlowUploads.rowName(9_000), "rss_mib")
-        ),
-    ] + deliveryTargets(figure)
-}
-
-/// The targets of sections F to I.
-private func deliveryTargets(
-    _ figure: (Section, String, String, _ over: String?) -> [Double]
-) -> [Target] {
-    var targets: [Target] = []
+        Target("2000 slow uploads within 80 MiB", slow(2_000), atMost: 80, "MiB"),
+        Target("9000 slow uploads within 300 MiB", slow(9_000), atMost: 300, "MiB"),
+    ]
     for (section, scheme) in [(Section.delivery, "http"), (.secureDelivery, "https")] {
         for peer in [Deliveries.uploadRow, Deliveries.dataRow] {
+            func alone(_ key: String) -> [Double] {
+                figure(section, Deliveries.aloneRow, key, over: peer)
+            }
             targets += [
-                atLeast(
-                    1,
+                Target(
                     "delivery over \(scheme): no slower than \(peer)",
-                    figure(section, Deliveries.aloneRow, "mib_per_s", peer)
+                    alone("mib_per_s"),
+                    atLeast: 1
                 ),
-                atMost(
-                    1,
-                    "x",
-                    "  and with no more processor",
-                    figure(section, Deliveries.aloneRow, "own_cpu_s_per_gib", peer)
-                ),
+                Target("  and with no more processor", alone("own_cpu_s_per_gib"), atMost: 1),
             ]
         }
     }
-    for (section, scheme) in [
-        (Section.smallDeliveries, "http"), (.smallSecureDeliveries, "https"),
-    ] {
+    for (section, scheme) in [(Section.smallDeliveries, "http"), (.smallSecureDeliveries, "https")]
+    {
         targets.append(
-            atMost(
-                20,
-                "ms",
+            Target(
                 "64 KiB over \(scheme), 99 of 100 below 20 ms: no delayed acknowledgement",
-                figure(section, SmallDeliveries.wholeRow, "p99_ms", nil)
+                figure(section, SmallDeliveries.wholeRow, "p99_ms"),
+                atMost: 20,
+                "ms"
             )
         )
     }

@@ -12,7 +12,7 @@ final class UploadResource {
     /// Takes the location of a creation's response.
     ///
     /// - Throws: `BenchFailure` without a usable `Location`.
-    init(_ creation: WireClient.Answer, _ connection: Connection) throws(BenchFailure) {
+    init(_ creation: WireClient.Answer, _ connection: Connection) throws {
         guard let path = creation.locationPath else {
             throw BenchFailure("a creation was answered \(creation.status) without a Location")
         }
@@ -21,16 +21,11 @@ final class UploadResource {
     }
 
     /// Creates an unfinished upload without content.
-    static func create(_ target: String, _ connection: Connection) throws(BenchFailure)
+    static func create(_ target: String, _ connection: Connection) throws
         -> UploadResource
     {
         let response = try connection.exchange(
-            Request(
-                method: "POST",
-                target: target,
-                fields: [("Upload-Complete", "?0")],
-                length: 0
-            ),
+            Request("POST", target, [("Upload-Complete", "?0")], length: 0),
             expecting: 201
         )
         return try UploadResource(response, connection)
@@ -41,11 +36,11 @@ final class UploadResource {
         _ length: Int64,
         at offset: Int64,
         last: Bool
-    ) throws(BenchFailure) -> WireClient.Answer {
+    ) throws -> WireClient.Answer {
         let request = Request(
-            method: "PATCH",
-            target: path,
-            fields: [
+            "PATCH",
+            path,
+            [
                 ("Upload-Offset", "\(offset)"), ("Upload-Complete", last ? "?1" : "?0"),
                 ("Content-Type", "application/partial-upload"),
             ],
@@ -59,11 +54,8 @@ final class UploadResource {
     }
 
     /// Requires that offset retrieval tells `offset`.
-    func requireOffset(_ offset: Int64) throws(BenchFailure) {
-        let response = try connection.exchange(
-            Request(method: "HEAD", target: path),
-            expecting: 204
-        )
+    func requireOffset(_ offset: Int64) throws {
+        let response = try connection.exchange(Request("HEAD", path), expecting: 204)
         guard response.number("upload-offset") == offset else {
             throw BenchFailure(
                 "HEAD \(path) tells offset \(response["upload-offset"] ?? "none"), "
@@ -73,7 +65,7 @@ final class UploadResource {
     }
 
     /// Cancels the upload, which frees its bytes.
-    func cancel() throws(BenchFailure) {
-        try connection.exchange(Request(method: "DELETE", target: path), expecting: 204)
+    func cancel() throws {
+        try connection.exchange(Request("DELETE", path), expecting: 204)
     }
 }
