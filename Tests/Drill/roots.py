@@ -22,8 +22,8 @@ class Unavailable(Exception):
     """What the drill needs and this host does not give."""
 
 
-def cached(suite, packages=PACKAGES, name="root", prepare=None):
-    """The directory of the suite's root; `prepare` finishes a new one, in a chroot."""
+def cached(suite, packages=PACKAGES, name="root"):
+    """The directory of the suite's root."""
     home = os.environ.get("DRILL_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or "/var/cache", "spoolgate-drill"
     )
@@ -34,7 +34,7 @@ def cached(suite, packages=PACKAGES, name="root", prepare=None):
     with open(os.path.join(directory, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_fresh(root, stamp, made_of):
-            _make(suite, root, packages, prepare)
+            _make(suite, root, packages)
             with open(stamp, "w") as file:
                 json.dump(made_of, file)
     return root
@@ -63,7 +63,7 @@ def _is_fresh(root, stamp, made_of):
         return False
 
 
-def _make(suite, root, packages, prepare):
+def _make(suite, root, packages):
     new = root + ".new"
     for left in (new, root):
         shutil.rmtree(left, ignore_errors=True)
@@ -84,8 +84,6 @@ def _make(suite, root, packages, prepare):
     shutil.copyfile("/etc/resolv.conf", os.path.join(new, "etc/resolv.conf"))
     _run(["chroot", new, "apt-get", "-q", "update"])
     _run(["chroot", new, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qy", "upgrade"])
-    if prepare:
-        prepare(new)
     os.rename(new, root)
 
 

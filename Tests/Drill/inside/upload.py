@@ -25,6 +25,7 @@ import urllib.parse
 BASE = "http://uploads.example/files/"
 HOME = "/root/uploads"
 VERSION = "10"
+USER = b"alice:secret"
 
 
 class Cut(Exception):
@@ -42,7 +43,7 @@ def content(name, size):
 class Exchange:
     """One request on a connection of its own, and the responses to it."""
 
-    def __init__(self, url, method, fields, user):
+    def __init__(self, url, method, fields):
         parts = urllib.parse.urlsplit(url)
         self.socket = socket.create_connection((parts.hostname, parts.port or 80), timeout=60)
         self.buffer = b""
@@ -51,7 +52,7 @@ class Exchange:
         self.is_new = method != "PATCH"
         lines = [f"{method} {parts.path} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
         lines += [f"Upload-Draft-Interop-Version: {VERSION}"]
-        lines += ["Authorization: Basic " + base64.b64encode(user.encode()).decode()]
+        lines += ["Authorization: Basic " + base64.b64encode(USER).decode()]
         lines += [f"{name}: {value}" for name, value in fields.items()]
         say(f"> {method} {parts.path}" + "".join(f"  {n}: {v}" for n, v in fields.items()))
         self.socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
@@ -144,11 +145,11 @@ class Upload:
 
     def create(self):
         fields = {"Upload-Complete": "?1", "Content-Length": self.size}
-        exchange = Exchange(BASE + self.name, self.options.method, fields, self.options.user)
+        exchange = Exchange(BASE + self.name, "PUT", fields)
         return self.transfer(exchange, 0)
 
     def resume(self):
-        head = Exchange(self.url, "HEAD", {}, self.options.user)
+        head = Exchange(self.url, "HEAD", {})
         status, fields, _ = head.final(self.interim)
         if status != 204 and status != 200:
             return status, fields, ""
@@ -159,7 +160,7 @@ class Upload:
             "Content-Length": self.size - offset,
             "Content-Type": "application/partial-upload",
         }
-        return self.transfer(Exchange(self.url, "PATCH", fields, self.options.user), offset)
+        return self.transfer(Exchange(self.url, "PATCH", fields), offset)
 
     def transfer(self, exchange, offset):
         cut, self.cut = self.cut, None
@@ -208,8 +209,6 @@ def main():
     parser.add_argument("--cut", type=int)
     parser.add_argument("--pace", type=float, help="megabytes a second")
     parser.add_argument("--until-done", type=float, help="seconds")
-    parser.add_argument("--method", default="PUT")
-    parser.add_argument("--user", default="alice:secret")
     options = parser.parse_args()
     if options.verb == "send":
         state = {"name": options.name, "size": options.size}
