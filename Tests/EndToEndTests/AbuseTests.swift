@@ -12,63 +12,34 @@ struct AbuseTests {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1MiB}"])
         let resource = try sandbox.create("/files/victim.bin", ["Upload-Length: 20"])
         #expect(
-            try sandbox.append(resource, offset: 0, Data("0123456789".utf8), complete: false)
+            try sandbox.append(resource, Data("0123456789".utf8), complete: false)
                 .status == 204
         )
-        let partial = "Content-Type: application/partial-upload"
-        let base = resource.drop { _ in false }.dropLast(26)
-        let cases: [(String, Substring, [String], Data?, ClosedRange<Int>)] = [
-            (
-                "PATCH", resource[...], ["Upload-Offset: 3", "Upload-Complete: ?0", partial],
-                Data("x".utf8), 409...409
-            ),
-            (
-                "PATCH", resource[...], ["Upload-Offset: -3", "Upload-Complete: ?0", partial],
-                Data("x".utf8), 400...400
-            ),
-            (
-                "PATCH", resource[...], ["Upload-Offset: abc", "Upload-Complete: ?0", partial],
-                Data("x".utf8), 400...400
-            ),
-            (
-                "PATCH", resource[...],
-                ["Upload-Offset: 99999999999999999999", "Upload-Complete: ?0", partial],
-                Data("x".utf8), 400...400
-            ),
-            (
-                "PATCH", resource[...],
-                ["Upload-Offset: 10", partial, "Upload-Draft-Interop-Version: 8"], Data("x".utf8),
-                400...400
-            ),
-            (
-                "PATCH", resource[...],
-                ["Upload-Offset: 10", "Upload-Offset: 10", "Upload-Complete: ?0", partial],
-                Data("x".utf8), 400...400
-            ),
-            (
-                "PATCH", resource[...], ["Upload-Offset: 10", "Upload-Complete: ?0"],
-                Data("x".utf8), 400...415
-            ),
-            (
-                "PATCH", resource[...], ["Upload-Offset: 10", "Upload-Complete: ?1", partial],
-                Data("x".utf8), 400...400
-            ),
-            (
-                "PATCH", resource[...],
-                ["Upload-Offset: 10", "Upload-Complete: ?0", "Upload-Length: 30", partial],
-                Data("x".utf8), 400...400
-            ),
-            (
-                "PATCH", resource[...], ["Upload-Offset: 10", "Upload-Complete: ?0", partial],
-                Data(count: 11), 400...400
-            ),
-            ("PUT", resource[...], [], Data("x".utf8), 405...405),
+        let type = "Content-Type: application/partial-upload"
+        let partial = ["Upload-Complete: ?0", type]
+        let one = Data("x".utf8)
+        let appends: [(fields: [String], content: Data, statuses: ClosedRange<Int>)] = [
+            (["Upload-Offset: 3"] + partial, one, 409...409),
+            (["Upload-Offset: -3"] + partial, one, 400...400),
+            (["Upload-Offset: abc"] + partial, one, 400...400),
+            (["Upload-Offset: 99999999999999999999"] + partial, one, 400...400),
+            (["Upload-Offset: 10", type, "Upload-Draft-Interop-Version: 8"], one, 400...400),
+            (["Upload-Offset: 10", "Upload-Offset: 10"] + partial, one, 400...400),
+            (["Upload-Offset: 10", "Upload-Complete: ?0"], one, 400...415),
+            (["Upload-Offset: 10", "Upload-Complete: ?1", type], one, 400...400),
+            (["Upload-Offset: 10", "Upload-Length: 30"] + partial, one, 400...400),
+            (["Upload-Offset: 10"] + partial, Data(count: 11), 400...400),
+        ]
+        let base = resource.dropLast(26)
+        let completing = "Upload-Complete: ?1"
+        let others: [(String, String, [String], Data?, ClosedRange<Int>)] = [
+            ("PUT", resource, [], one, 405...405),
             ("HEAD", base + "../../../etc/passwd", [], nil, 400...404),
             ("GET", base + "%2e%2e%2fetc%2fpasswd", [], nil, 400...400),
             ("DELETE", base + "AAAAAAAAAAAAAAAAAAAAAAAAAA", [], nil, 404...404),
             (
                 "PATCH", base + "00000000000000000000000000",
-                ["Upload-Offset: 0", "Upload-Complete: ?1", partial], Data("x".utf8), 404...404
+                ["Upload-Offset: 0", completing, type], one, 404...404
             ),
             (
                 "POST", "/files/big", ["Upload-Complete: ?0", "Upload-Length: 2000000"], Data(),
@@ -76,17 +47,13 @@ struct AbuseTests {
             ),
             ("PUT", "/files/big", [], Data(count: 2_000_000), 413...413),
             (
-                "POST", "/files/x", ["Upload-Complete: ?1", "Upload-Length: 5"],
-                Data(count: 200_000), 400...400
+                "POST", "/files/x", [completing, "Upload-Length: 5"], Data(count: 200_000),
+                400...400
             ),
         ]
+        let cases = appends.map { ("PATCH", resource, $0, $1, $2) } + others
         for (method, target, fields, content, statuses) in cases {
-            let answer = try WireClient(port: sandbox.port).ask(
-                method,
-                String(target),
-                fields,
-                content: content
-            )
+            let answer = try sandbox.ask(method, target, fields, content: content)
             #expect(statuses.contains(answer.status), "\(method) \(target) \(fields)")
             if method != "HEAD" {
                 #expect(
@@ -99,7 +66,7 @@ struct AbuseTests {
         let mismatch = try sandbox.append(resource, offset: 3, Data("x".utf8), complete: false)
         #expect(mismatch["upload-offset"] == "10")
         #expect(try sandbox.offset(of: resource) == 10)
-        let rest = try sandbox.append(resource, offset: 10, Data("9876543210".utf8), complete: true)
+        let rest = try sandbox.append(resource, offset: 10, Data("9876543210".utf8))
         #expect(rest.status == 201)
     }
 
@@ -107,15 +74,7 @@ struct AbuseTests {
     func overrun() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/over.bin", ["Upload-Length: 10"])
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Transfer-Encoding: chunked",
-                "Content-Type: application/partial-upload",
-            ]
-        )
+        let client = try sandbox.startAppend(resource, length: nil)
         client.sendChunk(Data(count: 5))
         // Once a part is in the spool, nginx cannot know the length and tell it in advance.
         try eventually("a part is in the spool") { try sandbox.spooledOffset() == 5 }
@@ -123,14 +82,13 @@ struct AbuseTests {
         client.send("0\r\n\r\n")
         #expect(try client.read().status == 400)
         #expect(try sandbox.delivered().isEmpty)
-        #expect(try WireClient(port: sandbox.port).ask("HEAD", resource).status == 404)
+        #expect(try sandbox.ask("HEAD", resource).status == 404)
     }
 
     @Test("an upload of unknown length stops at max-size")
     func endlessContent() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1MiB}"])
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("POST", "/files/endless", ["Transfer-Encoding: chunked"])
+        let client = try sandbox.open("POST", "/files/endless", ["Transfer-Encoding: chunked"])
         for _ in 0..<40 { client.sendChunk(Data(count: 64 << 10)) }
         #expect(try client.read().status == 413)
         #expect(try sandbox.delivered().isEmpty)
@@ -143,15 +101,7 @@ struct AbuseTests {
     func earlyRefusal(front: Front) throws {
         let sandbox = try Sandbox(front: front)
         let resource = try sandbox.create("/files/early.bin")
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 77", "Upload-Complete: ?1", "Content-Length: 50000000",
-                "Content-Type: application/partial-upload",
-            ]
-        )
+        let client = try sandbox.startAppend(resource, offset: 77, length: 50_000_000)
         for _ in 0..<4 where client.send(Data(count: 1 << 20)) {}
         let answer = try client.read()
         #expect(answer.status == 409)
@@ -166,27 +116,20 @@ struct AbuseTests {
                 let client = try WireClient(port: sandbox.port)
                 switch number % 5 {
                 case 0:
-                    client.sendHead(
-                        "GET",
-                        "/files/x",
-                        ["X-Large: " + String(repeating: "a", count: 100_000)]
-                    )
+                    let field = "X-Large: " + String(repeating: "a", count: 100_000)
+                    client.sendHead("GET", "/files/x", [field])
                 case 1:
                     client.sendHead("GET", "/files/x", (0..<10_000).map { "X-\($0): y" })
                 case 2: client.send("GET /files/\0x HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n")
                 case 3:
-                    client.sendHead(
-                        "PATCH",
-                        "/files/upload-resource/..",
-                        ["Upload-Offset: 1e9", "Upload-Complete: yes", "Content-Length: 3"]
-                    )
+                    let fields = [
+                        "Upload-Offset: 1e9", "Upload-Complete: yes", "Content-Length: 3",
+                    ]
+                    client.sendHead("PATCH", "/files/upload-resource/..", fields)
                     client.send("abc")
                 default:
-                    client.sendHead(
-                        "POST",
-                        "/files/x",
-                        ["Upload-Complete: ?1", "Content-Length: 9000000"]
-                    )
+                    let fields = ["Upload-Complete: ?1", "Content-Length: 9000000"]
+                    client.sendHead("POST", "/files/x", fields)
                     client.send(Data(count: 200_000))
                     client.cut(reset: true)
                     continue
@@ -206,9 +149,6 @@ struct AbuseTests {
             #expect(sandbox.daemon.footprint().rss < before.rss + 16 * 1024)
         }
         #expect(sandbox.daemon.process.isRunning)
-        #expect(
-            try WireClient(port: sandbox.port).ask("PUT", "/files/ok", content: Data("x".utf8))
-                .status == 201
-        )
+        #expect(try sandbox.ask("PUT", "/files/ok", content: Data("x".utf8)).status == 201)
     }
 }

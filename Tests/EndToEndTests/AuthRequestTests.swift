@@ -31,18 +31,21 @@ struct AuthRequestTests {
         let origin = try application { ["X-User: \($0)"] }
         let sandbox = try Sandbox(front: .nginxAsking(origin.port))
         // Refused although not one byte of its content has come, and never will.
-        let stranger = try WireClient(port: sandbox.port)
-        stranger.sendHead(
+        let stranger = try sandbox.open(
             "POST",
             "/files/a",
-            ["Upload-Complete: ?1", "Content-Length: 1000000", "Expect: 100-continue"]
+            ["Upload-Complete: ?1", "Expect: 100-continue"],
+            length: 1_000_000
         )
         let refused = try stranger.read()
         #expect(refused.status == 401)
         #expect(refused["www-authenticate"] == "Bearer")
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
-        let chunked = try WireClient(port: sandbox.port)
-        chunked.sendHead("POST", "/files/a", ["Upload-Complete: ?1", "Transfer-Encoding: chunked"])
+        let chunked = try sandbox.open(
+            "POST",
+            "/files/a",
+            ["Upload-Complete: ?1", "Transfer-Encoding: chunked"]
+        )
         #expect(try chunked.read().status == 401)
         let resource = try sandbox.create("/files/a?b=c", ["Authorization: Bearer a"])
         let asked = try #require(origin.requests.last)
@@ -55,13 +58,7 @@ struct AuthRequestTests {
         // Asked for each request, not for the creation only.
         let content = Data(repeating: 7, count: 3 << 20)
         func append(_ token: String) throws -> Int {
-            try sandbox.append(
-                resource,
-                offset: 0,
-                content,
-                complete: true,
-                ["Authorization: Bearer \(token)"]
-            ).status
+            try sandbox.append(resource, content, fields: ["Authorization: Bearer \(token)"]).status
         }
         #expect(try append("b") == 404, "another user")
         #expect(try append("x") == 401)
@@ -76,13 +73,7 @@ struct AuthRequestTests {
         let resource = try sandbox.create("/files/a", ["Authorization: Bearer a"])
         origin.stop()
         #expect(throws: (any Error).self) {
-            try sandbox.append(
-                resource,
-                offset: 0,
-                Data("x".utf8),
-                complete: true,
-                ["Authorization: Bearer a"]
-            )
+            try sandbox.append(resource, Data("x".utf8), fields: ["Authorization: Bearer a"])
         }
     }
 
@@ -92,33 +83,27 @@ struct AuthRequestTests {
         let sandbox = try Sandbox(
             routeSettings: ["authorize: {url: '\(origin.base)/may'}", "limits: {min-size: 0}"]
         )
-        let stranger = try WireClient(port: sandbox.port)
-        stranger.sendHead("POST", "/files/a", ["Upload-Complete: ?1", "Content-Length: 1000000"])
+        let stranger = try sandbox.open(
+            "POST",
+            "/files/a",
+            ["Upload-Complete: ?1"],
+            length: 1_000_000
+        )
         let refused = try stranger.read()
         #expect(refused.status == 401)
         #expect(refused.text == "who are you?")
         #expect(refused["x-app"] == "1")
-        let large = try WireClient(port: sandbox.port)
-        large.sendHead(
-            "PUT",
-            "/files/a",
-            ["Content-Length: 1001", "Authorization: Bearer a"]
-        )
+        let large = try sandbox.open("PUT", "/files/a", ["Authorization: Bearer a"], length: 1001)
         #expect(try large.read().status == 413)
         let resource = try sandbox.create("/files/a", ["Authorization: Bearer a"])
         let list = try sandbox.spoolgate("list", "--json").output
         #expect(list.contains("\"owner\":\"alice\""))
         // A restart in between changes nothing.
         try sandbox.crash()
-        let over = try sandbox.append(
-            resource,
-            offset: 0,
-            Data(repeating: 7, count: 1001),
-            complete: true
-        )
+        let over = try sandbox.append(resource, Data(repeating: 7, count: 1001))
         #expect(over.status == 413)
         let content = Data(repeating: 7, count: 1000)
-        #expect(try sandbox.append(resource, offset: 0, content, complete: true).status == 201)
+        #expect(try sandbox.append(resource, content).status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content])
     }
 
@@ -133,12 +118,7 @@ struct AuthRequestTests {
                 if takes {
                     taken.withLock { $0.append(String(decoding: request.content, as: UTF8.self)) }
                 }
-                try connection.answer(
-                    takes ? "200 OK" : "503 Service Unavailable",
-                    fields: [],
-                    content: "",
-                    hasContent: true
-                )
+                try connection.answer(takes ? "200 OK" : "503 Service Unavailable")
             }
         }
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path()
@@ -150,12 +130,7 @@ struct AuthRequestTests {
             extra: ["events: {to: '\(file)', webhook: {url: '\(origin.base)/hook'}}"]
         )
         func post(_ text: String) throws -> WireClient.Answer {
-            try WireClient(port: sandbox.port).ask(
-                "POST",
-                "/files/a",
-                ["Upload-Complete: ?1"],
-                content: Data(text.utf8)
-            )
+            try sandbox.ask("POST", "/files/a", ["Upload-Complete: ?1"], content: Data(text.utf8))
         }
         #expect(try post("clean\n").status == 201)
         #expect(try post("virus\n").status == 422)

@@ -312,11 +312,9 @@ struct CheckTests {
         #expect(sandbox.log.contains("settings not reloaded"))
         #expect(sandbox.log.contains("routes.default.upstream: not set; name the application"))
         let file = try sandbox.randomFile(10)
-        let sent = try sandbox.curl(
-            "-T",
-            file.url.path(),
-            "http://localhost:\(sandbox.port)/files/a.bin"
-        )
+        let sent = try sandbox.curl([
+            "-T", file.url.path(), "http://localhost:\(sandbox.port)/files/a.bin",
+        ])
         #expect(sent.status == 0)
         #expect(try sandbox.delivered().count == 1)
     }

@@ -13,15 +13,10 @@ struct CrashTests {
         let resource = try sandbox.create("/files/crash.bin")
         var offset = 0
         for round in 1...20 {
-            let sender = try WireClient(port: sandbox.port)
-            sender.sendHead(
-                "PATCH",
+            let sender = try sandbox.startAppend(
                 resource,
-                [
-                    "Upload-Offset: \(offset)", "Upload-Complete: ?1",
-                    "Content-Length: \(bytes.count - offset)",
-                    "Content-Type: application/partial-upload",
-                ]
+                offset: offset,
+                length: bytes.count - offset
             )
             // The moment is a byte count: somewhere in the next twentieth of what is left.
             let share = (bytes.count - offset) / (22 - round)
@@ -38,12 +33,7 @@ struct CrashTests {
             }
             offset = told
         }
-        let answer = try sandbox.append(
-            resource,
-            offset: offset,
-            bytes.suffix(from: offset),
-            complete: true
-        )
+        let answer = try sandbox.append(resource, offset: offset, bytes.suffix(from: offset))
         #expect(answer.status == 201)
         let delivered = try sandbox.delivered()
         #expect(delivered.count == 1)
@@ -54,21 +44,17 @@ struct CrashTests {
     func drains() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/drain.bin")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
+        let sender = try sandbox.startAppend(
             resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 9000",
-                "Content-Type: application/partial-upload",
-            ]
+            length: 9000,
+            sent: Data(repeating: 5, count: 4_000)
         )
-        sender.send(Data(repeating: 5, count: 4_000))
         try eventually("4000 bytes are in the spool") { try sandbox.spooledOffset() == 4_000 }
         sandbox.daemon.signal(SIGTERM)
         #expect(sandbox.daemon.wait() == 0)
         try sandbox.startAgain()
         #expect(try sandbox.offset(of: resource) == 4_000)
+        withExtendedLifetime(sender) {}
     }
 
     @Test("SIGTERM lets uploads finish whose clients could not resume them")
@@ -77,8 +63,7 @@ struct CrashTests {
         let content = Data((0..<400_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
         // An ordinary one, and a resumable one that no 104 has told where it is.
         let uploads = try [[], ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]].map {
-            let client = try WireClient(port: sandbox.port)
-            client.sendHead("PUT", "/files/late.bin", ["Content-Length: 400000"] + $0)
+            let client = try sandbox.open("PUT", "/files/late.bin", $0, length: 400000)
             client.send(content.prefix(200_000))
             return client
         }
@@ -98,23 +83,14 @@ struct CrashTests {
     func reloads() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
         let resource = try sandbox.create("/files/reload.bin")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
+        let sender = try sandbox.startAppend(
             resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 4000",
-                "Content-Type: application/partial-upload",
-            ]
+            length: 4000,
+            sent: Data(repeating: 5, count: 2_000)
         )
-        sender.send(Data(repeating: 5, count: 2_000))
         try eventually("2000 bytes are in the spool") { try sandbox.spooledOffset() == 2_000 }
         try sandbox.reload(replacing: "max-size: 64MiB", with: "max-size: 1MiB")
-        let refused = try WireClient(port: sandbox.port).ask(
-            "PUT",
-            "/files/big.bin",
-            content: Data(count: 2 << 20)
-        )
+        let refused = try sandbox.ask("PUT", "/files/big.bin", content: Data(count: 2 << 20))
         #expect(refused.status == 413)
         sender.send(Data(repeating: 6, count: 2_000))
         #expect(try sender.read().status == 201)
@@ -125,11 +101,7 @@ struct CrashTests {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
         try sandbox.reload(replacing: "max-size: 64MiB", with: "max-sizes: 1MiB")
         #expect(sandbox.log.contains("no such setting"))
-        let answer = try WireClient(port: sandbox.port).ask(
-            "PUT",
-            "/files/big.bin",
-            content: Data(count: 2 << 20)
-        )
+        let answer = try sandbox.ask("PUT", "/files/big.bin", content: Data(count: 2 << 20))
         #expect(answer.status == 201)
     }
 
@@ -138,16 +110,11 @@ struct CrashTests {
         let sandbox = try Sandbox()
         let stale = try sandbox.create("/files/stale.bin")
         let busy = try sandbox.create("/files/busy.bin")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
+        let sender = try sandbox.startAppend(
             busy,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 2000",
-                "Content-Type: application/partial-upload",
-            ]
+            length: 2000,
+            sent: Data(repeating: 1, count: 1_000)
         )
-        sender.send(Data(repeating: 1, count: 1_000))
         try eventually("the upload is in use") {
             try sandbox.spoolgate("list").output.contains("*")
         }
@@ -158,7 +125,7 @@ struct CrashTests {
         #expect(purge.status == 0)
         #expect(purge.output.contains("Removed 1 upload"))
         #expect(purge.output.contains("1 in use"))
-        #expect(try WireClient(port: sandbox.port).ask("HEAD", stale).status == 404)
+        #expect(try sandbox.ask("HEAD", stale).status == 404)
         sender.send(Data(repeating: 2, count: 1_000))
         #expect(try sender.read().status == 201)
     }

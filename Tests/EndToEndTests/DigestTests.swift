@@ -26,19 +26,16 @@ struct DigestTests {
         let resource = try sandbox.create("/files/verified.bin")
         let first = bytes.prefix(1 << 20)
         let rest = Data(bytes.suffix(from: 1 << 20))
-        let kept = try sandbox.append(resource, offset: 0, first, complete: false)
+        let kept = try sandbox.append(resource, first, complete: false)
         #expect(kept.status == 204)
         let digest = "Content-Digest: " + (try field(of: rest, in: sandbox))
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
+        let sender = try sandbox.startAppend(
             resource,
-            [
-                "Upload-Offset: \(first.count)", "Upload-Complete: ?1",
-                "Content-Length: \(rest.count)", "Content-Type: application/partial-upload", digest,
-            ]
+            offset: first.count,
+            length: rest.count,
+            sent: rest.prefix(1 << 20),
+            fields: [digest]
         )
-        sender.send(rest.prefix(1 << 20))
         let data = sandbox.directory.appending(path: "spool/data").path()
         try eventually("more than the first part is on the disk") {
             try Self.bytes(below: data) > first.count
@@ -50,8 +47,7 @@ struct DigestTests {
             resource,
             offset: first.count,
             Data(rest.reversed()),
-            complete: true,
-            [digest]
+            fields: [digest]
         )
         #expect(wrong.status == 400)
         #expect(wrong["upload-complete"] == "?0" && wrong["upload-offset"] == "\(first.count)")
@@ -59,8 +55,7 @@ struct DigestTests {
             resource,
             offset: first.count,
             rest,
-            complete: true,
-            [digest, "Repr-Digest: " + (try field(of: bytes, in: sandbox))]
+            fields: [digest, "Repr-Digest: " + (try field(of: bytes, in: sandbox))]
         )
         #expect(right.status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
@@ -68,26 +63,21 @@ struct DigestTests {
 
     @Test("PHP never hears of an upload that is not what its client says it is")
     func contradicted() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url)
         let (_, bytes) = try sandbox.randomFile(1 << 20)
         let other = "Repr-Digest: " + (try field(of: Data("other".utf8), in: sandbox))
         let resource = try sandbox.create("/files/index.php", [other])
-        let answer = try sandbox.append(resource, offset: 0, bytes, complete: true)
+        let answer = try sandbox.append(resource, bytes)
         #expect(answer.status == 400)
         #expect(answer["upload-complete"] == "?1")
         #expect(answer.text.contains("digest-mismatched-values"))
-        #expect(try WireClient(port: sandbox.port).ask("HEAD", resource).status == 404)
-        let plain = try WireClient(port: sandbox.port).ask(
-            "PUT",
-            "/files/index.php",
-            [other],
-            content: bytes
-        )
+        #expect(try sandbox.ask("HEAD", resource).status == 404)
+        let plain = try sandbox.ask("PUT", "/files/index.php", [other], content: bytes)
         #expect(plain.status == 400)
-        #expect(try backend.phpCalls() == 0)
+        #expect(try upstream.phpCalls() == 0)
         let wanting = try sandbox.create("/files/index.php", ["Want-Repr-Digest: sha-256=1"])
-        let told = try sandbox.append(wanting, offset: 0, bytes, complete: true)
+        let told = try sandbox.append(wanting, bytes)
         #expect(told.status == 202)
         #expect(told["repr-digest"] == (try field(of: bytes, in: sandbox)))
     }

@@ -39,7 +39,7 @@ struct DiskErrorTests {
     func fails(_ fault: DiskFault) throws {
         let world = try KillWorld()
         let name = "\(fault.call)-\(fault.error)"
-        var generator = SeededGenerator(seed: UInt64.random(in: 0...999_999))
+        var generator = SplitMix(seed: UInt64.random(in: 0...999_999))
         let tasks = (0..<4).map { number in
             ResumingClient.Task(
                 number: number,
@@ -64,7 +64,7 @@ struct DiskErrorTests {
             if fault.call != "ftruncate" {
                 try eventually("a call fails", seconds: 20) { calls.injected > 0 }
             }
-            let answer = try WireClient(port: world.sandbox.port).ask("GET", "/files/other")
+            let answer = try world.sandbox.ask("GET", "/files/other")
             #expect(answer.status == 201, "no upload, and no concern of the disk's")
             // Some of what clients do then is done on the failing disk.
             let seen = calls.injected

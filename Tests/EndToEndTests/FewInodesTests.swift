@@ -17,15 +17,15 @@ struct FewInodesTests {
     /// Inodes that creations leave (SpoolRoom).
     private static let left = 1_000
 
-    private let backend: LoopbackOrigin
+    private let upstream: LoopbackOrigin
     private let disk: SmallDisk
     private let sandbox: Sandbox
 
     init() throws {
-        backend = try LoopbackOrigin(passing: Moments())
+        upstream = try LoopbackOrigin(passing: Moments())
         disk = try SmallDisk("64m", inodes: Self.inodes)
         sandbox = try Sandbox(
-            upstream: backend.base,
+            upstream: upstream.base,
             front: .nginxWithModule,
             spool: disk.spool,
             launcher: disk.launcher
@@ -34,11 +34,11 @@ struct FewInodesTests {
 
     /// Creates an upload without content, over a connection of its own.
     private func create() throws -> WireClient.Answer {
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead(
+        let client = try sandbox.open(
             "POST",
             "/files/new",
-            ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?0", "Content-Length: 0"]
+            ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?0"],
+            length: 0
         )
         return try client.read()
     }
@@ -58,7 +58,7 @@ struct FewInodesTests {
         let begun = try sandbox.create("/files/begun")
         let empty = try sandbox.create("/files/empty")
         let cancelled = try sandbox.create("/files/cancelled")
-        let start = try sandbox.append(begun, offset: 0, bytes.prefix(100_000), complete: false)
+        let start = try sandbox.append(begun, bytes.prefix(100_000), complete: false)
         #expect(start.status == 204)
         let (made, refusal) = try createUntilRefused()
         #expect(made > 50)
@@ -81,13 +81,13 @@ struct FewInodesTests {
         )
         #expect(next.status == 204)
         #expect(try sandbox.offset(of: begun) == 200_000)
-        let rest = try sandbox.append(begun, offset: 200_000, bytes[200_000...], complete: true)
+        let rest = try sandbox.append(begun, offset: 200_000, bytes[200_000...])
         #expect(rest.status == 201)
-        let whole = try sandbox.append(empty, offset: 0, bytes, complete: true)
+        let whole = try sandbox.append(empty, bytes)
         #expect(whole.status == 201)
-        #expect(backend.contents(to: "/files/begun") == [bytes])
-        #expect(backend.contents(to: "/files/empty") == [bytes])
-        #expect(try WireClient(port: sandbox.port).ask("DELETE", cancelled).status == 204)
+        #expect(upstream.contents(to: "/files/begun") == [bytes])
+        #expect(upstream.contents(to: "/files/empty") == [bytes])
+        #expect(try sandbox.ask("DELETE", cancelled).status == 204)
 
         // What somebody else gives back is for new ones.
         try FileManager.default.removeItem(atPath: disk.root(in: sandbox) + "/elsewhere")

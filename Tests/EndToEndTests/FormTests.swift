@@ -1,4 +1,4 @@
-// Uploads as forms, before the reader that most backends have: PHP's, behind nginx and PHP-FPM.
+// Uploads as forms, before the reader that most upstreams have: PHP's, behind nginx and PHP-FPM.
 
 import Foundation
 import TestSupport
@@ -20,25 +20,20 @@ struct FormTests {
         arguments: [false, true]
     )
     func file(isPut: Bool) throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url, routeSettings: Self.settings)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url, routeSettings: Self.settings)
         let (_, bytes) = try sandbox.randomFile(5 << 20)
         let fields = [
             "Content-Type: video/mp4", "X-Album: été", "Upload-Metadata: k w6kiCg==,source eA==",
         ]
         let answer: WireClient.Answer
         if isPut {
-            answer = try WireClient(port: sandbox.port).ask(
-                "PUT",
-                "/files/index.php?album=7",
-                fields,
-                content: bytes
-            )
+            answer = try sandbox.ask("PUT", "/files/index.php?album=7", fields, content: bytes)
         } else {
             let resource = try sandbox.create("/files/index.php?album=7", fields)
-            _ = try sandbox.append(resource, offset: 0, bytes.prefix(2 << 20), complete: false)
+            _ = try sandbox.append(resource, bytes.prefix(2 << 20), complete: false)
             let rest = bytes.suffix(from: 2 << 20)
-            answer = try sandbox.append(resource, offset: 2 << 20, rest, complete: true)
+            answer = try sandbox.append(resource, offset: 2 << 20, rest)
         }
         #expect(answer.status == 202)
         let heard = try heard(answer)
@@ -52,17 +47,17 @@ struct FormTests {
         #expect(file["size"] as? Int == bytes.count)
         #expect(file["error"] as? Int == 0)
         #expect(file["moved"] as? Bool == true)
-        #expect(file["sha1"] as? String == (try Backend.sha1(of: bytes)))
+        #expect(file["sha1"] as? String == (try RealUpstream.sha1(of: bytes)))
         let post = try #require(heard["post"] as? [String: String])
         #expect(Set(post.keys) == ["k", "source", "album", "sha-256"])
         #expect(post["k"] == "é\"\n" && post["source"] == "gateway" && post["album"] == "été")
-        #expect(try backend.phpCalls() == 1)
+        #expect(try upstream.phpCalls() == 1)
     }
 
     @Test("PHP finds every name as it was meant, and no field that a name tried to add")
     func names() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url, routeSettings: Self.settings)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url, routeSettings: Self.settings)
         let long = String(repeating: "a", count: 296)
         let names: [(disposition: String, name: String)] = [
             ("attachment; filename=\"the file.txt\"", "the file.txt"),
@@ -77,7 +72,7 @@ struct FormTests {
             ("attachment; filename=\"a;b=c,d'e.txt\"", "a;b=c,d'e.txt"),
         ]
         for (disposition, name) in names {
-            let answer = try WireClient(port: sandbox.port).ask(
+            let answer = try sandbox.ask(
                 "POST",
                 "/files/index.php",
                 ["Content-Disposition: \(disposition)"],
@@ -94,21 +89,18 @@ struct FormTests {
 
     @Test("a form of a browser's reaches PHP as it is")
     func browser() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url, routeSettings: Self.settings)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url, routeSettings: Self.settings)
         let (file, bytes) = try sandbox.randomFile(300_000)
-        let said = try sandbox.curl(
-            "-F",
-            "title=été",
-            "-F",
-            "photo=@\(file.path());filename=p.png",
-            "http://127.0.0.1:\(sandbox.port)/files/index.php"
-        ).output
+        let said = try sandbox.curl([
+            "-F", "title=été", "-F", "photo=@\(file.path());filename=p.png",
+            "http://127.0.0.1:\(sandbox.port)/files/index.php",
+        ]).output
         let heard = try #require(
             JSONSerialization.jsonObject(with: Data(said.utf8)) as? [String: Any]
         )
         let files = try #require(heard["files"] as? [String: [String: Any]])
-        #expect(files["photo"]?["sha1"] as? String == (try Backend.sha1(of: bytes)))
+        #expect(files["photo"]?["sha1"] as? String == (try RealUpstream.sha1(of: bytes)))
         #expect(heard["post"] as? [String: String] == ["title": "été"])
     }
 
@@ -116,27 +108,25 @@ struct FormTests {
         "PHP takes a file that it is told the path of; a key that others can read is found by check"
     )
     func path() throws {
-        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let key = folder.path() + "/key"
+        let folder = try ScratchDirectory()
+        let key = folder.file("key")
         try Data("0123456789abcdef".utf8).write(to: URL(filePath: key))
         #expect(chmod(key, 0o640) == 0)
-        let backend = try Backend()
+        let upstream = try RealUpstream()
         let sandbox = try Sandbox(
-            upstream: backend.url,
-            routeSettings: ["form: path", "path: {directory: \(folder.path()), key-file: \(key)}"]
+            upstream: upstream.url,
+            routeSettings: ["form: path", "path: {directory: \(folder.path), key-file: \(key)}"]
         )
         let (_, bytes) = try sandbox.randomFile(5 << 20)
         let resource = try sandbox.create("/files/index.php", ["Content-Type: video/mp4"])
-        let answer = try sandbox.append(resource, offset: 0, bytes, complete: true)
+        let answer = try sandbox.append(resource, bytes)
         #expect(answer.status == 202)
         let post = try #require(try heard(answer)["post"] as? [String: String])
         let path = try #require(post["path"])
-        #expect(path.hasPrefix(folder.path()) && path.hasSuffix("-index.php"))
+        #expect(path.hasPrefix(folder.path) && path.hasSuffix("-index.php"))
         #expect(post["size"] == "\(bytes.count)")
-        // This backend said 2xx and did not take it.
-        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path()) == ["key"])
+        // This upstream said 2xx and did not take it.
+        #expect(folder.names == ["key"])
         #expect(try sandbox.spoolgate("check").status == 0)
         #expect(chmod(key, 0o644) == 0)
         let check = try sandbox.spoolgate("check")

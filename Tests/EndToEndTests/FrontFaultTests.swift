@@ -14,11 +14,7 @@ struct FrontFaultTests {
     }
 
     private func put(_ size: Int, _ sandbox: Sandbox) throws -> WireClient.Answer {
-        try WireClient(port: sandbox.port).ask(
-            "PUT",
-            "/files/a.bin",
-            content: Data(repeating: 7, count: size)
-        )
+        try sandbox.ask("PUT", "/files/a.bin", content: Data(repeating: 7, count: size))
     }
 
     @Test("an nginx that buffers uploads is told with the directive that ends it")
@@ -83,15 +79,13 @@ struct FrontFaultTests {
     func noOrigin() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.noOrigin))
         let port = sandbox.port
-        let locations = Parallel.run(8) { _ in
-            try WireClient(port: port).ask(
-                "POST",
-                "/files/a.bin",
-                ["Upload-Complete: ?0"],
-                content: Data()
-            )["location"]
+        let fields = ["Upload-Complete: ?0"]
+        let answers = Parallel.run(8) { _ in
+            try WireClient(port: port).ask("POST", "/files/a.bin", fields, content: Data())
         }
-        for location in locations { #expect(try location.get()?.hasPrefix("/files/") == true) }
+        for answer in answers {
+            #expect(try answer.get()["location"]?.hasPrefix("/files/") == true)
+        }
         let told = lines("front tells no origin", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
         #expect(told.first?.contains(" directive=\"fastcgi_param SPOOLGATE_ORIGIN ") == true)

@@ -100,22 +100,20 @@ final class SmallDisk {
 )
 struct FullDiskTests {
     private let moments = Moments()
-    private let backend: LoopbackOrigin
+    private let upstream: LoopbackOrigin
     private let disk: SmallDisk
     private let sandbox: Sandbox
 
     init() throws {
-        backend = try LoopbackOrigin(passing: moments)
+        upstream = try LoopbackOrigin(passing: moments)
         disk = try SmallDisk("96m")
         sandbox = try Sandbox(
-            upstream: backend.base,
+            upstream: upstream.base,
             front: .nginxWithModule,
             spool: disk.spool,
             launcher: disk.launcher
         )
     }
-
-    private static let partial = "Content-Type: application/partial-upload"
 
     private func expectFull(_ answer: WireClient.Answer) {
         #expect(answer.status == 507)
@@ -146,41 +144,31 @@ struct FullDiskTests {
         let resource = try sandbox.create("/files/large")
         let waiting = try sandbox.create("/files/waiting")
         try disk.leave(24 << 20, in: sandbox)
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead(
-            "PATCH",
-            resource,
-            ["Upload-Offset: 0", "Upload-Complete: ?1", "Transfer-Encoding: chunked", Self.partial]
-        )
+        let client = try sandbox.startAppend(resource, length: nil)
         expectFull(try sendUntilAnswered(client, bytes))
         let told = try sandbox.offset(of: resource)
         #expect(told <= 24 << 20)
         // Below the reserve nothing is begun, and nothing of it is read.
         try disk.leave(8 << 20, in: sandbox)
         for (method, size) in [("POST", 0), ("PUT", 5 << 20)] {
-            let refused = try WireClient(port: sandbox.port)
-            refused.sendHead(
+            let refused = try sandbox.open(
                 method,
                 "/files/refused",
                 [
                     "Upload-Draft-Interop-Version: 10", "Upload-Complete: ?\(size > 0 ? 1 : 0)",
-                    "Content-Length: \(size)", "Expect: 100-continue",
-                ]
+                    "Expect: 100-continue",
+                ],
+                length: size
             )
             expectFull(try refused.readAny())
         }
         #expect(try sandbox.offset(of: waiting) == 0)
         #expect(try sandbox.offset(of: resource) == told)
         try disk.leave(nil, in: sandbox)
-        let rest = try sandbox.append(
-            resource,
-            offset: told,
-            bytes.suffix(from: told),
-            complete: true
-        )
+        let rest = try sandbox.append(resource, offset: told, bytes.suffix(from: told))
         #expect(rest.status == 201)
-        #expect(backend.contents(to: "/files/large") == [bytes])
-        let other = try sandbox.append(waiting, offset: 0, bytes.prefix(1_000), complete: true)
+        #expect(upstream.contents(to: "/files/large") == [bytes])
+        let other = try sandbox.append(waiting, bytes.prefix(1_000))
         #expect(other.status == 201)
     }
 
@@ -190,23 +178,12 @@ struct FullDiskTests {
         let (_, bytes) = try sandbox.randomFile(8 << 20)
         let resource = try sandbox.create(target)
         let waiting = try sandbox.create("/files/waiting")
-        #expect(
-            try sandbox.append(waiting, offset: 0, bytes.prefix(100_000), complete: false).status
-                == 204
-        )
+        #expect(try sandbox.append(waiting, bytes.prefix(100_000), complete: false).status == 204)
         moments.begin(clients: 1)
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: \(bytes.count)",
-                Self.partial,
-            ]
-        )
+        let sender = try sandbox.startAppend(resource, length: bytes.count)
         moments.lookOut(for: .delivered, holds: true)
         sender.send(bytes)
-        // The backend has all of it and waits; then there is no room for its answer.
+        // The upstream has all of it and waits; then there is no room for its answer.
         #expect(moments.waitForIt())
         try disk.leave(0, in: sandbox)
         #expect(try sandbox.offset(of: waiting) == 100_000)
@@ -215,13 +192,13 @@ struct FullDiskTests {
         #expect(answer.status == 201)
         #expect(answer.content == LoopbackOrigin.answer(to: target))
         // The other is delivered from the full disk, too.
-        let other = try sandbox.append(waiting, offset: 100_000, Data(), complete: true)
+        let other = try sandbox.append(waiting, offset: 100_000)
         #expect(other.status == 201)
         try disk.leave(nil, in: sandbox)
-        let again = try sandbox.append(resource, offset: bytes.count, Data(), complete: true)
+        let again = try sandbox.append(resource, offset: bytes.count)
         #expect(again.status == 201)
-        #expect(backend.contents(to: target) == [bytes])
-        #expect(backend.contents(to: "/files/waiting") == [bytes.prefix(100_000)])
+        #expect(upstream.contents(to: target) == [bytes])
+        #expect(upstream.contents(to: "/files/waiting") == [bytes.prefix(100_000)])
         #expect(try sandbox.create("/files/next").isEmpty == false)
     }
 }

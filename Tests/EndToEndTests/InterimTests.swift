@@ -51,8 +51,7 @@ struct InterimTests {
     func beforeContent() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let (_, bytes) = try sandbox.randomFile(1 << 20)
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/a.bin", Self.creation + ["Content-Length: \(bytes.count)"])
+        let client = try sandbox.open("PUT", "/files/a.bin", Self.creation, length: bytes.count)
         let interim = try client.readAny()
         #expect(interim.status == 104)
         #expect(try sandbox.spooledOffset() == 0)
@@ -120,8 +119,11 @@ struct InterimTests {
             ("PUT", "/files/plain.bin", [], 413),
         ]
         for (method, target, fields, status) in cases {
-            let client = try WireClient(port: sandbox.port)
-            client.sendHead(method, target, fields + [length, "Expect: 100-continue"])
+            let client = try sandbox.open(
+                method,
+                target,
+                fields + [length, "Expect: 100-continue"]
+            )
             #expect(try client.readAny().status == status, "\(method) \(target)")
         }
     }
@@ -132,8 +134,7 @@ struct InterimTests {
         let bytes = Data(repeating: 8, count: 300_000)
         let expectation = ["Content-Length: \(bytes.count)", "Expect: 100-continue"]
         for (fields, statuses) in [(Self.creation, [104, 100, 201]), ([], [100, 201])] {
-            let client = try WireClient(port: sandbox.port)
-            client.sendHead("PUT", "/files/asked.bin", fields + expectation)
+            let client = try sandbox.open("PUT", "/files/asked.bin", fields + expectation)
             for status in statuses.dropLast() { #expect(try client.readAny().status == status) }
             client.send(bytes)
             #expect(try client.readAny().status == statuses.last)
@@ -146,8 +147,7 @@ struct InterimTests {
     func daemonDies() throws {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let (_, bytes) = try sandbox.randomFile(8 << 20)
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/a.bin", Self.creation + ["Content-Length: \(bytes.count)"])
+        let client = try sandbox.open("PUT", "/files/a.bin", Self.creation, length: bytes.count)
         let location = try #require(try client.readAny()["location"])
         client.send(bytes.prefix(2 << 20))
         try eventually("content has arrived") { try sandbox.spooledOffset() > 0 }
@@ -157,9 +157,7 @@ struct InterimTests {
         let offset = try sandbox.offset(of: resource)
         #expect(offset > 0 && offset <= 2 << 20)
         let rest = bytes.suffix(from: offset)
-        #expect(
-            try sandbox.append(resource, offset: offset, rest, complete: true).status == 201
-        )
+        #expect(try sandbox.append(resource, offset: offset, rest).status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
@@ -168,11 +166,11 @@ struct InterimTests {
         let sandbox = try Sandbox(front: .nginxWithModule)
         let bytes = Data(repeating: 8, count: 300_000)
         for version in [[], ["Upload-Draft-Interop-Version: 99"]] {
-            let client = try WireClient(port: sandbox.port)
-            client.sendHead(
+            let client = try sandbox.open(
                 "PUT",
                 "/files/other.bin",
-                version + ["Upload-Complete: ?1", "Content-Length: \(bytes.count)"]
+                version + ["Upload-Complete: ?1"],
+                length: bytes.count
             )
             client.send(bytes)
             #expect(try client.readAny().status == 201)
@@ -189,12 +187,14 @@ struct InterimTests {
         let sandbox = try Sandbox()
         let bytes = Data(repeating: 8, count: 300_000)
         let length = "Content-Length: \(bytes.count)"
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/a.bin", Self.creation + [length])
+        let client = try sandbox.open("PUT", "/files/a.bin", Self.creation + [length])
         client.send(bytes)
         #expect(try client.readAny().status == 201)
-        let asking = try WireClient(port: sandbox.port)
-        asking.sendHead("PUT", "/files/b.bin", Self.creation + [length, "Expect: 100-continue"])
+        let asking = try sandbox.open(
+            "PUT",
+            "/files/b.bin",
+            Self.creation + [length, "Expect: 100-continue"]
+        )
         // nginx's own.
         #expect(try asking.readAny().status == 100)
         asking.send(bytes)

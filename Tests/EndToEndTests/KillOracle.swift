@@ -1,4 +1,4 @@
-// Whether every promise of a round was kept: by what its clients were told, what the backend got, what
+// Whether every promise of a round was kept: by what its clients were told, what the upstream got, what
 // lies in the spool, and what the daemons logged.
 
 import Foundation
@@ -9,7 +9,7 @@ struct KillOracle {
     let clients: [ResumingClient]
     /// The runs of `spoolgate purge`.
     var purges: [Command] = []
-    /// How often the backend may get an upload that is safe to repeat.
+    /// How often the upstream may get an upload that is safe to repeat.
     let attempts: Int
     /// Whether every final response must have been stored.
     var storesResponses = true
@@ -30,7 +30,7 @@ struct KillOracle {
             for creation in client.creations {
                 faults += check(creation, of: client.task)
                     .map { "\(client.task.method) \(creation.target): \($0)" }
-                world.backend.forget { $0.target == creation.target }
+                world.upstream.forget { $0.target == creation.target }
             }
         }
         for purge in purges where purge.status != 0 && purge.status != -SIGKILL {
@@ -46,22 +46,22 @@ struct KillOracle {
         of task: ResumingClient.Task
     ) -> [String] {
         var faults: [String] = []
-        let entries = world.backend.requests(to: creation.target)
+        let entries = world.upstream.requests(to: creation.target)
         let whole = entries.filter(\.isWhole)
         for entry in entries {
-            if entry.method != task.method { faults.append("the backend got \(entry.method)") }
+            if entry.method != task.method { faults.append("the upstream got \(entry.method)") }
             let isRight =
                 entry.isWhole
                 ? Data(entry.content) == task.content : task.content.starts(with: entry.content)
-            if !isRight { faults.append("the backend got other bytes") }
+            if !isRight { faults.append("the upstream got other bytes") }
         }
         // An attempt that failed is repeated only where that is safe.
         let most = task.method == "POST" ? 1 : attempts
-        if entries.count > most { faults.append("the backend got it \(entries.count) times") }
+        if entries.count > most { faults.append("the upstream got it \(entries.count) times") }
         if whole.count > 1 { world.tally.repeated += whole.count - 1 }
         switch creation.end {
         case .answered:
-            if whole.isEmpty { faults.append("answered, and the backend does not have it") }
+            if whole.isEmpty { faults.append("answered, and the upstream does not have it") }
         case .unknown:
             if task.method == "PUT" { faults.append("held, though repeating is safe") }
         case .gone:
@@ -88,7 +88,7 @@ struct KillOracle {
         var faults: [String] = []
         let lines = log.components(separatedBy: "\n")
         for line in lines {
-            // The backend is killed never, so that nothing but the daemon's death leaves an upload held.
+            // The upstream is killed never, so that nothing but the daemon's death leaves an upload held.
             if line.contains("reason=\"the process ended during the delivery attempt;") { continue }
             if line.contains(" level=error ") || line.contains("Fatal error")
                 || line.contains(" level=warning ")

@@ -4,6 +4,7 @@
 // Everything that is drawn comes from the round's seed; only the machine's timing does not.
 
 import Foundation
+import TestSupport
 
 /// How the daemon ends, and what comes after it.
 enum KillManner: String, CaseIterable {
@@ -51,7 +52,7 @@ struct KillPlan {
     }
 
     init(seed: UInt64) {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix(seed: seed)
         self.seed = seed
         tasks = (0..<4).map { Self.task($0, seed, &generator) }
         kills = (0..<Int.random(in: 1...3, using: &generator)).map { _ in Self.kill(&generator) }
@@ -60,37 +61,37 @@ struct KillPlan {
     private static func task(
         _ number: Int,
         _ seed: UInt64,
-        _ generator: inout SeededGenerator
+        _ generator: inout SplitMix
     ) -> ResumingClient.Task {
-        let isCareful = generator.oneIn(3)
+        let isCareful = generator.once(in: 3)
         // A whole upload below min-size has no resource and cannot be resumed.
         let size = Int.random(in: isCareful ? 0...400_000 : 131_072...1_500_000, using: &generator)
         // Beyond 256 KiB it is not stored but streamed.
-        let answer = generator.oneIn(3) ? Int.random(in: 0...400_000, using: &generator) : 0
-        var pace = generator.oneIn(2) ? Int.random(in: 0...3_000, using: &generator) : 0
+        let answer = generator.once(in: 3) ? Int.random(in: 0...400_000, using: &generator) : 0
+        var pace = generator.once(in: 2) ? Int.random(in: 0...3_000, using: &generator) : 0
         // Long enough for heartbeats.
-        if generator.oneIn(25) { pace = 90_000 }
+        if generator.once(in: 25) { pace = 90_000 }
         return ResumingClient.Task(
             number: number,
-            method: generator.oneIn(2) ? "PUT" : "POST",
+            method: generator.once(in: 2) ? "PUT" : "POST",
             target: "/files/\(seed)-\(number)-*?answer=\(answer)&pace=\(pace)",
             content: generator.content(size),
             isCareful: isCareful,
             version: [8, 9, 10].randomElement(using: &generator) ?? 10,
             partialAppends: [0, 0, 1, 3].randomElement(using: &generator) ?? 0,
-            breaksAfter: generator.oneIn(5) ? Int.random(in: 1...20, using: &generator) : 0
+            breaksAfter: generator.once(in: 5) ? Int.random(in: 1...20, using: &generator) : 0
         )
     }
 
-    private static func kill(_ generator: inout SeededGenerator) -> Kill {
+    private static func kill(_ generator: inout SplitMix) -> Kill {
         let moment = Moments.Moment.allCases.randomElement(using: &generator) ?? .creating
         let isFrequent = moment == .appending || moment == .deliveringContent
         return Kill(
             moment: moment,
             ordinal: Int.random(in: 1...(isFrequent ? 20 : 2), using: &generator),
-            holds: generator.oneIn(2),
-            delay: generator.oneIn(2) ? 0 : UInt32.random(in: 0...4_000, using: &generator),
-            manner: generator.oneIn(2)
+            holds: generator.once(in: 2),
+            delay: generator.once(in: 2) ? 0 : UInt32.random(in: 0...4_000, using: &generator),
+            manner: generator.once(in: 2)
                 ? .plain : KillManner.allCases.randomElement(using: &generator) ?? .plain,
             pauses: (0..<3).map { _ in UInt32.random(in: 0...30_000, using: &generator) }
         )

@@ -1,4 +1,4 @@
-// Where uploads are carried through the troubles of the daemon: one web server, one backend, and clients
+// Where uploads are carried through the troubles of the daemon: one web server, one upstream, and clients
 // that each have a thread.
 //
 // A round draws nothing itself. Invariant: every client has ended when a round does.
@@ -37,17 +37,17 @@ struct KillTally {
     }
 }
 
-/// Where the rounds take place: one web server and one backend for all of them.
+/// Where the rounds take place: one web server and one upstream for all of them.
 final class KillWorld {
     let moments = Moments()
-    let backend: LoopbackOrigin
+    let upstream: LoopbackOrigin
     let sandbox: Sandbox
     var tally = KillTally()
 
     init() throws {
-        backend = try LoopbackOrigin(passing: moments)
+        upstream = try LoopbackOrigin(passing: moments)
         sandbox = try Sandbox(
-            upstream: backend.base,
+            upstream: upstream.base,
             // So that slow deliveries and slow content are told of, too.
             extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
             front: .nginxWithModule
@@ -152,7 +152,7 @@ private struct BackgroundPurge {
             Sandbox.program,
             [
                 "purge", "--force", "--older-than", "0s", "--json", "--config",
-                sandbox.directory.path() + "/spoolgate.yaml",
+                sandbox.settingsFile,
             ],
             log: log
         )

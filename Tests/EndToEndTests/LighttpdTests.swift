@@ -10,8 +10,7 @@ struct LighttpdTests {
     func plainUpload() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let (_, bytes) = try sandbox.randomFile(20 << 20)
-        let answer = try WireClient(port: sandbox.port)
-            .ask("PUT", "/files/plain.bin", content: bytes)
+        let answer = try sandbox.ask("PUT", "/files/plain.bin", content: bytes)
         #expect(answer.status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
@@ -40,37 +39,28 @@ struct LighttpdTests {
         let sandbox = try Sandbox(front: .lighttpd)
         let bytes = Data((0..<200_000).map { UInt8(truncatingIfNeeded: $0) })
         let resource = try sandbox.create("/files/careful.bin")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
+        let sender = try sandbox.startAppend(
             resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: \(bytes.count)",
-                "Content-Type: application/partial-upload",
-            ]
+            length: bytes.count,
+            sent: bytes.prefix(150_000)
         )
-        sender.send(bytes.prefix(150_000))
         try eventually("150000 bytes are in the spool") {
             try sandbox.spooledOffset() == 150_000
         }
         sender.cut()
         #expect(try sandbox.offset(of: resource) == 150_000)
         let rest = bytes.suffix(from: 150_000)
-        #expect(
-            try sandbox.append(resource, offset: 150_000, rest, complete: true).status == 201
-        )
+        #expect(try sandbox.append(resource, offset: 150_000, rest).status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
     @Test("content without a length is refused with 411, as the configuration says")
     func lengthRequired() throws {
         let sandbox = try Sandbox(front: .lighttpd)
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/chunked.bin", ["Transfer-Encoding: chunked"])
+        let client = try sandbox.open("PUT", "/files/chunked.bin", ["Transfer-Encoding: chunked"])
         client.sendChunk(Data(count: 1000))
         #expect(try client.read().status == 411)
-        let empty = try WireClient(port: sandbox.port)
-        #expect(try empty.ask("POST", "/files/e.bin", ["Upload-Complete: ?0"]).status == 411)
+        #expect(try sandbox.ask("POST", "/files/e.bin", ["Upload-Complete: ?0"]).status == 411)
         #expect(try sandbox.delivered().isEmpty)
     }
 
@@ -78,13 +68,7 @@ struct LighttpdTests {
     func twoSpellings() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let resource = try sandbox.create("/files/two.bin")
-        let refused = try sandbox.append(
-            resource,
-            offset: 0,
-            Data(count: 10),
-            complete: true,
-            ["Upload_Offset: 5"]
-        )
+        let refused = try sandbox.append(resource, Data(count: 10), fields: ["Upload_Offset: 5"])
         #expect(refused.status == 400)
         #expect(try sandbox.offset(of: resource) == 0)
     }
@@ -93,18 +77,11 @@ struct LighttpdTests {
     func withoutInterimOverHTTP2() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let file = try sandbox.randomFile(3 << 20)
-        let answer = try sandbox.curl(
-            "--http2-prior-knowledge",
-            "-D",
-            "-",
-            "-T",
-            file.url.path(),
-            "-H",
-            "Upload-Draft-Interop-Version: 10",
-            "-H",
-            "Upload-Complete: ?1",
-            "http://127.0.0.1:\(sandbox.port)/files/h2.bin"
-        )
+        let answer = try sandbox.curl([
+            "--http2-prior-knowledge", "-D", "-", "-T", file.url.path(), "-H",
+            "Upload-Draft-Interop-Version: 10", "-H", "Upload-Complete: ?1",
+            "http://127.0.0.1:\(sandbox.port)/files/h2.bin",
+        ])
         #expect(answer.output.hasPrefix("HTTP/2 201"), "\(answer.output) \(answer.errors)")
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }

@@ -30,7 +30,7 @@ struct ListTests {
         let origin = try LoopbackOrigin(status: status, content: "said")
         let sandbox = try Sandbox(upstream: origin.base)
         let resource = try sandbox.create("/files/a.bin")
-        let answer = try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true)
+        let answer = try sandbox.append(resource, Data("content".utf8))
         #expect(answer.status == code)
         #expect(try row(sandbox)["STATE"] == "\(word) \(code)")
         let object = try listed(sandbox)
@@ -41,13 +41,9 @@ struct ListTests {
         let shown = try sandbox.spoolgate("show", id).output
         #expect(shown.contains("state          \(word)\n"))
         #expect(shown.contains("response       \(code)\n"))
-        let plain = try sandbox.curl(
-            "-d",
-            "x",
-            "-o",
-            "/dev/null",
-            "http://localhost:\(sandbox.port)/files/form"
-        )
+        let plain = try sandbox.curl([
+            "-d", "x", "-o", "/dev/null", "http://localhost:\(sandbox.port)/files/form",
+        ])
         #expect(plain.status == 0)
         #expect(sandbox.log.contains("upload refused by upstream") == (word == "refused"))
         #expect(sandbox.log.contains("ordinary upload refused by upstream") == (word == "refused"))
@@ -61,16 +57,7 @@ struct ListTests {
         try eventually("the creation is over") { try row(sandbox)["STATE"] == "partial" }
         #expect(try row(sandbox)["NEXT"] == "client")
         #expect(try listed(sandbox)["waits-for"] as? String == "client")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 8",
-                "Content-Type: application/partial-upload",
-            ]
-        )
-        sender.send(Data("half".utf8))
+        let sender = try sandbox.startAppend(resource, length: 8, sent: Data("half".utf8))
         try eventually("it is being received") { try row(sandbox)["STATE"] == "receiving" }
         #expect(try listed(sandbox)["waits-for"] is NSNull)
         sender.send(Data("half".utf8))
@@ -82,7 +69,7 @@ struct ListTests {
     func waiting() throws {
         let sandbox = try Sandbox(upstream: "http://127.0.0.1:1")
         let resource = try sandbox.create("/files/a.bin")
-        let answer = try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true)
+        let answer = try sandbox.append(resource, Data("content".utf8))
         #expect(answer.status == 502)
         let cells = try row(sandbox)
         #expect((cells["STATE"], cells["NEXT"]) == ("deferred", "client"))
@@ -107,10 +94,7 @@ struct ListTests {
         _ = try sandbox.create("/files/a.bin?token=secret")
         let id = try #require(try listed(sandbox)["upload"] as? String)
         for command in [["list"], ["list", "--json"], ["show", id], ["show", "--json", id]] {
-            let shown = try Command(
-                Sandbox.program,
-                command + ["--config", sandbox.directory.path() + "/spoolgate.yaml"]
-            )
+            let shown = try sandbox.spoolgate(command)
             #expect(shown.status == 0)
             #expect(shown.output.contains("/files/a.bin?token=secret") == shows, "\(command)")
             #expect(shown.output.contains("/files/a.bin?\u{2026}") == !shows, "\(command)")
@@ -133,10 +117,7 @@ struct ListTests {
             spool: "\"\(plain)/the spool\""
         )
         let resource = try sandbox.create("/files/a.bin")
-        #expect(
-            try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true).status
-                == 201
-        )
+        #expect(try sandbox.append(resource, Data("content".utf8)).status == 201)
         let files = try FileManager.default.contentsOfDirectory(atPath: "\(plain)/in coming")
         let file = try #require(files.first { !$0.hasSuffix(".json") })
         #expect(

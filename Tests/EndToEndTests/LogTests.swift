@@ -18,7 +18,7 @@ struct LogTests {
             extra: ["log-level: debug", "events: {to: journal}"],
             launcher: [Command.find("sh") ?? "sh"] + Self.launcher(stream).dropFirst()
         )
-        let answer = try WireClient(port: sandbox.port).ask(
+        let answer = try sandbox.ask(
             "PUT",
             "/files/a%20b.txt\u{202e}x=%22\u{9b}",
             ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"],

@@ -1,5 +1,5 @@
 // A client that loses the final response and knows nothing but its protocol gets it back, in every
-// dialect, and the backend has the upload once.
+// dialect, and the upstream has the upload once.
 
 import Foundation
 import TestSupport
@@ -30,26 +30,25 @@ struct LostResponseTests {
     private static let content = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) })
 
     @Test(
-        "cut while the backend works, it comes back for the backend's own answer",
+        "cut while the upstream works, it comes back for the upstream's own answer",
         arguments: Speaker.all,
         [201, 422]
     )
     func cutInDelivery(speaker: Speaker, status: Int) throws {
         let moments = Moments()
-        let backend = try LoopbackOrigin(passing: moments)
-        let sandbox = try Sandbox(upstream: backend.base)
+        let upstream = try LoopbackOrigin(passing: moments)
+        let sandbox = try Sandbox(upstream: upstream.base)
         let target = "/files/lost?status=\(status)"
         let resource = try create(sandbox, target, speaker)
         moments.begin(clients: 1)
         moments.lookOut(for: .delivered, holds: true)
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead("PATCH", resource, append(speaker, at: 0, Self.content.count))
+        let sender = try sandbox.open("PATCH", resource, append(speaker, at: 0, Self.content.count))
         sender.send(Self.content)
         #expect(moments.waitForIt())
         sender.cut(reset: true)
         moments.goOn()
         try recover(sandbox, resource, speaker, status)
-        #expect(backend.contents(to: target) == [Self.content])
+        #expect(upstream.contents(to: target) == [Self.content])
     }
 
     @Test(
@@ -57,24 +56,23 @@ struct LostResponseTests {
         arguments: Speaker.all
     )
     func cutAndKilled(speaker: Speaker) throws {
-        let backend = try LoopbackOrigin(passing: Moments())
-        let sandbox = try Sandbox(upstream: backend.base)
+        let upstream = try LoopbackOrigin(passing: Moments())
+        let sandbox = try Sandbox(upstream: upstream.base)
         let resource = try create(sandbox, "/files/lost", speaker)
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead("PATCH", resource, append(speaker, at: 0, Self.content.count))
+        let sender = try sandbox.open("PATCH", resource, append(speaker, at: 0, Self.content.count))
         sender.send(Self.content)
         // Nobody reads the answer; that it was stored, the log tells.
         try eventually("delivered") { sandbox.log.contains(" msg=delivered ") }
         sender.cut(reset: true)
         try sandbox.crash()
         try recover(sandbox, resource, speaker, 201)
-        #expect(backend.requests(to: "/files/lost").count == 1)
+        #expect(upstream.requests(to: "/files/lost").count == 1)
     }
 
     // MARK: A client's steps
 
     private func create(_ sandbox: Sandbox, _ target: String, _ speaker: Speaker) throws -> String {
-        let answer = try WireClient(port: sandbox.port).ask(
+        let answer = try sandbox.ask(
             "POST",
             target,
             [speaker.completeness(false)] + speaker.versionField,
@@ -99,10 +97,10 @@ struct LostResponseTests {
         _ speaker: Speaker,
         _ status: Int
     ) throws {
-        var head = try WireClient(port: sandbox.port).ask("HEAD", resource, speaker.versionField)
+        var head = try sandbox.ask("HEAD", resource, speaker.versionField)
         try eventually("an answer to HEAD") {
             if head.status != 423, head.status != 503 { return true }
-            head = try WireClient(port: sandbox.port).ask("HEAD", resource, speaker.versionField)
+            head = try sandbox.ask("HEAD", resource, speaker.versionField)
             return false
         }
         if status >= 400, [5, 6].contains(speaker.version) {
@@ -112,13 +110,9 @@ struct LostResponseTests {
             #expect(head.status == 204)
             #expect(head["upload-offset"] == "\(Self.content.count)")
         }
-        let answer = try WireClient(port: sandbox.port).ask(
-            "PATCH",
-            resource,
-            append(speaker, at: Self.content.count, 0)
-        )
+        let answer = try sandbox.ask("PATCH", resource, append(speaker, at: Self.content.count, 0))
         #expect(answer.status == status)
-        #expect(answer["x-backend"] == "recording")
+        #expect(answer["x-upstream"] == "recording")
         #expect(answer.content.starts(with: Data("stored /files/lost".utf8)))
     }
 }

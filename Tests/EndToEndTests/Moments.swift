@@ -1,11 +1,12 @@
-// The moments of a round of uploads at which the daemon may be killed: clients and the backend pass
+// The moments of a round of uploads at which the daemon may be killed: clients and the upstream pass
 // them, the killer waits for one of them.
 //
 // Nothing here knows what happens at a moment. Every wait ends with the last client.
 
 import Foundation
+import TestSupport
 
-/// Where clients, backend and killer meet.
+/// Where clients, upstream and killer meet.
 ///
 /// Any thread; the condition guards everything.
 final class Moments: @unchecked Sendable {
@@ -13,7 +14,7 @@ final class Moments: @unchecked Sendable {
     enum Moment: String, CaseIterable {
         // At the client.
         case creating, created, appending, completing, retrieving
-        // At the backend.
+        // At the upstream.
         case delivering, deliveringContent, delivered, answering, answered
     }
 
@@ -91,23 +92,7 @@ final class Moments: @unchecked Sendable {
     }
 }
 
-/// Random numbers that a seed repeats (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
-    }
-
-    /// True once in `count` times.
-    mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
-
+extension SplitMix {
     /// Random content.
     mutating func content(_ size: Int) -> Data {
         let words = (0..<(size + 7) / 8).map { _ in next() }

@@ -65,11 +65,11 @@ struct NginxBoundsTests {
         let sandbox = try Sandbox(front: .nginxBounded(.senders(2)))
         let resource = try sandbox.create("/files/mine")
         let held = try (0..<2).map { number in
-            let client = try WireClient(port: sandbox.port)
-            client.sendHead(
+            let client = try sandbox.open(
                 "POST",
                 "/files/held\(number)",
-                ["Upload-Complete: ?1", "Content-Length: 200000"]
+                ["Upload-Complete: ?1"],
+                length: 200_000
             )
             client.send("o")
             // nginx has counted what the gateway has got.
@@ -81,11 +81,9 @@ struct NginxBoundsTests {
         sendAppend(append, resource, offset: 0)
         #expect(isBrokenOff(append))
         #expect(try sandbox.offset(of: resource) == 0)
-        let ordinary = try WireClient(port: sandbox.port)
-            .ask("POST", "/files/plain", content: Data("x".utf8))
+        let ordinary = try sandbox.ask("POST", "/files/plain", content: Data("x".utf8))
         try expectTooMuch(ordinary)
-        let elsewhere = try WireClient(port: sandbox.port)
-            .ask("POST", "/elsewhere", content: Data("x".utf8))
+        let elsewhere = try sandbox.ask("POST", "/elsewhere", content: Data("x".utf8))
         #expect(elsewhere.status == 404)
         #expect(elsewhere["retry-after"] == nil)
         #expect(elsewhere["content-type"]?.hasPrefix("text/html") == true)
@@ -99,7 +97,7 @@ struct NginxBoundsTests {
         sendAppend(later, resource, offset: 0)
         #expect(try later.read().status == 204)
         #expect(try sandbox.offset(of: resource) == 1)
-        #expect(try WireClient(port: sandbox.port).ask("DELETE", resource).status == 204)
+        #expect(try sandbox.ask("DELETE", resource).status == 204)
     }
 
     @Test("over its creations: one more gets 429, while appends and others' creations go on")
@@ -109,14 +107,17 @@ struct NginxBoundsTests {
         try expectTooMuch(create(in: sandbox))
         for resource in resources {
             #expect(try sandbox.offset(of: resource) == 0)
-            let answer = try sandbox.append(resource, offset: 0, Data("x".utf8), complete: true)
+            let answer = try sandbox.append(resource, Data("x".utf8))
             #expect(answer.status == 201)
         }
-        let ordinary = try WireClient(port: sandbox.port)
-            .ask("POST", "/files/plain", content: Data("x".utf8))
+        let ordinary = try sandbox.ask("POST", "/files/plain", content: Data("x".utf8))
         #expect(ordinary.status == 201)
-        let elsewhere = try WireClient(port: sandbox.port)
-            .ask("POST", "/elsewhere", ["Upload-Complete: ?0"], content: Data())
+        let elsewhere = try sandbox.ask(
+            "POST",
+            "/elsewhere",
+            ["Upload-Complete: ?0"],
+            content: Data()
+        )
         #expect(elsewhere.status == 404)
         #expect(try create(in: sandbox, from: Self.other).status == 201)
     }

@@ -55,7 +55,7 @@ struct OperatorTests {
     /// Sends an upload that is accepted; its identity.
     private func accepted(by method: String, in sandbox: Sandbox? = nil) throws -> String {
         let sandbox = sandbox ?? self.sandbox
-        let created = try WireClient(port: sandbox.port).ask(
+        let created = try sandbox.ask(
             method,
             "/files/a.txt",
             [
@@ -67,7 +67,7 @@ struct OperatorTests {
         )
         let location = try #require(created["location"])
         let resource = String(location.drop(upTo: "/files/"))
-        let answer = try sandbox.append(resource, offset: 0, Data("content".utf8), complete: true)
+        let answer = try sandbox.append(resource, Data("content".utf8))
         #expect(answer.status == 202)
         return try #require(resource.split(separator: "/").last.map(String.init))
     }
@@ -244,16 +244,7 @@ struct OperatorTests {
         let id = try #require(resource.split(separator: "/").last.map(String.init))
         let whole = try sandbox.spoolgate("requeue", id)
         #expect((whole.status, whole.output) == (65, ""))
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 8",
-                "Content-Type: application/partial-upload",
-            ]
-        )
-        sender.send(Data("half".utf8))
+        let sender = try sandbox.startAppend(resource, length: 8, sent: Data("half".utf8))
         try eventually("the upload is in use") {
             try sandbox.spoolgate("show", id).output.contains("(in use)")
         }

@@ -8,7 +8,7 @@ import Testing
 struct OrdinaryTests {
     @Test("with `ordinary: pass` the upstream sees the first bytes before the client has ended")
     func liveStream() throws {
-        let hasFirst = Latch()
+        let hasFirst = Gate()
         let origin = try LoopbackOrigin { connection in
             guard try connection.receiveHead() != nil else { return }
             var text = ""
@@ -21,10 +21,9 @@ struct OrdinaryTests {
             try connection.answer("200 OK", content: "heard")
         }
         let sandbox = try Sandbox(upstream: origin.base, routeSettings: ["ordinary: pass"])
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("POST", "/files/live", ["Transfer-Encoding: chunked"])
+        let client = try sandbox.open("POST", "/files/live", ["Transfer-Encoding: chunked"])
         client.sendChunk(Data("first".utf8))
-        #expect(hasFirst.wait())
+        #expect(hasFirst.pass())
         #expect(!client.isReadable)
         client.sendChunk(Data("last".utf8))
         client.sendChunk(Data())
@@ -35,52 +34,24 @@ struct OrdinaryTests {
 
     @Test("forty slow JSON POSTs keep no unrelated POST waiting")
     func slowPosts() throws {
-        let gate = Latch()
+        let gate = Gate()
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                if request.line.contains("slow") { gate.wait() }
+                if request.line.contains("slow") { gate.pass() }
                 try connection.answer("200 OK", content: "{}")
             }
         }
         let sandbox = try Sandbox(upstream: origin.base)
         let slow = try (0..<40).map { _ in try WireClient(port: sandbox.port) }
         for client in slow {
-            client.sendHead(
-                "POST",
-                "/files/slow",
-                ["Content-Type: application/json", "Content-Length: 2"]
-            )
+            client.sendHead("POST", "/files/slow", ["Content-Length: 2"])
             client.send("{}")
         }
         try eventually("the upstream has all") { origin.requests.count == 40 }
         // Before any of the others: they go on only after it.
-        let answer = try WireClient(port: sandbox.port)
-            .ask("POST", "/files/fast", content: Data("{}".utf8))
+        let answer = try sandbox.ask("POST", "/files/fast", content: Data("{}".utf8))
         #expect(answer.status == 200)
         gate.open()
         for client in slow { #expect(try client.read().status == 200) }
-    }
-}
-
-/// Something closed until a test opens it.
-private final class Latch: @unchecked Sendable {
-    private let condition = NSCondition()
-    private var isOpen = false
-
-    func open() {
-        condition.withLock {
-            isOpen = true
-            condition.broadcast()
-        }
-    }
-
-    /// Waits until it is open; false after a minute.
-    @discardableResult
-    func wait() -> Bool {
-        condition.withLock {
-            let deadline = Date() + 60
-            while !isOpen, condition.wait(until: deadline) {}
-            return isOpen
-        }
     }
 }

@@ -91,7 +91,7 @@ struct OriginTests {
         let origin = try LoopbackOrigin(status: "201 Created", fields: fields, content: "made")
         let sandbox = try Sandbox(upstream: origin.base, routeSettings: ["limits: {min-size: 0}"])
         for field in ["Upload-Complete: ?1", "X-Ordinary: 1"] {
-            let answer = try WireClient(port: sandbox.port).ask(
+            let answer = try sandbox.ask(
                 "POST",
                 "/files/a?token=secret",
                 [field],

@@ -1,11 +1,11 @@
-// What becomes of an upload when its backend misbehaves, and how often the backend was sent it: read
-// from the backend's own log.
+// What becomes of an upload when its upstream misbehaves, and how often the upstream was sent it: read
+// from the upstream's own log.
 
 import Foundation
 import TestSupport
 import Testing
 
-@Suite("Backends that misbehave")
+@Suite("Upstreams that misbehave")
 struct OutcomeTests {
     private static let content = Data(repeating: 7, count: 400_000)
     private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
@@ -16,19 +16,14 @@ struct OutcomeTests {
         ["POST", "PUT"]
     )
     func waiting(trouble: Trouble, method: String) throws {
-        let backend = try LoopbackOrigin(trouble)
+        let upstream = try LoopbackOrigin(trouble)
         let sandbox = try Sandbox(
-            upstream: backend.base,
+            upstream: upstream.base,
             routeSettings: [trouble.timeouts, Self.quick]
         )
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead(
-            method,
-            "/files/a",
-            ["Upload-Complete: ?0", "Content-Length: 0"]
-        )
+        let client = try sandbox.open(method, "/files/a", ["Upload-Complete: ?0"], length: 0)
         let resource = String(try #require(try client.read()["location"]).drop(upTo: "/files/"))
-        let answer = try sandbox.append(resource, offset: 0, Self.content, complete: true)
+        let answer = try sandbox.append(resource, Self.content)
         let isSafe = method == "PUT"
         switch trouble.end {
         case .answered(let status):
@@ -36,12 +31,12 @@ struct OutcomeTests {
             #expect(answer["upload-complete"] == "?1")
             if trouble == .huge { #expect(answer.content.count == LoopbackOrigin.hugeSize) }
             try checkReplay(sandbox, resource, status, isWhole: trouble != .huge)
-            #expect(backend.requests(to: "/files/a").count == 1)
+            #expect(upstream.requests(to: "/files/a").count == 1)
         case .putOff(let status):
             #expect(answer.status == status)
             #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
             try comeBack(sandbox, resource, isSafe ? 201 : status)
-            #expect(backend.requests(to: "/files/a").count == (isSafe ? 2 : 1))
+            #expect(upstream.requests(to: "/files/a").count == (isSafe ? 2 : 1))
         case .unknown:
             #expect([502, 504].contains(answer.status))
             #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
@@ -49,7 +44,7 @@ struct OutcomeTests {
                 try sandbox.spoolgate("list").output.contains(isSafe ? "deferred" : "indeterminate")
             )
             try comeBack(sandbox, resource, isSafe ? 201 : 502)
-            #expect(backend.requests(to: "/files/a").count == (isSafe ? 2 : 1))
+            #expect(upstream.requests(to: "/files/a").count == (isSafe ? 2 : 1))
         }
     }
 
@@ -60,18 +55,17 @@ struct OutcomeTests {
         _ status: Int,
         isWhole: Bool
     ) throws {
-        let again = try sandbox.append(resource, offset: Self.content.count, Data(), complete: true)
+        let again = try sandbox.append(resource, offset: Self.content.count)
         #expect(again.status == status)
         #expect(again.content.isEmpty == !isWhole)
     }
 
     /// A client tries again, and then the queue is told to look once more: nothing more is sent.
     private func comeBack(_ sandbox: Sandbox, _ resource: String, _ status: Int) throws {
-        let again = try sandbox.append(resource, offset: Self.content.count, Data(), complete: true)
+        let again = try sandbox.append(resource, offset: Self.content.count)
         #expect(again.status == status)
         sandbox.daemon.signal(SIGUSR1)
-        let other = try WireClient(port: sandbox.port)
-            .ask("PUT", "/files/other", content: Data("x".utf8))
+        let other = try sandbox.ask("PUT", "/files/other", content: Data("x".utf8))
         #expect(other.status == 201)
     }
 
@@ -81,18 +75,13 @@ struct OutcomeTests {
         ["POST", "PUT"]
     )
     func accepted(trouble: Trouble, method: String) throws {
-        let backend = try LoopbackOrigin(trouble)
+        let upstream = try LoopbackOrigin(trouble)
         let sandbox = try Sandbox(
-            upstream: backend.base,
+            upstream: upstream.base,
             routeSettings: [trouble.timeouts, Self.quick, "reply: accepted"]
         )
-        let client = try WireClient(port: sandbox.port)
-        let answer = try client.ask(
-            method,
-            "/files/a",
-            ["Upload-Complete: ?1"],
-            content: Self.content
-        )
+        let fields = ["Upload-Complete: ?1"]
+        let answer = try sandbox.ask(method, "/files/a", fields, content: Self.content)
         #expect(answer.status == 202)
         let link = try #require(answer["link"])
         let status = String(link.drop(upTo: "/files/").prefix { $0 != ">" })
@@ -104,21 +93,22 @@ struct OutcomeTests {
             case .unknown: isSafe ? ("delivered", 2) : ("indeterminate", 1)
             }
         try eventually("\(trouble) \(method) is \(state); log: \(sandbox.log.suffix(1_000))") {
-            let told = try WireClient(port: sandbox.port).ask("GET", status)
+            let told = try sandbox.ask("GET", status)
             return told.text.contains("\"state\":\"\(state)\"")
         }
-        #expect(backend.requests(to: "/files/a").count == count)
+        #expect(upstream.requests(to: "/files/a").count == count)
         // The next daemon finds nothing more to do.
         try sandbox.crash()
-        let other = try WireClient(port: sandbox.port)
-            .ask("PUT", "/files/other", content: Data("x".utf8))
+        let other = try sandbox.ask("PUT", "/files/other", content: Data("x".utf8))
         #expect(other.status == 202)
-        try eventually("the other is delivered") { backend.requests(to: "/files/other").count == 1 }
-        #expect(backend.requests(to: "/files/a").count == count)
+        try eventually("the other is delivered") {
+            upstream.requests(to: "/files/other").count == 1
+        }
+        #expect(upstream.requests(to: "/files/a").count == count)
     }
 
     @Test(
-        "a backend that is not reached is tried again until it is there",
+        "an upstream that is not reached is tried again until it is there",
         arguments: ["POST", "PUT"]
     )
     func unreached(method: String) throws {
@@ -127,7 +117,7 @@ struct OutcomeTests {
             upstream: "http://127.0.0.1:\(port)",
             routeSettings: [Self.quick, "reply: accepted"]
         )
-        let answer = try WireClient(port: sandbox.port).ask(
+        let answer = try sandbox.ask(
             method,
             "/files/index.php",
             ["Upload-Complete: ?1"],
@@ -137,11 +127,11 @@ struct OutcomeTests {
         try eventually("deferred") { sandbox.log.contains("delivery deferred") }
         // Not even the death of the daemon makes it forget.
         try sandbox.crash()
-        let backend = try Backend(port: port)
+        let upstream = try RealUpstream(port: port)
         try eventually("delivered; log: \(sandbox.log.suffix(1_000))") {
-            try backend.phpCalls() == 1
+            try upstream.phpCalls() == 1
         }
         try eventually("noted") { try sandbox.spoolgate("list").output.contains("delivered") }
-        #expect(try backend.phpCalls() == 1)
+        #expect(try upstream.phpCalls() == 1)
     }
 }

@@ -1,7 +1,6 @@
 // Interim responses after the first, through nginx with its module: how much is safe while content
 // comes, and signs of life while the upstream works.
 
-import Dispatch
 import Foundation
 import TestSupport
 import Testing
@@ -16,8 +15,7 @@ struct ProgressTests {
     func progress() throws {
         let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)
         let bytes = Data((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0) })
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/slow.bin", Self.creation + ["Content-Length: 1000000"])
+        let client = try sandbox.open("PUT", "/files/slow.bin", Self.creation, length: 1_000_000)
         let location = try #require(try client.readAny()["location"])
         var sent = 0
         var told = 0
@@ -39,9 +37,7 @@ struct ProgressTests {
         let offset = try sandbox.offset(of: resource)
         #expect(offset >= told && offset <= sent)
         let rest = bytes.suffix(from: offset)
-        #expect(
-            try sandbox.append(resource, offset: offset, rest, complete: true).status == 201
-        )
+        #expect(try sandbox.append(resource, offset: offset, rest).status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
@@ -67,10 +63,10 @@ struct ProgressTests {
 
     @Test("while the upstream works on a whole upload, heartbeats tell its length; then its answer")
     func heartbeats() throws {
-        let isDone = DispatchSemaphore(value: 0)
+        let isDone = Gate()
         let origin = try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
-            _ = isDone.wait(timeout: .now() + 60)
+            isDone.pass()
             try connection.answer("202 Accepted", content: "at last")
         }
         let sandbox = try Sandbox(
@@ -78,8 +74,7 @@ struct ProgressTests {
             extra: [Self.eager],
             front: .nginxWithModule
         )
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/long.bin", Self.creation + ["Content-Length: 300000"])
+        let client = try sandbox.open("PUT", "/files/long.bin", Self.creation, length: 300000)
         #expect(try client.readAny()["location"] != nil)
         client.send(Data(repeating: 1, count: 300_000))
         for _ in 0..<2 {
@@ -87,7 +82,7 @@ struct ProgressTests {
             #expect(heartbeat.status == 104)
             #expect(heartbeat["upload-offset"] == "300000")
         }
-        isDone.signal()
+        isDone.open()
         let answer = try client.read()
         #expect(answer.status == 202)
         #expect(answer.text == "at last")

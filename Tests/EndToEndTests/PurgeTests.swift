@@ -17,9 +17,9 @@ struct PurgeTests {
             routeSettings: ["limits: {max-age: 7d}", "response-retention: 30d"]
         )
         partial = try sandbox.create("/files/partial")
-        _ = try sandbox.append(partial, offset: 0, Data("some".utf8), complete: false)
+        _ = try sandbox.append(partial, Data("some".utf8), complete: false)
         delivered = try sandbox.create("/files/delivered")
-        _ = try sandbox.append(delivered, offset: 0, Data("all".utf8), complete: true)
+        _ = try sandbox.append(delivered, Data("all".utf8))
     }
 
     /// Makes an upload look as if nothing had happened to it for that long.
@@ -36,7 +36,7 @@ struct PurgeTests {
     }
 
     private func status(of resource: String) throws -> Int {
-        try WireClient(port: sandbox.port).ask("HEAD", resource).status
+        try sandbox.ask("HEAD", resource).status
     }
 
     @Test(
@@ -46,13 +46,10 @@ struct PurgeTests {
     func promised(arguments: [String]) throws {
         try age(partial, by: 25 * 3600)
         try age(delivered, by: 29 * Self.day)
-        let purge = try Command(
-            Sandbox.program,
-            ["purge", "--config", sandbox.directory.path() + "/spoolgate.yaml"] + arguments
-        )
+        let purge = try sandbox.spoolgate(["purge"] + arguments)
         #expect((purge.status, purge.output) == (0, "Removed 0 uploads, freed 0B.\n"))
         #expect(try sandbox.offset(of: partial) == 4)
-        let again = try sandbox.append(delivered, offset: 3, Data(), complete: true)
+        let again = try sandbox.append(delivered, offset: 3)
         #expect(again.status == 201)
         #expect(try sandbox.delivered().count == 1)
     }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("kill -9 while the queue delivers")
 struct QueueKillTests {
-    /// Phases of a delivery as the backend sees them; between them the daemon is hit by the delay.
+    /// Phases of a delivery as the upstream sees them; between them the daemon is hit by the delay.
     private static let phases: [Moments.Moment] = [
         .delivering, .deliveringContent, .delivered, .answering, .answered,
     ]
@@ -25,9 +25,9 @@ struct QueueKillTests {
     func rounds() throws {
         let seeds = KillPlan.seeds(usually: 15)
         let moments = Moments()
-        let backend = try LoopbackOrigin(passing: moments)
+        let upstream = try LoopbackOrigin(passing: moments)
         let sandbox = try Sandbox(
-            upstream: backend.base,
+            upstream: upstream.base,
             routeSettings: [
                 "reply: accepted", "queue: {minimum-backoff: 1s, maximum-backoff: 1s}",
             ]
@@ -38,7 +38,7 @@ struct QueueKillTests {
             let uploads = try run(seed, phase, sandbox, moments)
             for upload in uploads {
                 let state = try settledState(of: upload, sandbox)
-                let entries = backend.requests(to: upload.target)
+                let entries = upstream.requests(to: upload.target)
                 let whole = entries.count(where: \.isWhole)
                 let note: Comment = "round \(seed), killed at \(phase.rawValue): \(upload.target)"
                 #expect(entries.allSatisfy { upload.content.starts(with: $0.content) }, note)
@@ -52,7 +52,7 @@ struct QueueKillTests {
                 if upload.method == "POST" { #expect(entries.count <= 1, note) }
                 // One attempt for each daemon that died, and the one that lasted.
                 #expect(entries.count <= 3, note)
-                backend.forget { $0.target == upload.target }
+                upstream.forget { $0.target == upload.target }
             }
         }
         #expect(try SpoolInspection(sandbox).faults() == [])
@@ -69,18 +69,17 @@ struct QueueKillTests {
         _ sandbox: Sandbox,
         _ moments: Moments
     ) throws -> [Accepted] {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix(seed: seed)
         var uploads: [Accepted] = []
-        // It stands for the backend, which passes moments as long as there is a client.
+        // It stands for the upstream, which passes moments as long as there is a client.
         moments.begin(clients: 1)
         for number in 0..<4 {
             let isFirst = number == 0
             if isFirst { lookOut(&generator, phase, moments) }
-            let method = generator.oneIn(2) ? "PUT" : "POST"
-            let target = "/files/\(seed)-\(number)?pace=\(generator.oneIn(2) ? 0 : 500)"
+            let method = generator.once(in: 2) ? "PUT" : "POST"
+            let target = "/files/\(seed)-\(number)?pace=\(generator.once(in: 2) ? 0 : 500)"
             let content = generator.content(Int.random(in: 131_072...600_000, using: &generator))
-            let answer = try WireClient(port: sandbox.port)
-                .ask(method, target, ["Upload-Complete: ?1"], content: content)
+            let answer = try sandbox.ask(method, target, ["Upload-Complete: ?1"], content: content)
             #expect(answer.status == 202)
             let link = try #require(answer["link"])
             uploads.append(
@@ -106,18 +105,18 @@ struct QueueKillTests {
     }
 
     private func lookOut(
-        _ generator: inout SeededGenerator,
+        _ generator: inout SplitMix,
         _ phase: Moments.Moment,
         _ moments: Moments
     ) {
         let ordinal = phase == .deliveringContent ? Int.random(in: 1...4, using: &generator) : 1
-        moments.lookOut(for: phase, ordinal: ordinal, holds: generator.oneIn(2))
+        moments.lookOut(for: phase, ordinal: ordinal, holds: generator.once(in: 2))
     }
 
     /// The word for its state once nothing happens to it any more.
     private func settledState(of upload: Accepted, _ sandbox: Sandbox) throws -> String {
         try eventually("\(upload.target) has an end; log: \(sandbox.log.suffix(2_000))") {
-            let told = try WireClient(port: sandbox.port).ask("GET", upload.status)
+            let told = try sandbox.ask("GET", upload.status)
             let object = try JSONSerialization.jsonObject(with: told.content) as? [String: Any]
             guard let state = object?["state"] as? String else { return nil }
             return ["deferred", "delivering"].contains(state) ? nil : state

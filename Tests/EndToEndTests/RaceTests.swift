@@ -43,8 +43,7 @@ struct RaceTests {
             let ports = [track.first.port, track.second.port]
             let (ends, time) = Parallel.timed {
                 Parallel.run(2) { index in
-                    let client = try WireClient(port: ports[index])
-                    return try client.ask(
+                    try WireClient(port: ports[index]).ask(
                         "PATCH",
                         resource,
                         [
@@ -61,9 +60,9 @@ struct RaceTests {
             #expect(statuses.allSatisfy { [204, 409, 503, nil].contains($0) }, "\(statuses)")
             let offset = try track.second.offset(of: resource)
             if statuses.contains(204) { #expect(offset == 3 << 20) }
-            let end = try track.second.append(resource, offset: offset, Data(), complete: true)
+            let end = try track.second.append(resource, offset: offset)
             #expect(end.status == 201)
-            let content = track.backend.contents(to: target)
+            let content = track.upstream.contents(to: target)
             #expect(content.map(\.count) == [offset])
             if let content = content.first, let byte = content.first {
                 #expect(content == Data(repeating: byte, count: offset), "bytes of both")
@@ -85,7 +84,7 @@ struct RaceTests {
         var (offset, seconds) = (0, [Double]())
         for _ in 0..<(daemons == .one ? 10 : 3) {
             let part = bytes[offset..<min(offset + 300_000, bytes.count)]
-            let writer = try track.startAppend(
+            let writer = try track.first.startAppend(
                 resource,
                 offset: offset,
                 length: bytes.count - offset,
@@ -101,14 +100,9 @@ struct RaceTests {
             }
         }
         report("offset retrieval against an append", daemons, seconds)
-        let end = try track.first.append(
-            resource,
-            offset: offset,
-            bytes.suffix(from: offset),
-            complete: true
-        )
+        let end = try track.first.append(resource, offset: offset, bytes.suffix(from: offset))
         #expect(end.status == 201)
-        #expect(track.backend.contents(to: "/files/told") == [bytes])
+        #expect(track.upstream.contents(to: "/files/told") == [bytes])
         try settled()
     }
 
@@ -119,7 +113,7 @@ struct RaceTests {
         var seconds: [Double] = []
         for _ in 0..<(daemons == .one ? 5 : 2) {
             let resource = try track.first.create("/files/cancelled")
-            let writer = try track.startAppend(
+            let writer = try track.first.startAppend(
                 resource,
                 offset: 0,
                 length: 1 << 20,
@@ -138,7 +132,7 @@ struct RaceTests {
             #expect(try WireClient(port: port).ask("HEAD", resource).status == 404)
         }
         report("cancellation of an append", daemons, seconds)
-        #expect(track.backend.requests(to: "/files/cancelled").isEmpty)
+        #expect(track.upstream.requests(to: "/files/cancelled").isEmpty)
         #expect(try SpoolInspection(track.first).faults() == [])
         try settled()
     }
@@ -206,7 +200,7 @@ struct RaceTests {
         report("HEAD in a storm", daemons, seconds, bound: RaceTrack.inUse)
         #expect(client.faults == [])
         #expect(client.creations.map(\.end) == [.answered])
-        #expect(track.backend.contents(to: "/files/storm-writer-0") == [bytes])
+        #expect(track.upstream.contents(to: "/files/storm-writer-0") == [bytes])
         try settled()
     }
 
@@ -238,22 +232,19 @@ struct RaceTests {
             let bytes = Data(repeating: UInt8(round), count: 200_000)
             let purge = try Daemon(
                 Sandbox.program,
-                [
-                    "purge", "--force", "--older-than", "0s", "--config",
-                    sandbox.directory.path() + "/spoolgate.yaml",
-                ],
+                ["purge", "--force", "--older-than", "0s", "--config", sandbox.settingsFile],
                 log: sandbox.directory.appending(path: "purge.log")
             )
             // Somewhere in its start, its search, or its end.
             usleep(UInt32.random(in: 0...120_000))
             let (answer, time) = try Parallel.timed {
-                try sandbox.append(resource, offset: 0, bytes, complete: true)
+                try sandbox.append(resource, bytes)
             }
             #expect(purge.wait() == 0)
             seconds.append(time)
             gone += answer.status == 404 ? 1 : 0
             #expect([201, 404].contains(answer.status))
-            let content = track.backend.contents(to: target)
+            let content = track.upstream.contents(to: target)
             #expect(content == (answer.status == 201 ? [bytes] : []))
         }
         print("race: \(gone) of \(seconds.count) uploads were purged before their completion")
@@ -269,7 +260,7 @@ struct RaceTests {
         let resources = try (0..<40).map { try track.first.create("/files/stalled-\($0)") }
         // Half of them have sent something, half nothing but the head.
         let stalled = try resources.enumerated().map { index, resource in
-            try track.startAppend(
+            try track.first.startAppend(
                 resource,
                 offset: 0,
                 length: 1 << 20,

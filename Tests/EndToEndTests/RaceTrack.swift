@@ -1,4 +1,4 @@
-// Where requests race: one daemon, or two on one spool, and a backend that writes down what it got.
+// Where requests race: one daemon, or two on one spool, and an upstream that writes down what it got.
 //
 // It starts no race; it knows how the daemons looked before.
 
@@ -17,22 +17,22 @@ enum Daemons: String, CaseIterable, CustomTestStringConvertible {
 
 /// The daemons of a race.
 final class RaceTrack {
-    let backend: LoopbackOrigin
+    let upstream: LoopbackOrigin
     let moments = Moments()
     private let sandboxes: [Sandbox]
     /// Seconds for which a request waits for the upload: longer than any race takes on a busy machine.
     static let inUse = 50.0
 
     init(_ daemons: Daemons) throws {
-        backend = try LoopbackOrigin(passing: moments)
+        upstream = try LoopbackOrigin(passing: moments)
         let timeouts = "{stall: 60s, drain: 20s, in-use: \(Int(Self.inUse))s}"
         var sandboxes = [
-            try Sandbox(upstream: backend.base, front: .nginxWithModule, timeouts: timeouts)
+            try Sandbox(upstream: upstream.base, front: .nginxWithModule, timeouts: timeouts)
         ]
         if daemons == .two {
             sandboxes.append(
                 try Sandbox(
-                    upstream: backend.base,
+                    upstream: upstream.base,
                     front: .nginxWithModule,
                     spool: sandboxes[0].directory.path() + "/spool",
                     timeouts: timeouts
@@ -43,8 +43,8 @@ final class RaceTrack {
         // What a daemon opens once, for good, is open from here on.
         for sandbox in sandboxes {
             let warming = try sandbox.create("/files/warm")
-            _ = try sandbox.append(warming, offset: 0, Data(count: 1_000), complete: true)
-            _ = try WireClient(port: sandbox.port).ask("DELETE", warming)
+            _ = try sandbox.append(warming, Data(count: 1_000))
+            _ = try sandbox.ask("DELETE", warming)
         }
     }
 
@@ -75,25 +75,5 @@ final class RaceTrack {
                 }
             }
         }
-    }
-
-    /// Starts an append whose content goes on when the test says so.
-    func startAppend(
-        _ resource: String,
-        offset: Int,
-        length: Int,
-        sent: Data
-    ) throws -> WireClient {
-        let client = try WireClient(port: first.port)
-        client.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: \(offset)", "Upload-Complete: ?1", "Content-Length: \(length)",
-                "Content-Type: application/partial-upload",
-            ]
-        )
-        client.send(sent)
-        return client
     }
 }

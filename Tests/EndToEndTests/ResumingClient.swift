@@ -16,7 +16,7 @@ final class ResumingClient: @unchecked Sendable {
     struct Task {
         var number: Int
         var method: String
-        /// With the backend's orders in its query.
+        /// With the upstream's orders in its query.
         var target: String
         var content: Data
         /// Whether it makes the upload resource first, empty.
@@ -32,9 +32,9 @@ final class ResumingClient: @unchecked Sendable {
 
     /// How an upload resource ended, as the client was told.
     enum End: Equatable {
-        /// The backend's response came.
+        /// The upstream's response came.
         case answered
-        /// Nobody knows whether the backend has it, and nothing will repeat it.
+        /// Nobody knows whether the upstream has it, and nothing will repeat it.
         case unknown
         /// There is no such upload any more.
         case gone
@@ -94,7 +94,7 @@ final class ResumingClient: @unchecked Sendable {
         do {
             let answer = try append(from: task.content.count, to: task.content.count, isLast: true)
             take(answer)
-            if answer["x-backend"] == nil { faults.append("no replay: \(answer.status)") }
+            if answer["x-upstream"] == nil { faults.append("no replay: \(answer.status)") }
         } catch {
             faults.append("no replay: \(error)")
         }
@@ -207,11 +207,11 @@ final class ResumingClient: @unchecked Sendable {
     }
 
     private func take(_ answer: WireClient.Answer) {
-        if answer["x-backend"] != nil {
+        if answer["x-upstream"] != nil {
             let whole = LoopbackOrigin.answer(to: current.target)
             // A response beyond the cap is replayed without its content.
             if answer.status != 201 || (answer.content != whole && !answer.content.isEmpty) {
-                faults.append("another response than the backend's: \(answer.status)")
+                faults.append("another response than the upstream's: \(answer.status)")
             }
             current.end = .answered
             return

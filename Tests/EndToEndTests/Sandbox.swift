@@ -1,5 +1,5 @@
 // One private world for a test: a spool, the daemon, a web server with its shipped configuration in
-// front, and the backends behind. Everything on loopback and in one temporary directory; gone with
+// front, and the upstreams behind. Everything on loopback and in one temporary directory; gone with
 // the test.
 
 import Foundation
@@ -11,6 +11,8 @@ final class Sandbox {
     let directory: URL
     let port: Int
     let tlsPort: Int
+    /// The daemon's settings.
+    let settingsFile: String
     private(set) var daemon: Daemon
     private let front: Front
     private let webServer: Daemon
@@ -53,6 +55,7 @@ final class Sandbox {
         self.launcher = launcher
         directory = FileManager.default.temporaryDirectory
             .appending(path: "spoolgate-\(UUID().uuidString.prefix(8))")
+        settingsFile = directory.path() + "/spoolgate.yaml"
         try FileManager.default.createDirectory(
             at: directory.appending(path: "delivered"),
             withIntermediateDirectories: true
@@ -77,11 +80,7 @@ final class Sandbox {
         settings += "routes:\n  default:\n"
         settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
         settings += routeSettings.map { "    \($0)\n" }.joined()
-        try settings.write(
-            to: directory.appending(path: "spoolgate.yaml"),
-            atomically: true,
-            encoding: .utf8
-        )
+        try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
         daemon = try Self.startDaemon(directory, by: launcher)
         self.front = front
         webServer = try front.start(
@@ -164,11 +163,7 @@ final class Sandbox {
     /// Puts other settings in place of `old` and has the daemon take them up.
     func reload(replacing old: String, with new: String) throws {
         settings = settings.replacingOccurrences(of: old, with: new)
-        try settings.write(
-            to: directory.appending(path: "spoolgate.yaml"),
-            atomically: true,
-            encoding: .utf8
-        )
+        try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
         let before = log.components(separatedBy: "settings ").count
         daemon.signal(SIGHUP)
         try eventually("the settings are reloaded") {
@@ -183,10 +178,12 @@ final class Sandbox {
 
     /// Runs a command of the program on this sandbox's spool.
     func spoolgate(_ arguments: String...) throws -> Command {
-        try Command(
-            Self.program,
-            arguments + ["--config", directory.path() + "/spoolgate.yaml"]
-        )
+        try spoolgate(arguments)
+    }
+
+    /// Runs a command of the program on this sandbox's spool.
+    func spoolgate(_ arguments: [String]) throws -> Command {
+        try Command(Self.program, arguments + ["--config", settingsFile])
     }
 
     /// The files in the drop directory, without their records.
@@ -207,21 +204,38 @@ final class Sandbox {
     }
 
     /// Runs curl with the arguments.
-    func curl(_ arguments: String...) throws -> Command {
+    func curl(_ arguments: [String]) throws -> Command {
         try Command(Command.find("curl") ?? "curl", ["-sS", "--max-time", "120"] + arguments)
     }
 }
 
 /// The usual steps of a test.
 extension Sandbox {
+    /// Sends a request over a connection of its own; its final response.
+    func ask(
+        _ method: String,
+        _ target: String,
+        _ fields: [String] = [],
+        content: Data? = nil
+    ) throws -> WireClient.Answer {
+        try WireClient(port: port).ask(method, target, fields, content: content)
+    }
+
+    /// Sends a request's head, of content that long, over a connection of its own.
+    func open(
+        _ method: String,
+        _ target: String,
+        _ fields: [String] = [],
+        length: Int? = nil
+    ) throws -> WireClient {
+        let client = try WireClient(port: port)
+        client.sendHead(method, target, fields + (length.map { ["Content-Length: \($0)"] } ?? []))
+        return client
+    }
+
     /// Creates an upload carefully; the path of its resource.
     func create(_ target: String, _ fields: [String] = []) throws -> String {
-        let answer = try WireClient(port: port).ask(
-            "POST",
-            target,
-            ["Upload-Complete: ?0"] + fields,
-            content: Data()
-        )
+        let answer = try ask("POST", target, ["Upload-Complete: ?0"] + fields, content: Data())
         guard answer.status == 201, let location = answer["location"] else {
             throw WireClient.Broken(description: "not created: \(answer.status) \(answer.text)")
         }
@@ -231,25 +245,41 @@ extension Sandbox {
     /// Appends; the final response.
     func append(
         _ resource: String,
-        offset: Int,
-        _ content: Data,
-        complete: Bool,
-        _ fields: [String] = []
+        offset: Int = 0,
+        _ content: Data = Data(),
+        complete: Bool = true,
+        fields: [String] = []
     ) throws -> WireClient.Answer {
-        try WireClient(port: port).ask(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: \(offset)", "Upload-Complete: ?\(complete ? 1 : 0)",
-                "Content-Type: application/partial-upload",
-            ] + fields,
-            content: content
-        )
+        let all = Self.appendFields(offset, complete) + fields
+        return try ask("PATCH", resource, all, content: content)
+    }
+
+    /// Begins a completing append whose content goes on when the test says so; without a length it is
+    /// chunked.
+    func startAppend(
+        _ resource: String,
+        offset: Int = 0,
+        length: Int?,
+        sent: Data = Data(),
+        fields: [String] = []
+    ) throws -> WireClient {
+        let chunked = length == nil ? ["Transfer-Encoding: chunked"] : []
+        let all = Self.appendFields(offset, true) + chunked + fields
+        let client = try open("PATCH", resource, all, length: length)
+        client.send(sent)
+        return client
+    }
+
+    private static func appendFields(_ offset: Int, _ isComplete: Bool) -> [String] {
+        [
+            "Upload-Offset: \(offset)", "Upload-Complete: ?\(isComplete ? 1 : 0)",
+            "Content-Type: application/partial-upload",
+        ]
     }
 
     /// The offset that HEAD tells.
     func offset(of resource: String) throws -> Int {
-        let answer = try WireClient(port: port).ask("HEAD", resource)
+        let answer = try ask("HEAD", resource)
         guard answer.status == 204, let offset = answer["upload-offset"].flatMap({ Int($0) })
         else { throw WireClient.Broken(description: "no offset: \(answer.status)") }
         return offset

@@ -9,6 +9,7 @@
 import Foundation
 import HTTPTypes
 import Posix
+import TestSupport
 import Testing
 import UploadProtocol
 
@@ -54,8 +55,8 @@ struct ScaleTests {
 
     @Test("each is listed and purged once, no long target widens a column, and the order is told")
     func many() throws {
-        let directory = "/dev/shm/many-\(UInt64.random(in: 0...(.max)))"
-        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let scratch = try ScratchDirectory(in: "/dev/shm")
+        let directory = scratch.file("spool")
         let count = 10_050
         try make(count, in: directory)
         func run(_ arguments: String...) throws -> Command {
@@ -94,11 +95,11 @@ struct ScaleTests {
         .enabled(if: SystemCalls.canTrace, "strace cannot run here")
     )
     func calls() throws {
-        let directory = "/dev/shm/many-\(UInt64.random(in: 0...(.max)))"
-        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let scratch = try ScratchDirectory(in: "/dev/shm")
+        let directory = scratch.file("spool")
         let count = 1_500
         try make(count, in: directory)
-        let trace = directory + "/trace"
+        let trace = scratch.file("trace")
         let purge = try Command(
             Command.find("strace") ?? "strace",
             ["-f", "-o", trace, "-e", "trace=openat,fsync", Sandbox.program]
@@ -119,8 +120,8 @@ struct ScaleTests {
 
     @Test("nor does it where there are few rows, which are as wide as what is in them")
     func few() throws {
-        let directory = "/dev/shm/few-\(UInt64.random(in: 0...(.max)))"
-        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let scratch = try ScratchDirectory(in: "/dev/shm")
+        let directory = scratch.file("spool")
         try make(20, in: directory)
         let list = try Command(
             Sandbox.program,

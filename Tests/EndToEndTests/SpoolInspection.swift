@@ -45,14 +45,11 @@ struct SpoolInspection {
     /// Purges all; what is left.
     private func emptied() throws -> [String] {
         let queues = ["incoming", "deferred", "hold", "delivered"].flatMap { ["--queue", $0] }
-        let arguments =
-            ["purge", "--force", "--older-than", "0s"] + queues
-            + ["--config", sandbox.directory.path() + "/spoolgate.yaml"]
         // The thread of a request that was just answered may hold its upload a moment longer.
         let deadline = Date(timeIntervalSinceNow: 10)
         var left: [String]
         repeat {
-            let purge = try Command(Sandbox.program, arguments)
+            let purge = try sandbox.spoolgate(["purge", "--force", "--older-than", "0s"] + queues)
             left = purge.status == 0 ? [] : ["purge: \(purge.errors)"]
             for place in ["data"] + Self.queues {
                 left += try names(in: place).map { "\(place): \($0)" }

@@ -10,12 +10,12 @@ import Testing
     .enabled(if: SystemCalls.canTrace, "strace cannot attach here")
 )
 struct SyncTests {
-    private let backend: LoopbackOrigin
+    private let upstream: LoopbackOrigin
     private let sandbox: Sandbox
 
     init() throws {
-        backend = try LoopbackOrigin(passing: Moments())
-        sandbox = try Sandbox(upstream: backend.base, front: .nginxWithModule)
+        upstream = try LoopbackOrigin(passing: Moments())
+        sandbox = try Sandbox(upstream: upstream.base, front: .nginxWithModule)
     }
 
     /// The syncs that `body` causes, as call and place: `fdatasync data`.
@@ -35,8 +35,7 @@ struct SyncTests {
     }
 
     private func put(_ size: Int, _ fields: [String]) throws -> [Int] {
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/a.bin", fields + ["Content-Length: \(size)"])
+        let client = try sandbox.open("PUT", "/files/a.bin", fields, length: size)
         client.send(Data(repeating: 7, count: size))
         var statuses: [Int] = []
         repeat { statuses.append(try client.readAny().status) } while statuses.last ?? 0 < 200
@@ -58,7 +57,7 @@ struct SyncTests {
             #expect(statuses == (size < 131_072 ? [201] : [104, 201]))
         }
         #expect(resumable == [])
-        #expect(backend.requests(to: "/files/a.bin").map(\.content.count) == [size, size])
+        #expect(upstream.requests(to: "/files/a.bin").map(\.content.count) == [size, size])
     }
 
     @Test("the 201 of a creation, which tells an offset, and the delivery of what was promised")
@@ -70,12 +69,7 @@ struct SyncTests {
             creation == ["fdatasync data", "fsync data/", "fsync incoming/", "fdatasync incoming"]
         )
         let append = try syncs {
-            let answer = try sandbox.append(
-                resource,
-                offset: 0,
-                Data(repeating: 1, count: 1 << 20),
-                complete: true
-            )
+            let answer = try sandbox.append(resource, Data(repeating: 1, count: 1 << 20))
             #expect(answer.status == 201)
         }
         // Before the upstream hears of it: content, length, the move. After: the response.
@@ -95,16 +89,11 @@ struct SyncTests {
     @Test("an offset retrieval makes durable what came since, once")
     func retrieval() throws {
         let resource = try sandbox.create("/files/c.bin")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
+        let sender = try sandbox.startAppend(
             resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 2000000",
-                "Content-Type: application/partial-upload",
-            ]
+            length: 2000000,
+            sent: Data(repeating: 2, count: 1_000_000)
         )
-        sender.send(Data(repeating: 2, count: 1_000_000))
         let receiving = try syncs {
             try eventually("it is in the spool") { try sandbox.spooledOffset() == 1_000_000 }
         }
@@ -116,6 +105,7 @@ struct SyncTests {
             }
             #expect(retrieval == expected)
         }
+        withExtendedLifetime(sender) {}
     }
 
     @Test("a purge of many uploads syncs each directory now and then, not for each of them")

@@ -1,4 +1,4 @@
-// Backends that get one request wrong in one way; what they were sent is the log that exactly-once is
+// Upstreams that get one request wrong in one way; what they were sent is the log that exactly-once is
 // read from.
 
 import Foundation

@@ -11,15 +11,9 @@ struct UploadTests {
         let sandbox = try Sandbox()
         let file = try sandbox.randomFile(64 << 20)
         let base = "http://127.0.0.1:\(sandbox.port)"
-        let created = try sandbox.curl(
-            "-X",
-            "POST",
-            base + "/files/film.mkv",
-            "-H",
-            "Upload-Complete: ?0",
-            "-D",
-            "-"
-        )
+        let created = try sandbox.curl([
+            "-X", "POST", base + "/files/film.mkv", "-H", "Upload-Complete: ?0", "-D", "-",
+        ])
         #expect(created.output.hasPrefix("HTTP/1.1 201"))
         let resource = try #require(field("location", in: created.output))
         // The cut: curl is made to give up in the middle.
@@ -31,28 +25,17 @@ struct UploadTests {
                 "Content-Type: application/partial-upload",
             ]
         )
-        let told = try sandbox.curl("-I", resource)
+        let told = try sandbox.curl(["-I", resource])
         #expect(told.output.hasPrefix("HTTP/1.1 204"))
         let offset = try #require(field("upload-offset", in: told.output).flatMap { Int($0) })
         #expect(offset > 0 && offset < file.bytes.count)
         #expect(field("upload-complete", in: told.output) == "?0")
         let rest = sandbox.directory.appending(path: "rest.bin")
         try file.bytes.suffix(from: offset).write(to: rest)
-        let resumed = try sandbox.curl(
-            "-T",
-            rest.path(),
-            "-X",
-            "PATCH",
-            resource,
-            "-H",
-            "Upload-Offset: \(offset)",
-            "-H",
-            "Upload-Complete: ?1",
-            "-H",
-            "Content-Type: application/partial-upload",
-            "-D",
-            "-"
-        )
+        let resumed = try sandbox.curl([
+            "-T", rest.path(), "-X", "PATCH", resource, "-H", "Upload-Offset: \(offset)", "-H",
+            "Upload-Complete: ?1", "-H", "Content-Type: application/partial-upload", "-D", "-",
+        ])
         #expect(resumed.output.contains("HTTP/1.1 201"))
         let delivered = try sandbox.delivered()
         #expect(delivered.count == 1)
@@ -68,15 +51,7 @@ struct UploadTests {
         let sandbox = try Sandbox()
         let (_, bytes) = try sandbox.randomFile(12 << 20)
         let resource = try sandbox.create("/files/a.bin")
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Transfer-Encoding: chunked",
-                "Content-Type: application/partial-upload",
-            ]
-        )
+        let sender = try sandbox.startAppend(resource, length: nil)
         for part in 0..<8 { sender.sendChunk(bytes[(part << 20)..<((part + 1) << 20)]) }
         // A chunk of 1 MiB is announced, half of it comes.
         sender.send("100000\r\n")
@@ -86,15 +61,7 @@ struct UploadTests {
         let offset = try sandbox.offset(of: resource)
         #expect(offset > 0 && offset <= (8 << 20) + (512 << 10))
         #expect(try sandbox.delivered().isEmpty)
-        let rest = try WireClient(port: sandbox.port)
-        rest.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: \(offset)", "Upload-Complete: ?1", "Transfer-Encoding: chunked",
-                "Content-Type: application/partial-upload",
-            ]
-        )
+        let rest = try sandbox.startAppend(resource, offset: offset, length: nil)
         rest.sendChunk(bytes.suffix(from: offset))
         rest.send("0\r\n\r\n")
         let answer = try rest.read()
@@ -108,17 +75,10 @@ struct UploadTests {
         let sandbox = try Sandbox()
         let file = try sandbox.randomFile(24 << 20)
         let base = "https://127.0.0.1:\(sandbox.tlsPort)"
-        let created = try sandbox.curl(
-            "-k",
-            "--http2",
-            "-X",
-            "POST",
-            base + "/files/h2.bin",
-            "-H",
-            "Upload-Complete: ?0",
-            "-D",
-            "-"
-        )
+        let created = try sandbox.curl([
+            "-k", "--http2", "-X", "POST", base + "/files/h2.bin", "-H", "Upload-Complete: ?0",
+            "-D", "-",
+        ])
         #expect(created.output.hasPrefix("HTTP/2 201"))
         let resource = try #require(field("location", in: created.output))
         // Standard input has no length: HTTP/2 without Content-Length. The rate makes it last.
@@ -143,23 +103,11 @@ struct UploadTests {
         #expect(try sandbox.delivered().isEmpty)
         let rest = sandbox.directory.appending(path: "rest.bin")
         try file.bytes.suffix(from: reached).write(to: rest)
-        let resumed = try sandbox.curl(
-            "-k",
-            "--http2",
-            "-T",
-            rest.path(),
-            "-X",
-            "PATCH",
-            resource,
-            "-H",
-            "Upload-Offset: \(reached)",
-            "-H",
-            "Upload-Complete: ?1",
-            "-H",
-            "Content-Type: application/partial-upload",
-            "-D",
-            "-"
-        )
+        let resumed = try sandbox.curl([
+            "-k", "--http2", "-T", rest.path(), "-X", "PATCH", resource, "-H",
+            "Upload-Offset: \(reached)", "-H", "Upload-Complete: ?1", "-H",
+            "Content-Type: application/partial-upload", "-D", "-",
+        ])
         #expect(resumed.output.hasPrefix("HTTP/2 201"))
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
@@ -168,8 +116,7 @@ struct UploadTests {
     func plainUploadOfUnknownLength() throws {
         let sandbox = try Sandbox()
         let (_, bytes) = try sandbox.randomFile(3 << 20)
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("POST", "/files/plain.bin", ["Transfer-Encoding: chunked"])
+        let client = try sandbox.open("POST", "/files/plain.bin", ["Transfer-Encoding: chunked"])
         client.sendChunk(bytes)
         client.send("0\r\n\r\n")
         #expect(try client.read().status == 201)
@@ -180,12 +127,10 @@ struct UploadTests {
     @Test("a ordinary upload that is cut is not delivered and leaves nothing")
     func plainUploadCut() throws {
         let sandbox = try Sandbox()
-        let client = try WireClient(port: sandbox.port)
-        client.sendHead("PUT", "/files/plain.bin", ["Content-Length: 1000000"])
+        let client = try sandbox.open("PUT", "/files/plain.bin", length: 1_000_000)
         client.send(Data(repeating: 7, count: 400_000))
         client.cut()
-        let other = try WireClient(port: sandbox.port)
-        #expect(try other.ask("PUT", "/files/b.bin", content: Data("whole".utf8)).status == 201)
+        #expect(try sandbox.ask("PUT", "/files/b.bin", content: Data("whole".utf8)).status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [Data("whole".utf8)])
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
     }
@@ -193,13 +138,8 @@ struct UploadTests {
     @Test("an upload below min-size costs no upload resource")
     func smallUpload() throws {
         let sandbox = try Sandbox()
-        let client = try WireClient(port: sandbox.port)
-        let answer = try client.ask(
-            "POST",
-            "/files/form",
-            ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"],
-            content: Data("a=b".utf8)
-        )
+        let fields = ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]
+        let answer = try sandbox.ask("POST", "/files/form", fields, content: Data("a=b".utf8))
         #expect(answer.status == 201)
         #expect(try sandbox.delivered().count == 1)
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
@@ -209,33 +149,21 @@ struct UploadTests {
     func newestRequestWins() throws {
         let sandbox = try Sandbox()
         let resource = try sandbox.create("/files/stuck.bin")
-        let stuck = try WireClient(port: sandbox.port)
-        stuck.sendHead(
-            "PATCH",
+        let stuck = try sandbox.startAppend(
             resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Content-Length: 2000",
-                "Content-Type: application/partial-upload",
-            ]
+            length: 2000,
+            sent: Data(repeating: 1, count: 1_000)
         )
-        stuck.send(Data(repeating: 1, count: 1_000))
         try eventually("1000 bytes are in the spool") {
             try sandbox.spooledOffset() == 1_000
         }
         // The stuck connection stays open all the time.
-        let next = try WireClient(port: sandbox.port)
-        let answer = try next.ask(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 1000", "Upload-Complete: ?1",
-                "Content-Type: application/partial-upload",
-            ],
-            content: Data(repeating: 2, count: 1_000)
-        )
+        let rest = Data(repeating: 2, count: 1_000)
+        let answer = try sandbox.append(resource, offset: 1000, rest)
         #expect(answer.status == 201)
-        let expected = Data(repeating: 1, count: 1_000) + Data(repeating: 2, count: 1_000)
+        let expected = Data(repeating: 1, count: 1_000) + rest
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [expected])
+        withExtendedLifetime(stuck) {}
     }
 
     @Test(
@@ -246,22 +174,14 @@ struct UploadTests {
         let (_, bytes) = try sandbox.randomFile(300_000)
         let version = "Upload-Draft-Interop-Version: 6"
         let resource = try sandbox.create("/files/tail.bin", ["Upload-Length: 300000", version])
-        let sender = try WireClient(port: sandbox.port)
-        sender.sendHead(
-            "PATCH",
-            resource,
-            [
-                "Upload-Offset: 0", "Upload-Complete: ?1", "Transfer-Encoding: chunked",
-                "Content-Type: application/partial-upload", version,
-            ]
-        )
+        let sender = try sandbox.startAppend(resource, length: nil, fields: [version])
         sender.sendChunk(bytes)
         try eventually("all but the last byte is in the spool") {
             try sandbox.spooledOffset() == 299_999
         }
         // The chunk that ends the content never comes.
         sender.cut()
-        let told = try WireClient(port: sandbox.port).ask("HEAD", resource, [version])
+        let told = try sandbox.ask("HEAD", resource, [version])
         #expect(told.status == 204)
         #expect(told["upload-offset"] == "299999")
         #expect(told["upload-complete"] == "?0")
@@ -270,8 +190,7 @@ struct UploadTests {
             resource,
             offset: 299_999,
             bytes.suffix(1),
-            complete: true,
-            [version]
+            fields: [version]
         )
         #expect(answer.status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
@@ -283,19 +202,13 @@ struct UploadTests {
         let bytes = Data(repeating: 4, count: 300_000)
         let version = "Upload-Draft-Interop-Version: 6"
         let resource = try sandbox.create("/files/tail.bin", ["Upload-Length: 300000", version])
-        let part = try sandbox.append(resource, offset: 0, bytes, complete: false, [version])
+        let part = try sandbox.append(resource, bytes, complete: false, fields: [version])
         #expect(part.status == 201)
-        let told = try WireClient(port: sandbox.port).ask("HEAD", resource, [version])
+        let told = try sandbox.ask("HEAD", resource, [version])
         #expect(told["upload-offset"] == "300000")
         #expect(told["upload-complete"] == "?0")
         #expect(try sandbox.delivered().isEmpty)
-        let answer = try sandbox.append(
-            resource,
-            offset: 300_000,
-            Data(),
-            complete: true,
-            [version]
-        )
+        let answer = try sandbox.append(resource, offset: 300_000, fields: [version])
         #expect(answer.status == 201)
         #expect(answer["upload-complete"] == "?1")
         #expect(try sandbox.delivered().count == 1)
@@ -305,12 +218,7 @@ struct UploadTests {
     func locationWithoutOrigin() throws {
         let sandbox = try Sandbox(origin: "")
         for (target, start) in [("/files/a", "/files/a/"), ("//files/a", "/.//files/a/")] {
-            let answer = try WireClient(port: sandbox.port).ask(
-                "POST",
-                target,
-                ["Upload-Complete: ?0"],
-                content: Data()
-            )
+            let answer = try sandbox.ask("POST", target, ["Upload-Complete: ?0"], content: Data())
             #expect(answer["location"]?.hasPrefix(start) == true, "\(answer.fields)")
         }
     }

@@ -1,34 +1,26 @@
-// Real legacy backends: PHP-FPM behind nginx, nginx's own DAV module over https with a private CA.
+// Real legacy upstreams: PHP-FPM behind nginx, nginx's own DAV module over https with a private CA.
 
 import Foundation
 import TestSupport
 import Testing
 
-@Suite("Real backends", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
-struct BackendTests {
+@Suite("Real upstreams", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct RealUpstreamTests {
     @Test(
         "PHP receives one regular upload, and its own status, fields and content reach the client"
     )
     func phpAnswers() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url)
         let (_, bytes) = try sandbox.randomFile(5 << 20)
         let resource = try sandbox.create(
             "/files/index.php?album=7",
             ["Content-Type: video/mp4", "X-Custom: yes"]
         )
-        #expect(
-            try sandbox.append(resource, offset: 0, bytes.prefix(2 << 20), complete: false).status
-                == 204
-        )
-        let answer = try sandbox.append(
-            resource,
-            offset: 2 << 20,
-            bytes.suffix(from: 2 << 20),
-            complete: true
-        )
+        #expect(try sandbox.append(resource, bytes.prefix(2 << 20), complete: false).status == 204)
+        let answer = try sandbox.append(resource, offset: 2 << 20, bytes.suffix(from: 2 << 20))
         #expect(answer.status == 202)
-        #expect(answer["x-backend"] == "php")
+        #expect(answer["x-upstream"] == "php")
         #expect(answer["upload-complete"] == "?1")
         let heard = try #require(
             JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
@@ -38,121 +30,118 @@ struct BackendTests {
         #expect(heard["length"] as? String == "\(bytes.count)")
         #expect(heard["type"] as? String == "video/mp4")
         #expect(heard["custom"] as? String == "yes")
-        #expect(heard["sha1"] as? String == (try Backend.sha1(of: bytes)))
+        #expect(heard["sha1"] as? String == (try RealUpstream.sha1(of: bytes)))
         #expect((heard["markers"] as? [Any])?.isEmpty == true)
-        #expect(try backend.phpCalls() == 1)
+        #expect(try upstream.phpCalls() == 1)
         // The client lost the answer: the same empty completing append gives it again.
-        let again = try sandbox.append(resource, offset: bytes.count, Data(), complete: true)
+        let again = try sandbox.append(resource, offset: bytes.count)
         #expect(again.status == 202)
         #expect(again.content == answer.content)
-        #expect(again["x-backend"] == "php")
-        #expect(try backend.phpCalls() == 1)
+        #expect(again["x-upstream"] == "php")
+        #expect(try upstream.phpCalls() == 1)
     }
 
-    @Test("a backend's refusal is the client's answer, and ends the upload")
-    func backendRefuses() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url)
+    @Test("an upstream's refusal is the client's answer, and ends the upload")
+    func upstreamRefuses() throws {
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url)
         let resource = try sandbox.create("/files/index.php?status=422")
-        let answer = try sandbox.append(resource, offset: 0, Data("x".utf8), complete: true)
+        let answer = try sandbox.append(resource, Data("x".utf8))
         #expect(answer.status == 422)
         #expect(answer["upload-complete"] == "?1")
         // tus-js-client would take an offset for success.
         let version = "Upload-Draft-Interop-Version: 6"
-        #expect(try WireClient(port: sandbox.port).ask("HEAD", resource, [version]).status == 410)
-        let again = try sandbox.append(resource, offset: 1, Data(), complete: true, [version])
+        #expect(try sandbox.ask("HEAD", resource, [version]).status == 410)
+        let again = try sandbox.append(resource, offset: 1, fields: [version])
         #expect(again.status == 422)
     }
 
     @Test("an answer that cannot be stored reaches the client, and nothing is repeated")
     func unstorableAnswer() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url)
         let resource = try sandbox.create("/files/index.php")
         let delivered = sandbox.directory.appending(path: "spool/delivered")
         for shard in try FileManager.default.contentsOfDirectory(atPath: delivered.path()) {
             try FileManager.default.removeItem(at: delivered.appending(path: shard))
         }
-        let answer = try sandbox.append(resource, offset: 0, Data("x".utf8), complete: true)
+        let answer = try sandbox.append(resource, Data("x".utf8))
         #expect(answer.status == 202)
         #expect(answer["upload-complete"] == "?1")
         #expect(sandbox.log.contains("spool failed"))
-        _ = try sandbox.append(resource, offset: 1, Data(), complete: true)
-        #expect(try backend.phpCalls() == 1)
+        _ = try sandbox.append(resource, offset: 1)
+        #expect(try upstream.phpCalls() == 1)
     }
 
     @Test("a client that does not read its answer keeps nobody else's upload waiting")
     func unreadAnswer() throws {
-        let backend = try Backend()
+        let upstream = try RealUpstream()
         let sandbox = try Sandbox(
-            upstream: backend.url,
+            upstream: upstream.url,
             routeSettings: ["limits: {min-size: 0}"],
             extra: ["delivery: {maximum-concurrent: 1}"]
         )
         let whole = "Upload-Complete: ?1"
-        let idle = try WireClient(port: sandbox.port)
-        idle.sendHead("PUT", "/files/index.php?size=50000000", [whole, "Content-Length: 1"])
+        let idle = try sandbox.open("PUT", "/files/index.php?size=50000000", [whole], length: 1)
         idle.send("x")
         #expect(try idle.readAny(head: true).status == 202)
-        let other = try WireClient(port: sandbox.port)
-        let answer = try other.ask("PUT", "/files/index.php", [whole], content: Data("y".utf8))
+        let answer = try sandbox.ask("PUT", "/files/index.php", [whole], content: Data("y".utf8))
         #expect(answer.status == 202)
         withExtendedLifetime(idle) {}
     }
 
-    @Test("an https backend is verified against its own CA")
+    @Test("an https upstream is verified against its own CA")
     func privateAuthority() throws {
-        let backend = try Backend()
+        let upstream = try RealUpstream()
         let sandbox = try Sandbox(
-            upstream: backend.tlsURL,
-            routeSettings: ["tls: {ca: \(backend.authority)}"]
+            upstream: upstream.tlsURL,
+            routeSettings: ["tls: {ca: \(upstream.authority)}"]
         )
         let (_, bytes) = try sandbox.randomFile(3 << 20)
-        let client = try WireClient(port: sandbox.port)
-        let answer = try client.ask("PUT", "/files/dav/secret.bin", content: bytes)
+        let answer = try sandbox.ask("PUT", "/files/dav/secret.bin", content: bytes)
         #expect(answer.status == 201)
-        #expect(try backend.davFile("secret.bin") == bytes)
+        #expect(try upstream.davFile("secret.bin") == bytes)
     }
 
     @Test("a wrong CA is refused with a clear error; the bytes stay and go once it is right")
     func wrongAuthority() throws {
-        let backend = try Backend()
+        let upstream = try RealUpstream()
         let sandbox = try Sandbox(
-            upstream: backend.tlsURL,
-            routeSettings: ["tls: {ca: \(backend.strangeAuthority)}"]
+            upstream: upstream.tlsURL,
+            routeSettings: ["tls: {ca: \(upstream.strangeAuthority)}"]
         )
         let bytes = Data(repeating: 9, count: 1 << 20)
         let resource = try sandbox.create("/files/dav/later.bin")
-        let answer = try sandbox.append(resource, offset: 0, bytes, complete: true)
+        let answer = try sandbox.append(resource, bytes)
         #expect(answer.status == 502)
         #expect(answer["upload-offset"] == "\(bytes.count)")
         #expect(answer["upload-complete"] == "?0")
         #expect(sandbox.log.contains("certificate"))
         #expect(try sandbox.spoolgate("list").output.contains("deferred"))
-        try sandbox.reload(replacing: backend.strangeAuthority, with: backend.authority)
-        let retried = try sandbox.append(resource, offset: bytes.count, Data(), complete: true)
-        // DAV knows PUT; this was created by POST, and that is what the backend gets and refuses.
+        try sandbox.reload(replacing: upstream.strangeAuthority, with: upstream.authority)
+        let retried = try sandbox.append(resource, offset: bytes.count)
+        // DAV knows PUT; this was created by POST, and that is what the upstream gets and refuses.
         #expect([404, 405].contains(retried.status))
         #expect(retried["upload-complete"] == "?1")
     }
 
-    @Test("a backend that is down costs nothing but time")
-    func backendDown() throws {
+    @Test("an upstream that is down costs nothing but time")
+    func upstreamDown() throws {
         let port = try FreePort.take(1)[0]
         let sandbox = try Sandbox(upstream: "http://127.0.0.1:\(port)")
         let bytes = Data(repeating: 3, count: 300_000)
         let resource = try sandbox.create("/files/index.php")
-        let answer = try sandbox.append(resource, offset: 0, bytes, complete: true)
+        let answer = try sandbox.append(resource, bytes)
         #expect(answer.status == 502)
         #expect(answer["content-type"] == "application/problem+json")
         #expect(try sandbox.offset(of: resource) == bytes.count)
-        let backend = try Backend(port: port)
-        let retried = try sandbox.append(resource, offset: bytes.count, Data(), complete: true)
+        let upstream = try RealUpstream(port: port)
+        let retried = try sandbox.append(resource, offset: bytes.count)
         #expect(retried.status == 202)
-        #expect(try backend.phpCalls() == 1)
+        #expect(try upstream.phpCalls() == 1)
     }
 
-    @Test("an answer that the backend breaks off is broken off for the client too")
+    @Test("an answer that the upstream breaks off is broken off for the client too")
     func brokenAnswer() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
@@ -162,11 +151,9 @@ struct BackendTests {
         }
         let sandbox = try Sandbox(upstream: origin.base)
         for version in ["--http1.1", "--http2"] {
-            let answer = try sandbox.curl(
-                "-k",
-                version,
-                "https://127.0.0.1:\(sandbox.tlsPort)/files/report"
-            )
+            let answer = try sandbox.curl([
+                "-k", version, "https://127.0.0.1:\(sandbox.tlsPort)/files/report",
+            ])
             // curl: 18 partial content, 52 nothing at all, 92 the HTTP/2 stream was not ended cleanly.
             #expect([18, 52, 92].contains(answer.status), "\(version): \(answer.status)")
         }
@@ -174,10 +161,10 @@ struct BackendTests {
 
     @Test("everything that is no upload passes through: ranges, conditions, HEAD, other methods")
     func passesThrough() throws {
-        let backend = try Backend()
-        let sandbox = try Sandbox(upstream: backend.url)
+        let upstream = try RealUpstream()
+        let sandbox = try Sandbox(upstream: upstream.url)
         let (_, bytes) = try sandbox.randomFile(1 << 20)
-        try bytes.write(to: backend.directory.appending(path: "root/files/static.bin"))
+        try bytes.write(to: upstream.directory.appending(path: "root/files/static.bin"))
         let client = try WireClient(port: sandbox.port)
         let whole = try client.ask("GET", "/files/static.bin")
         #expect(whole.status == 200)

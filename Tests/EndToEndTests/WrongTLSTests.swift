@@ -1,12 +1,12 @@
-// An upload that was accepted for an https backend which is wrong in one way: it waits, nothing of it is
-// sent, and once the backend is right it goes there once.
+// An upload that was accepted for an https upstream which is wrong in one way: it waits, nothing of it is
+// sent, and once the upstream is right it goes there once.
 
 import Foundation
 import TestSupport
 import Testing
 
-@Suite("https backends that are wrong")
-struct TLSBackendTests {
+@Suite("https upstreams that are wrong")
+struct WrongTLSTests {
     enum Wrong: String, CaseIterable {
         /// Its certificate has expired.
         case expired
@@ -21,8 +21,8 @@ struct TLSBackendTests {
         arguments: Wrong.allCases
     )
     func waits(wrong: Wrong) throws {
-        let right = try Backend()
-        let expired = try Backend(isExpired: wrong == .expired)
+        let right = try RealUpstream()
+        let expired = try RealUpstream(isExpired: wrong == .expired)
         let silent = try LoopbackOrigin { $0.waitWithoutReading() }
         let (url, authority, reason) =
             switch wrong {
@@ -38,7 +38,7 @@ struct TLSBackendTests {
             ]
         )
         let content = Data(repeating: 5, count: 300_000)
-        let answer = try WireClient(port: sandbox.port).ask(
+        let answer = try sandbox.ask(
             "POST",
             "/files/index.php",
             ["Upload-Complete: ?1"],

@@ -1,17 +1,17 @@
-// Legacy backends for the tests: one private nginx with static files, DAV, TLS with a private CA, and
+// Legacy upstreams for the tests: one private nginx with static files, DAV, TLS with a private CA, and
 // PHP-FPM behind it.
 
 import Foundation
 import TestSupport
 
-/// The backends; gone with the test.
-final class Backend {
+/// The upstreams; gone with the test.
+final class RealUpstream {
     let directory: URL
     let url: String
     let tlsURL: String
     private var servers: [Daemon] = []
 
-    /// The CA that signed the backend's certificate.
+    /// The CA that signed the upstream's certificate.
     var authority: String { directory.path() + "/ca.pem" }
     /// A CA that did not.
     var strangeAuthority: String { directory.path() + "/strange.pem" }
@@ -19,7 +19,7 @@ final class Backend {
     /// Starts it, at `port` if one is given; with a certificate that ended yesterday if so ordered.
     init(port: Int? = nil, isExpired: Bool = false) throws {
         directory = FileManager.default.temporaryDirectory
-            .appending(path: "backend-\(UUID().uuidString.prefix(8))")
+            .appending(path: "upstream-\(UUID().uuidString.prefix(8))")
         for folder in ["root/files/dav", "temp"] {
             try FileManager.default.createDirectory(
                 at: directory.appending(path: folder),
@@ -74,7 +74,7 @@ final class Backend {
         <?php
         file_put_contents(__DIR__ . '/calls', 'x', FILE_APPEND);
         http_response_code((int)($_GET['status'] ?? 202));
-        header('X-Backend: php');
+        header('X-Upstream: php');
         if (isset($_GET['size'])) {
             echo str_repeat('x', (int)$_GET['size']);
             exit;
@@ -181,7 +181,7 @@ final class Backend {
                 log: directory.appending(path: "nginx.out")
             )
         )
-        try eventually("the backend listens") { (try? WireClient(port: ports[0])) != nil }
+        try eventually("the upstream listens") { (try? WireClient(port: ports[0])) != nil }
     }
 
     private func makeCertificates(days: Int) throws {

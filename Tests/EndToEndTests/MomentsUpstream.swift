@@ -1,4 +1,4 @@
-// A backend that passes the moments of a delivery, and is as slow as a target tells it to be.
+// An upstream that passes the moments of a delivery, and is as slow as a target tells it to be.
 //
 // The query of a target has its orders: `answer`, the bytes of its response's content, `status`, its
 // status if not 201, and `pace`, microseconds of rest after each part of content it reads. It remembers
@@ -23,7 +23,7 @@ extension LoopbackOrigin {
                 let content = Self.answer(to: target)
                 let status = Self.order("status", of: target)
                 try connection.send(
-                    "HTTP/1.1 \(status == 0 ? 201 : status) Said\r\nX-Backend: recording\r\n"
+                    "HTTP/1.1 \(status == 0 ? 201 : status) Said\r\nX-Upstream: recording\r\n"
                         + "Content-Length: \(content.count)\r\n\r\n"
                 )
                 try connection.send([UInt8](content.prefix(content.count / 2)))
