@@ -1,6 +1,5 @@
 // Section B: one large upload in 64 parts on one kept connection.
 
-import Glibc
 import TestSupport
 
 /// Section B.

@@ -1,7 +1,5 @@
 // Sections F and G: one large upload, whole in the spool, delivered to the upstream, beside curl.
 
-import Glibc
-
 /// Sections F and G.
 enum Deliveries {
     static let uploadRow = "curl -T file"

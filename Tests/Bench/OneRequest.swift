@@ -1,6 +1,5 @@
 // Section A: one large upload in one request.
 
-import Glibc
 import TestSupport
 
 /// Section A.

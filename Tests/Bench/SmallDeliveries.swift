@@ -1,7 +1,5 @@
 // Sections H and I: deliveries of 64 KiB to the upstream, one after the other, beside curl.
 
-import Glibc
-
 /// Sections H and I.
 enum SmallDeliveries {
     static let deliveries = 2000

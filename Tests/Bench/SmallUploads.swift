@@ -1,6 +1,5 @@
 // Section C: many small uploads by some clients at once.
 
-import Glibc
 import TestSupport
 import Synchronization
 

@@ -1,6 +1,5 @@
 // An upload resource as a client sees it: its path, its offset, its end.
 
-import Glibc
 import TestSupport
 
 /// An upload that spoolgate has told the location of.

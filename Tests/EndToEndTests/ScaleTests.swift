@@ -8,7 +8,6 @@
 
 import Foundation
 import HTTPTypes
-import Posix
 import TestSupport
 import Testing
 import UploadProtocol

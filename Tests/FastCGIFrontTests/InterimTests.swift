@@ -7,7 +7,6 @@ import FastCGIFront
 import Foundation
 import HTTPTypes
 import Logging
-import Posix
 import Spool
 import TestSupport
 import Testing

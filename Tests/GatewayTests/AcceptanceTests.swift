@@ -5,7 +5,6 @@
 import Foundation
 import HTTPTypes
 import Posix
-import Synchronization
 import TestSupport
 import Testing
 import UploadProtocol

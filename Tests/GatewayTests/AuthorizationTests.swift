@@ -2,7 +2,6 @@
 
 import Foundation
 import HTTPTypes
-import Posix
 import Spool
 import TestSupport
 import Testing

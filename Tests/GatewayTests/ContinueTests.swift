@@ -3,7 +3,6 @@
 
 import HTTPTypes
 import Logging
-import Posix
 import Spool
 import TestSupport
 import Testing

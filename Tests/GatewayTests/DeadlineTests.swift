@@ -1,7 +1,6 @@
 // A deadline of the upstream that passed: clients hear 504 where they hear 502 of one that is gone, and
 // everything else is the same.
 
-import Foundation
 import Gateway
 import HTTPTypes
 import Logging

@@ -1,9 +1,7 @@
 // Digests: what clients say is verified before anybody hears of the upload, and what they or the
 // upstream want to know is told.
 
-import Foundation
 import HTTPTypes
-import Posix
 import Spool
 import TestSupport
 import Testing

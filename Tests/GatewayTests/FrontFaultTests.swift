@@ -4,7 +4,6 @@
 import Gateway
 import HTTPTypes
 import Logging
-import Posix
 import TestSupport
 import Testing
 import UploadProtocol

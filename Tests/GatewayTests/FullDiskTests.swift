@@ -5,8 +5,8 @@ import Exchange
 import Gateway
 import Glibc
 import HTTPTypes
-import Logging
 import Journal
+import Logging
 import Posix
 import Spool
 import TestSupport

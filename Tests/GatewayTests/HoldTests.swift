@@ -1,6 +1,5 @@
 // What clients put into `hold`: it has a lifetime and a bound, and is never destroyed to make room.
 
-import Foundation
 import HTTPTypes
 import Logging
 import Posix

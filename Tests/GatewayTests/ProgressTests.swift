@@ -8,7 +8,6 @@ import Logging
 import Posix
 import Settings
 import Spool
-import TestSupport
 import Testing
 import UploadProtocol
 import Upstream

@@ -3,7 +3,6 @@
 
 import Foundation
 import HTTPTypes
-import Posix
 import Synchronization
 import TestSupport
 import Testing

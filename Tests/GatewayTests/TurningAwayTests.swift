@@ -8,7 +8,6 @@ import HTTPTypes
 import Posix
 import Settings
 import Spool
-import Synchronization
 import TestSupport
 import Testing
 import UploadProtocol

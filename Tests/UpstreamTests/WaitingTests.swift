@@ -2,7 +2,6 @@
 
 import Foundation
 import Posix
-import Synchronization
 import TestSupport
 import Testing
 import UploadProtocol
