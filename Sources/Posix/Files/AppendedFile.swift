@@ -68,8 +68,7 @@ package final class AppendedFile: Sendable {
             number = openat(directory, name, flags | O_CREAT, mode)
             if number >= 0, let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         }
-        guard number >= 0 else { throw SystemError("open", on: path) }
-        descriptor = Descriptor(owning: number)
+        descriptor = Descriptor(owning: try SystemError.check(number, "open", on: path))
         self.path = path
     }
 
@@ -107,15 +106,12 @@ package final class AppendedFile: Sendable {
 
     /// Whether its path still leads to it.
     package var isInPlace: Bool {
-        var here = stat()
-        var there = stat()
-        guard fstat(descriptor.number, &here) == 0, stat(path, &there) == 0 else { return false }
-        return here.st_ino == there.st_ino && here.st_dev == there.st_dev
+        guard let identity = FileIdentity(of: descriptor.number) else { return false }
+        return FileIdentity(of: path) == identity
     }
 
     /// Bytes it has.
     package var size: Int64 {
-        var status = stat()
-        return fstat(descriptor.number, &status) == 0 ? Int64(status.st_size) : 0
+        (try? descriptor.status(subject: path))?.size ?? 0
     }
 }

@@ -62,24 +62,6 @@ package struct Signals: Sendable {
         }
     }
 
-    /// Waits for the next signal until `timeout` is over; nil then.
-    package func next(within timeout: Duration) -> Signal? {
-        let deadline = Deadline.after(timeout)
-        while true {
-            let now = Deadline.after(.zero).nanoseconds
-            let left = deadline.nanoseconds > now ? deadline.nanoseconds - now : 0
-            var time = timespec(
-                tv_sec: Int(left / 1_000_000_000),
-                tv_nsec: Int(left % 1_000_000_000)
-            )
-            var set = Signals.set
-            let number = sigtimedwait(&set, nil, &time)
-            if number > 0 { return Self.signal(number) }
-            // EINTR by a signal outside the set: the wait goes on.
-            if errno != EINTR { return nil }
-        }
-    }
-
     /// Calls `body`, which may install signal handlers of its own, and puts those of `Signal` back as
     /// they were; SIGPIPE is ignored afterwards.
     package static func keepingDispositions<R>(_ body: () -> R) -> R {
