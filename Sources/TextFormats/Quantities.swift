@@ -63,9 +63,7 @@ package enum DurationText {
 }
 
 private func multiply(digits: some StringProtocol, by factor: Int64) -> Int64? {
-    guard !digits.isEmpty, digits.utf8.allSatisfy({ (48...57).contains($0) }),
-        let number = Int64(digits)
-    else { return nil }
+    guard let number = Int64(digits: digits) else { return nil }
     let (product, overflow) = number.multipliedReportingOverflow(by: factor)
     return overflow ? nil : product
 }

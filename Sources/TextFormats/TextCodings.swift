@@ -92,9 +92,11 @@ package enum PercentText {
         var decoded: [UInt8] = []
         var rest = Array(bytes)[...]
         while let byte = rest.popFirst() {
-            let digits = rest.prefix(2).compactMap { Hexadecimal.value(of: $0) }
-            if byte == UInt8(ascii: "%"), digits.count == 2 {
-                decoded.append(digits[0] << 4 | digits[1])
+            if byte == UInt8(ascii: "%"), rest.count > 1,
+                let high = Hexadecimal.value(of: rest[rest.startIndex]),
+                let low = Hexadecimal.value(of: rest[rest.startIndex + 1])
+            {
+                decoded.append(high << 4 | low)
                 rest = rest.dropFirst(2)
             } else {
                 decoded.append(byte)
@@ -105,18 +107,9 @@ package enum PercentText {
 
     /// A text with everything escaped but unreserved characters (RFC 3986 §2.3).
     package static func encode(_ text: String) -> String {
-        var encoded: [UInt8] = []
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
-                UInt8(ascii: "_"), UInt8(ascii: "~"):
-                encoded.append(byte)
-            default:
-                encoded.append(UInt8(ascii: "%"))
-                encoded.append(contentsOf: Hexadecimal.text([byte]).uppercased().utf8)
-            }
-        }
-        return String(decoding: encoded, as: UTF8.self)
+        text.utf8.map { byte in
+            byte.isUnreserved
+                ? String(Unicode.Scalar(byte)) : "%" + Hexadecimal.text([byte]).uppercased()
+        }.joined()
     }
 }

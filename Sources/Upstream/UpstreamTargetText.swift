@@ -107,7 +107,7 @@ extension UpstreamTarget {
             }
             port = tail.isEmpty ? nil : tail.dropFirst()
             guard !host.isEmpty,
-                host.utf8.allSatisfy({ $0.isHexadecimal || $0 == 0x3a || $0 == 0x2e })
+                host.utf8.allSatisfy(\.isOfAddress)
             else {
                 throw .init(reason: "\(scheme)\(authority): no IPv6 address between [ and ]")
             }
@@ -119,14 +119,12 @@ extension UpstreamTarget {
             guard !host.isEmpty else {
                 throw .init(reason: "\(scheme) names no host, as in \(scheme)127.0.0.1:8080")
             }
-            guard host.utf8.allSatisfy(\.isHostByte) else {
+            guard host.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }) else {
                 throw .init(reason: "\(scheme)\(authority): \(host) is no host name or address")
             }
         }
         if let port {
-            guard port.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(port),
-                number > 0
-            else {
+            guard let number = UInt16(digits: port), number > 0 else {
                 throw .init(reason: "\(scheme)\(authority): a port is a number from 1 to 65535")
             }
         }
@@ -188,17 +186,5 @@ struct UpstreamLocation {
 extension String {
     fileprivate func dropping(prefix: String) -> Substring? {
         hasPrefix(prefix) ? dropFirst(prefix.count) : nil
-    }
-}
-
-extension UInt8 {
-    fileprivate var isHexadecimal: Bool {
-        (0x30...0x39).contains(self) || (0x61...0x66).contains(self | 0x20)
-    }
-
-    /// Letters, digits, `-`, `.` and `_`.
-    fileprivate var isHostByte: Bool {
-        (0x30...0x39).contains(self) || (0x61...0x7a).contains(self | 0x20) || self == 0x2d
-            || self == 0x2e || self == 0x5f
     }
 }

@@ -172,7 +172,7 @@ struct DocumentTests {
     func clamped() {
         let limits = UploadLimits(maxSize: .max, maxAge: .max)
         #expect(
-            limits.fieldValue(.maxAge, remainingAge: -5)
+            limits.fieldValue("max-age", remainingAge: -5)
                 == "max-size=999999999999999, min-size=0, max-age=0"
         )
     }
