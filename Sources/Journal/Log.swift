@@ -106,9 +106,12 @@ package struct Log: Sendable {
     // MARK: An upload's life
 
     /// An upload resource was created.
-    package func created(_ id: UploadID, route: String, method: String, target: String) {
+    func created(_ creation: UploadCreation) {
         write(.info, "upload created") {
-            ["upload": id, "route": route, "method": method, "target": shown(target)]
+            [
+                "upload": creation.id, "route": creation.route,
+                "method": creation.head.method.rawValue, "target": shown(creation.head.target),
+            ]
         }
     }
 
