@@ -27,10 +27,8 @@ extension UpstreamTarget {
             self = .directory(
                 path: try Self.absolute(path, scheme: "directory", example: "/srv/incoming")
             )
-        } else if let rest = text.dropping(prefix: "http://") {
-            self = .http(base: try Self.base("http://", rest))
-        } else if let rest = text.dropping(prefix: "https://") {
-            self = .http(base: try Self.base("https://", rest))
+        } else if let scheme = ["http://", "https://"].first(where: text.hasPrefix) {
+            self = .http(base: try Self.base(scheme, text.dropFirst(scheme.count)))
         } else {
             throw .init(
                 reason: "\(text) is no upstream target: it begins with http://, https://, unix: "

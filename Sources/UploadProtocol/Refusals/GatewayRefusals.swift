@@ -125,16 +125,12 @@ extension Refusal {
     /// 502 or 504: the upstream was not reached, nothing of the upload was processed there.
     ///
     /// - Parameters:
-    ///   - reason: a clause for the client, without names or addresses of the inside.
     ///   - timedOut: whether a deadline ended it: 504.
     ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
     /// - Returns: with `isKept` false, a refusal of an ordinary request.
-    package static func upstreamNotReached(
-        reason: String,
-        timedOut: Bool = false,
-        isKept: Bool
-    ) -> Refusal {
-        Refusal(
+    package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
+        let reason = timedOut ? "its time ran out" : "no connection could be made"
+        return Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-not-reached",
             title: "upstream not reached",

@@ -7,6 +7,7 @@
 import CCurl
 import HTTPTypes
 import Posix
+import UploadProtocol
 
 /// An option libcurl did not take, or a request that cannot be written as HTTP/1.1.
 struct CurlOptionError: Error {
@@ -134,7 +135,7 @@ struct CurlOptions: ~Copyable {
         for field in fields where !Self.ownFields.contains(field.name) {
             try add(field)
         }
-        let host = fields.first { $0.name == Self.host && !$0.value.isEmpty }
+        let host = fields.first { $0.name == .host && !$0.value.isEmpty }
         if let host { try add(host) } else { try add("Host: \(location.authority)") }
         // A name with nothing after the colon keeps libcurl from sending its own.
         for (name, line) in Self.suppressed where !fields.contains(name) { try add(line) }
@@ -144,7 +145,6 @@ struct CurlOptions: ~Copyable {
     private static let suppressed: [(HTTPField.Name, String)] = [
         (.accept, "Accept:"), (.userAgent, "User-Agent:"), (.contentType, "Content-Type:"),
     ]
-    private static let host = HTTPField.Name("Host")
     private static let ownFields: Set<HTTPField.Name> = Set(
         [
             "Host", "Content-Length", "Transfer-Encoding", "Expect", "Connection", "Upgrade",
