@@ -9,6 +9,8 @@ package enum Base64 {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8
     )
 
+    private static let values = Dictionary(uniqueKeysWithValues: zip(alphabet, UInt8(0)...))
+
     /// The text of bytes, padded.
     package static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
@@ -38,7 +40,7 @@ package enum Base64 {
         var bits: UInt32 = 0
         var held = 0
         for digit in digits {
-            guard let value = value(of: digit) else { return nil }
+            guard let value = values[digit] else { return nil }
             bits = bits << 6 | UInt32(value)
             held += 6
             if held >= 8 {
@@ -49,17 +51,6 @@ package enum Base64 {
         // One digit alone is no byte, and the bits that are left over are zero.
         guard digits.count % 4 != 1, bits & (1 << UInt32(held) - 1) == 0 else { return nil }
         return bytes
-    }
-
-    private static func value(of digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "A")...UInt8(ascii: "Z"): digit - UInt8(ascii: "A")
-        case UInt8(ascii: "a")...UInt8(ascii: "z"): digit - UInt8(ascii: "a") + 26
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0") + 52
-        case UInt8(ascii: "+"): 62
-        case UInt8(ascii: "/"): 63
-        default: nil
-        }
     }
 }
 

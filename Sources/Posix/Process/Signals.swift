@@ -58,7 +58,11 @@ package struct Signals: Sendable {
         while true {
             var set = Signals.set
             var number: Int32 = 0
-            if sigwait(&set, &number) == 0, let signal = Self.signal(number) { return signal }
+            if sigwait(&set, &number) == 0,
+                let signal = Signal.allCases.first(where: { $0.number == number })
+            {
+                return signal
+            }
         }
     }
 
@@ -82,8 +86,4 @@ package struct Signals: Sendable {
 
     /// A write to a peer that is gone then fails with EPIPE instead.
     private static func ignorePipe() { _ = Glibc.signal(SIGPIPE, SIG_IGN) }
-
-    private static func signal(_ number: Int32) -> Signal? {
-        Signal.allCases.first { $0.number == number }
-    }
 }
