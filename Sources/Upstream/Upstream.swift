@@ -135,7 +135,9 @@ package final class Upstream: Sendable {
                 way = .drop(DirectoryDrop(path: path))
                 return
             case .http(let base): places.append(Place(location: UpstreamLocation(base: base)))
-            case .unix(let path): places.append(Place(location: UpstreamLocation(socket: path)))
+            case .unix(let path):
+                let location = UpstreamLocation(base: "http://localhost", socket: path)
+                places.append(Place(location: location))
             }
         }
         precondition(!places.isEmpty, "an upstream has a target")

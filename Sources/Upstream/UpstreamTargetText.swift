@@ -144,26 +144,16 @@ struct UpstreamLocation {
     /// Whether TLS is spoken.
     let isSecure: Bool
 
-    /// Takes the base of a read `UpstreamTarget.http` apart.
-    init(base: String) {
+    /// Takes the base of a read `UpstreamTarget.http` apart; with `socket`, of what is behind one.
+    init(base: String, socket: String? = nil) {
         isSecure = base.hasPrefix("https://")
         let scheme = isSecure ? "https://" : "http://"
         let rest = base.dropFirst(scheme.count)
         authority = String(rest.prefix { $0 != "/" })
         basePath = String(rest.dropFirst(authority.count))
         url = scheme + authority + "/"
-        name = base
-        socket = nil
-    }
-
-    /// An upstream behind a unix socket.
-    init(socket path: String) {
-        isSecure = false
-        authority = "localhost"
-        basePath = ""
-        url = "http://localhost/"
-        name = "unix:\(path)"
-        socket = path
+        name = socket.map { "unix:\($0)" } ?? base
+        self.socket = socket
     }
 
     /// The host part of the authority.
