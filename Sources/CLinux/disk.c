@@ -1,21 +1,13 @@
 #define _GNU_SOURCE
-#include "disk.h"
+#include "CLinux.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 int spoolgate_open_nameless(int directory, const char *path, unsigned mode) {
     return openat(directory, path, O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t) mode);
-}
-
-int spoolgate_link_descriptor(int descriptor, int directory, const char *path) {
-    char source[32];
-
-    snprintf(source, sizeof(source), "/proc/self/fd/%d", descriptor);
-    return linkat(AT_FDCWD, source, directory, path, AT_SYMLINK_FOLLOW);
 }
 
 /* Exclusive use is a lock on every byte a file can have content at; a mark is one beyond them. */

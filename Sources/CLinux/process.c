@@ -1,9 +1,8 @@
 #define _GNU_SOURCE
-#include "process.h"
+#include "CLinux.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -45,59 +44,13 @@ int spoolgate_spawn(const char *path, char *const arguments[], char *const envir
     return status;
 }
 
-int spoolgate_filled_pipe(const void *bytes, size_t count) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) == -1) {
-        return -1;
-    }
-    ssize_t written = write(ends[1], bytes, count);
-    int error = errno;
-    close(ends[1]);
-    if (written != (ssize_t)count) {
-        close(ends[0]);
-        errno = error;
-        return -1;
-    }
-    return ends[0];
-}
-
-int spoolgate_output_pipe(int ends[2]) {
-    if (pipe2(ends, O_CLOEXEC) == -1) {
-        return -1;
-    }
-    if (fcntl(ends[0], F_SETFL, O_NONBLOCK) == -1) {
-        int error = errno;
-
-        close(ends[0]);
-        close(ends[1]);
-        errno = error;
-        return -1;
-    }
-    return 0;
+int spoolgate_pipe(int ends[2]) {
+    return pipe2(ends, O_CLOEXEC);
 }
 
 int spoolgate_open_process(int32_t process) {
     /* Close-on-exec by itself. */
     return (int) syscall(SYS_pidfd_open, process, 0);
-}
-
-int spoolgate_wait_any(const int descriptors[3], int milliseconds) {
-    struct pollfd polled[3];
-    int           ready = 0;
-
-    for (int index = 0; index < 3; index++) {
-        polled[index].fd = descriptors[index];
-        polled[index].events = POLLIN;
-        polled[index].revents = 0;
-    }
-    if (poll(polled, 3, milliseconds) > 0) {
-        for (int index = 0; index < 3; index++) {
-            if (polled[index].revents != 0) {
-                ready |= 1 << index;
-            }
-        }
-    }
-    return ready;
 }
 
 int spoolgate_reap(int32_t process) {

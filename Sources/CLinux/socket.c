@@ -1,14 +1,12 @@
 #define _GNU_SOURCE
-#include "socket.h"
+#include "CLinux.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -110,29 +108,6 @@ int spoolgate_is_listening(int socket) {
     return type == SOCK_STREAM && listening;
 }
 
-int spoolgate_set_timeout(int socket, char option, int64_t milliseconds) {
-    struct timeval time;
-
-    time.tv_sec = milliseconds / 1000;
-    time.tv_usec = (milliseconds % 1000) * 1000;
-    return setsockopt(
-        socket, SOL_SOCKET, option == 'r' ? SO_RCVTIMEO : SO_SNDTIMEO, &time, sizeof(time));
-}
-
-int spoolgate_set_nodelay(int socket) {
-    int on = 1;
-    return setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
-
-int spoolgate_set_nonblocking(int socket, int on) {
-    return ioctl(socket, FIONBIO, &on);
-}
-
-int spoolgate_readable_bytes(int socket) {
-    int count = 0;
-    return ioctl(socket, FIONREAD, &count) < 0 ? -1 : count;
-}
-
 int spoolgate_is_hung_up(int socket, int both) {
     struct pollfd entry = {.fd = socket, .events = POLLRDHUP};
 
@@ -140,13 +115,4 @@ int spoolgate_is_hung_up(int socket, int both) {
         return -1;
     }
     return (entry.revents & (POLLHUP | POLLERR | POLLNVAL | (both ? 0 : POLLRDHUP))) != 0;
-}
-
-int spoolgate_wait_readable(int socket, int milliseconds) {
-    struct pollfd entry = {.fd = socket, .events = POLLIN};
-    return poll(&entry, 1, milliseconds);
-}
-
-int spoolgate_set_cloexec(int descriptor) {
-    return fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }

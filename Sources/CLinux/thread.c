@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "thread.h"
+#include "CLinux.h"
 
 #include <malloc.h>
 #include <pthread.h>

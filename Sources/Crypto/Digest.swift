@@ -6,32 +6,23 @@
 import COpenSSL
 
 /// The algorithms that content is digested with (FIPS 180-4).
-package enum DigestFunction: Sendable, CaseIterable {
+package enum DigestFunction: String, Sendable, CaseIterable {
     /// SHA-256, 32 bytes.
-    case sha256
+    case sha256 = "SHA256"
     /// SHA-512, 64 bytes.
-    case sha512
+    case sha512 = "SHA512"
 
     /// The bytes of a digest.
-    package var length: Int {
-        switch self {
-        case .sha256: 32
-        case .sha512: 64
-        }
-    }
+    package var length: Int { Int(EVP_MD_get_size(method)) }
 
     /// OpenSSL's method tables; constant once fetched and used by all threads.
     ///
     /// Not isolated: they are written once, before their first use, and only read by OpenSSL.
-    private nonisolated(unsafe) static let fetched256 = EVP_MD_fetch(nil, "SHA256", nil)
-    private nonisolated(unsafe) static let fetched512 = EVP_MD_fetch(nil, "SHA512", nil)
+    private nonisolated(unsafe) static let fetched = Dictionary(
+        uniqueKeysWithValues: allCases.map { ($0, EVP_MD_fetch(nil, $0.rawValue, nil)) }
+    )
 
-    var method: OpaquePointer? {
-        switch self {
-        case .sha256: Self.fetched256
-        case .sha512: Self.fetched512
-        }
-    }
+    var method: OpaquePointer? { Self.fetched[self] ?? nil }
 }
 
 /// The digest of content that is told part by part.

@@ -8,13 +8,11 @@ import COpenSSL
 /// Random bits from OpenSSL's generator.
 package enum RandomBits {
     /// 64 unpredictable bits; traps if the system has no randomness to give.
-    package static func next() -> UInt64 { filled(0) }
+    package static func next() -> UInt64 { pair().low }
 
     /// 128 unpredictable bits, for half the price of twice 64; traps as `next` does.
-    package static func pair() -> (high: UInt64, low: UInt64) { filled((high: 0, low: 0)) }
-
-    private static func filled<Bits: BitwiseCopyable>(_ zero: Bits) -> Bits {
-        var bits = zero
+    package static func pair() -> (high: UInt64, low: UInt64) {
+        var bits: (high: UInt64, low: UInt64) = (0, 0)
         let status = withUnsafeMutableBytes(of: &bits) { bytes in
             RAND_bytes(bytes.baseAddress, Int32(bytes.count))
         }

@@ -44,36 +44,28 @@ extension FastCGIExchange {
     func end(_ request: borrowing FastCGIRequest, lingerIdle: Duration, lingerTotal: Duration)
         -> End
     {
+        // Harmless where lingering has closed it.
+        defer { connection.close() }
         let stream = self.request?.pointee.in
         self.request = nil
-        switch outgoing {
-        case .nothing:
-            request.free()
-            connection.close()
-            return .incomplete
-        case .content(let remaining?) where remaining > 0:
-            request.free()
-            connection.close()
-            return .incomplete
-        case .gone, .aborted:
-            request.free()
-            connection.close()
-            return outgoing == .gone ? .gone : .aborted
-        case .content, .headOnly:
-            readEndIfThere(stream)
-            guard request.end() else {
-                connection.close()
-                return .gone
+        let failure: End? =
+            switch outgoing {
+            case .nothing: .incomplete
+            case .content(let remaining): remaining ?? 0 > 0 ? .incomplete : nil
+            case .headOnly: nil
+            case .gone: .gone
+            case .aborted: .aborted
             }
-            if sentNothingMore {
-                connection.close()
-            } else {
-                // The web server may still be sending. Closed at once, its write would fail, and
-                // nginx then says 502 instead of the answer it has.
-                connection.linger(idle: lingerIdle, total: lingerTotal)
-            }
-            return .answered
+        if let failure {
+            request.free()
+            return failure
         }
+        readEndIfThere(stream)
+        guard request.end() else { return .gone }
+        // The web server may still be sending. Closed at once, its write would fail, and nginx then says
+        // 502 instead of the answer it has.
+        if !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
+        return .answered
     }
 }
 
@@ -94,10 +86,7 @@ extension FastCGIExchange {
         guard case .success(let head) = head,
             head.contentLength != .unknown || !head.announcesContent
         else { return false }
-        switch head.contentLength {
-        case .known(0), .unknown: return connection.readableBytes == 0
-        case .known: return false
-        }
+        return head.contentLength.count ?? 0 == 0 && connection.readableBytes == 0
     }
 }
 

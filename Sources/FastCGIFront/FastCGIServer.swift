@@ -165,7 +165,7 @@ extension FastCGIServer {
         do throws(SystemError) {
             try Thread.start(name: "fastcgi", stackSize: settings.stackSize) { self.run() }
         } catch {
-            pool.update { $0.threadDidNotStart() }
+            pool.update { $0.idleThreadEnds() }
             throw error
         }
     }

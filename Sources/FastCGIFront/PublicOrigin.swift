@@ -2,6 +2,8 @@
 //
 // Pure. Invariant: what is given back can stand in a URI, in `Host` and in `Forwarded` as it is.
 
+import TextFormats
+
 /// Reads public origins.
 enum PublicOrigin {
     /// `scheme://host` or `scheme://host:port` without a port that is the scheme's own; nil for anything
@@ -24,8 +26,7 @@ enum PublicOrigin {
         guard let colon = authority[end...].firstIndex(of: ":") else { return (authority, "") }
         let port = authority[authority.index(after: colon)...]
         let isPort =
-            port.utf8.allSatisfy { (0x30...0x39).contains($0) } && port.utf8.count <= 5
-            && (port.isEmpty || (1...65_535).contains(Int(port) ?? 0))
+            port.isEmpty || port.utf8.count <= 5 && UInt16(digits: port).map { $0 > 0 } ?? false
         return (authority[..<colon], isPort ? port : nil)
     }
 
@@ -33,24 +34,10 @@ enum PublicOrigin {
     /// that names in use have).
     private static func isHost(_ host: Substring) -> Bool {
         guard host.hasPrefix("[") else {
-            return !host.isEmpty && host.utf8.allSatisfy { $0.isOfName }
+            return !host.isEmpty && host.utf8.allSatisfy(\.isUnreserved)
         }
         let address = host.dropFirst().dropLast()
         return host.hasSuffix("]") && address.contains(":")
-            && address.utf8.allSatisfy { $0.isOfAddress }
-    }
-}
-
-extension UInt8 {
-    private var isDigit: Bool { (0x30...0x39).contains(self) }
-
-    fileprivate var isOfName: Bool {
-        isDigit || (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self)
-            || "-._~".utf8.contains(self)
-    }
-
-    fileprivate var isOfAddress: Bool {
-        isDigit || (0x41...0x46).contains(self) || (0x61...0x66).contains(self)
-            || ":.".utf8.contains(self)
+            && address.utf8.allSatisfy(\.isOfAddress)
     }
 }

@@ -178,7 +178,7 @@ extension RequestParameters {
     private mutating func setContentLength(_ value: UnsafeBufferPointer<UInt8>) {
         let text = String(decoding: value.withoutOuterWhitespace, as: UTF8.self)
         guard !text.isEmpty, text != "-1" else { return contentLength = .unknown }
-        guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let length = Int64(text) else {
+        guard let length = Int64(digits: text) else {
             return refuse(.malformed(reason: "its content length is no number that counts"))
         }
         contentLength = .known(length)
@@ -254,7 +254,9 @@ extension RequestParameters {
         for part in text.split(whereSeparator: { $0 == " " || $0 == "," }) {
             guard let status = Int(part), (100...199).contains(status) else {
                 context.faults.insert(.noMethod)
-                return refuse(.misconfigured("SPOOLGATE_INTERIM must be 1xx statuses, like 104."))
+                return refuse(
+                    .frontMisconfigured("SPOOLGATE_INTERIM must be 1xx statuses, like 104.")
+                )
             }
             context.interimStatuses.insert(status)
         }
@@ -262,23 +264,12 @@ extension RequestParameters {
 }
 
 extension Refusal {
-    /// 500: the web server's configuration is wrong; the operator's mistake, told plainly.
-    fileprivate static func misconfigured(_ detail: String) -> Refusal {
-        Refusal(
-            .internalServerError,
-            code: "front-misconfigured",
-            title: "web server misconfigured",
-            detail: detail,
-            isOrdinary: true
-        )
-    }
-
-    fileprivate static let wrongRole = misconfigured(
+    fileprivate static let wrongRole = frontMisconfigured(
         "The web server must use this service as a FastCGI responder."
     )
 
     fileprivate static func missing(_ name: String) -> Refusal {
-        misconfigured("The web server passes no \(name): a fastcgi_param \(name) is missing.")
+        frontMisconfigured("The web server passes no \(name): a fastcgi_param \(name) is missing.")
     }
 }
 
@@ -289,46 +280,18 @@ extension String {
         guard utf8.contains(UInt8(ascii: ".")) || utf8.contains(UInt8(ascii: "%")) else {
             return false
         }
-        var segment = 0
-        var isDots = true
-        var rest = utf8[...]
-        while let byte = rest.popFirst(), byte != UInt8(ascii: "?"), byte != UInt8(ascii: "#") {
-            var byte = byte
-            if byte == UInt8(ascii: "%"), let code = UInt8(hexadecimal: rest.prefix(2)) {
-                byte = code
-                rest = rest.dropFirst(2)
-            }
-            switch byte {
-            case UInt8(ascii: "/"), UInt8(ascii: "\\"):
-                if isDots, segment == 1 || segment == 2 { return true }
-                (segment, isDots) = (0, true)
-            case UInt8(ascii: "."): segment += 1
-            default: isDots = false
-            }
-        }
-        return isDots && (segment == 1 || segment == 2)
+        let path = utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        return PercentText.decode(path).split { "/\\".utf8.contains($0) }
+            .contains { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) }
     }
 }
 
 // MARK: Bytes
 
 extension UInt8 {
-    /// From two hexadecimal digits; nil for anything else.
-    fileprivate init?(hexadecimal digits: Substring.UTF8View) {
-        guard digits.count == 2,
-            digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }),
-            let value = UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
-        else { return nil }
-        self = value
-    }
-
-    private var isLetter: Bool { (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self) }
-
-    private var isLetterOrDigit: Bool { isLetter || (0x30...0x39).contains(self) }
-
     /// RFC 9110 §5.6.2.
     fileprivate var isTokenByte: Bool {
-        isLetterOrDigit || "!#$%&'*+-.^_`|~".utf8.contains(self)
+        isAlphanumeric || "!#$%&'*+-.^_`|~".utf8.contains(self)
     }
 
     /// RFC 9110 §5.5: visible, space, tab, and what is not ASCII.

@@ -62,13 +62,7 @@ struct ThreadPool {
         mostThreads = max(mostThreads, threads)
     }
 
-    /// Takes back `threadStarts`: there is no such thread.
-    mutating func threadDidNotStart() {
-        threads -= 1
-        idle -= 1
-    }
-
-    /// An idle thread ends.
+    /// An idle thread ends, or one that `threadStarts` counted did not start.
     mutating func idleThreadEnds() {
         threads -= 1
         idle -= 1

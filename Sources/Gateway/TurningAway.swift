@@ -50,9 +50,9 @@ extension Request {
         else { return false }
         gateway.deliveries.noteHoldFull(route)
         if case .creation = request {
-            refuse(.notAccepted(isOrdinary: false))
+            refuse(.notAccepted)
         } else {
-            refuseOrdinary(.notAccepted(isOrdinary: true))
+            refuseOrdinary(.notAccepted.ofOrdinaryRequest)
         }
         return true
     }

@@ -63,7 +63,7 @@ final class EventQueue: Sendable {
     }
 
     private func open(_ name: String) throws(SystemError) -> AppendedFile {
-        try AppendedFile(name, in: try directory(), mode: Self.mode, owner: owner)
+        try AppendedFile(path: name, in: try directory(), mode: Self.mode, owner: owner)
     }
 
     /// The queue's directory, if it is one: root works here as well, and must not follow a link.

@@ -20,6 +20,12 @@ package final class Events: Sendable {
         var showsQueries: Bool
         var file: AppendedFile?
 
+        init(_ settings: Settings) {
+            self.settings = settings.events
+            correlationField = settings.correlationField
+            showsQueries = settings.showsQueries
+        }
+
         func correlation(of creation: UploadCreation) -> String? {
             correlationField.flatMap { creation.head.fields[$0] }
         }
@@ -41,13 +47,7 @@ package final class Events: Sendable {
     ///   - spool: the spool; the webhook's queue is in its directory.
     ///   - log: where it is said that events were lost.
     package init(_ settings: Settings, spool: Spool, log: Log) {
-        state = Monitor(
-            State(
-                settings: settings.events,
-                correlationField: settings.correlationField,
-                showsQueries: settings.showsQueries
-            )
-        )
+        state = Monitor(State(settings))
         losses = DroppedEvents(log)
         clock = spool.clock
         queue = EventQueue(spool: spool.directory)
@@ -56,12 +56,7 @@ package final class Events: Sendable {
 
     /// Puts new settings in force, and opens the file anew.
     package func reload(_ settings: Settings) {
-        state.update {
-            $0.settings = settings.events
-            $0.correlationField = settings.correlationField
-            $0.showsQueries = settings.showsQueries
-            $0.file = nil
-        }
+        state.update { $0 = State(settings) }
         webhook.reload(settings.events)
     }
 

@@ -37,13 +37,7 @@ package struct Journal: Sendable {
 
     /// An upload resource was created.
     package func created(_ upload: Upload) {
-        let creation = upload.creation
-        log.created(
-            creation.id,
-            route: creation.route,
-            method: creation.head.method.rawValue,
-            target: creation.head.target
-        )
+        log.created(upload.creation)
         events.note(Event(.created, of: upload))
     }
 

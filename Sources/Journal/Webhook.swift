@@ -122,10 +122,7 @@ final class Webhook: Sendable {
         while isCurrent(service) {
             state.update { $0.hasNews = false }
             guard let batch = try queue.batch() else {
-                _ = state.wait(until: .after(Self.interval)) { state in
-                    state.hasNews || state.isStopping || state.generation != service.generation
-                        ? true : nil
-                }
+                pause(Self.interval, service, orNews: true)
                 continue
             }
             try send(batch, to: service)
@@ -197,10 +194,11 @@ final class Webhook: Sendable {
         return whole / 2 + whole / 2 * Double.random(in: 0...1)
     }
 
-    /// Waits, but not beyond the end of the daemon or, for a service, of its settings.
-    private func pause(_ duration: Duration, _ service: Service) {
+    /// Waits, but not beyond the end of the daemon, of a service's settings or, `orNews`, the next event.
+    private func pause(_ duration: Duration, _ service: Service, orNews: Bool = false) {
         _ = state.wait(until: .after(duration)) { state in
-            state.isStopping || state.generation != service.generation ? true : nil
+            state.isStopping || state.generation != service.generation || orNews && state.hasNews
+                ? true : nil
         }
     }
 }

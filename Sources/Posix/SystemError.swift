@@ -58,6 +58,17 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the process, or the system, has no descriptor left.
     package var isExhausted: Bool { errno == EMFILE || errno == ENFILE }
 
+    /// Throws the error of a call whose result is -1, and else gives the result.
+    @discardableResult
+    static func check(
+        _ result: Int32,
+        _ call: String,
+        on subject: @autoclosure () -> String
+    ) throws(SystemError) -> Int32 {
+        guard result >= 0 else { throw SystemError(call, on: subject()) }
+        return result
+    }
+
     /// The C library's sentence for the error number.
     package var reason: String {
         if isNotRegular { return "it is no regular file" }

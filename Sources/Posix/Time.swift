@@ -15,15 +15,12 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
 
     /// The present moment.
     package static var now: WallTime {
-        var present = timespec()
-        clock_gettime(CLOCK_REALTIME, &present)
-        return WallTime(seconds: Int64(present.tv_sec))
+        WallTime(seconds: Int64(read(CLOCK_REALTIME).tv_sec))
     }
 
     /// The present moment to the millisecond: `2026-11-21T12:31:00.042Z` (RFC 3339).
     package static var preciseNow: String {
-        var present = timespec()
-        clock_gettime(CLOCK_REALTIME, &present)
+        let present = read(CLOCK_REALTIME)
         let whole = WallTime(seconds: Int64(present.tv_sec)).description.dropLast()
         let milliseconds = String(1_000 + present.tv_nsec / 1_000_000).dropFirst()
         return "\(whole).\(milliseconds)Z"
@@ -74,9 +71,7 @@ package struct SystemClock: Sendable {
 
     /// What the kernel says of the time since it was started.
     package static let kernelUptime: @Sendable () -> Int64 = {
-        var present = timespec()
-        clock_gettime(CLOCK_BOOTTIME, &present)
-        return Int64(present.tv_sec)
+        Int64(read(CLOCK_BOOTTIME).tv_sec)
     }
 }
 
@@ -120,9 +115,24 @@ package struct Deadline: Sendable, Comparable {
         )
     }
 
-    private static var now: UInt64 {
-        var present = Glibc.timespec()
-        clock_gettime(CLOCK_MONOTONIC, &present)
+    /// The present instant in nanoseconds.
+    static var now: UInt64 {
+        let present = read(CLOCK_MONOTONIC)
         return UInt64(present.tv_sec) * 1_000_000_000 + UInt64(present.tv_nsec)
     }
+}
+
+extension Duration {
+    /// Whole milliseconds, rounded down.
+    package var wholeMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1_000)
+        return overflow ? .max / 2 : milliseconds + attoseconds / 1_000_000_000_000_000
+    }
+}
+
+private func read(_ clock: clockid_t) -> timespec {
+    var present = timespec()
+    clock_gettime(clock, &present)
+    return present
 }

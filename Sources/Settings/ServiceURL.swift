@@ -35,19 +35,15 @@ package struct ServiceURL: Sendable, Equatable {
     }
 
     private static func split(_ text: String) -> (service: String, resource: String) {
-        let rest: Substring
-        let isSocket = text.hasPrefix("unix:")
-        if isSocket {
-            rest = text.dropFirst(5)
-            guard let colon = rest.firstIndex(of: ":") else { return (text, "") }
-            return (String(text[..<colon]), String(rest[rest.index(after: colon)...]))
-        }
-        for scheme in ["http://", "https://"] where text.hasPrefix(scheme) {
-            let rest = text.dropFirst(scheme.count)
-            guard let slash = rest.firstIndex(of: "/") else { break }
-            return (String(text[..<slash]), String(text[slash...]))
-        }
-        return (text, "")
+        // Of a socket a second colon is behind its path, of a host the first slash.
+        let forms: [(scheme: String, mark: Character)] = [
+            ("unix:", ":"), ("http://", "/"), ("https://", "/"),
+        ]
+        guard let form = forms.first(where: { text.hasPrefix($0.scheme) }),
+            let end = text.dropFirst(form.scheme.count).firstIndex(of: form.mark)
+        else { return (text, "") }
+        let resource = text[end...]
+        return (String(text[..<end]), String(form.mark == ":" ? resource.dropFirst() : resource))
     }
 }
 

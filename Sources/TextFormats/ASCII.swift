@@ -1,4 +1,28 @@
-// White space around the parts of a field value.
+// Classes of ASCII bytes, and what is around the parts of a field value.
+
+extension UInt8 {
+    /// `0` to `9`.
+    package var isDigit: Bool { (0x30...0x39).contains(self) }
+
+    /// A letter of either case, or a digit.
+    package var isAlphanumeric: Bool { isDigit || (0x61...0x7a).contains(self | 0x20) }
+
+    /// A byte that stands for itself in a URI (unreserved, RFC 3986 §2.3).
+    package var isUnreserved: Bool { isAlphanumeric || "-._~".utf8.contains(self) }
+
+    /// A byte of an IPv6 address: a hexadecimal digit, a colon, or a dot.
+    package var isOfAddress: Bool {
+        Hexadecimal.value(of: self) != nil || ":.".utf8.contains(self)
+    }
+}
+
+extension FixedWidthInteger {
+    /// The number of a text of digits; nil for anything else, a sign among it, and for what does not fit.
+    package init?(digits: some StringProtocol) {
+        guard digits.utf8.allSatisfy(\.isDigit) else { return nil }
+        self.init(digits)
+    }
+}
 
 extension BidirectionalCollection<UInt8> {
     /// These bytes without the spaces and tabs around them (OWS, RFC 9110 §5.6.3).

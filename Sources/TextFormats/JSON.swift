@@ -19,45 +19,23 @@ package enum JSON: Sendable, Equatable {
 
     /// The value as compact text on one line, without a line end.
     package var text: String {
-        var text = ""
-        write(to: &text)
-        return text
+        switch self {
+        case .string(let string): JSON.quoted(string)
+        case .integer(let integer): String(integer)
+        case .boolean(let boolean): String(boolean)
+        case .null: "null"
+        case .array(let values): "[" + values.map(\.text).joined(separator: ",") + "]"
+        case .object(let members):
+            "{" + members.map { "\(JSON.quoted($0.name)):\($0.value.text)" }.joined(separator: ",")
+                + "}"
+        }
     }
 
     /// Member-wise equality; the order of an object's members counts.
     package static func == (one: JSON, other: JSON) -> Bool { one.text == other.text }
 
-    private func write(to text: inout String) {
-        switch self {
-        case .string(let string):
-            JSON.write(string, to: &text)
-        case .integer(let integer):
-            text += String(integer)
-        case .boolean(let boolean):
-            text += boolean ? "true" : "false"
-        case .null:
-            text += "null"
-        case .array(let values):
-            text += "["
-            for (position, value) in values.enumerated() {
-                if position > 0 { text += "," }
-                value.write(to: &text)
-            }
-            text += "]"
-        case .object(let members):
-            text += "{"
-            for (position, member) in members.enumerated() {
-                if position > 0 { text += "," }
-                JSON.write(member.name, to: &text)
-                text += ":"
-                member.value.write(to: &text)
-            }
-            text += "}"
-        }
-    }
-
-    private static func write(_ string: String, to text: inout String) {
-        text += "\""
+    private static func quoted(_ string: String) -> String {
+        var text = "\""
         for scalar in string.unicodeScalars {
             switch scalar {
             case "\"": text += "\\\""
@@ -70,6 +48,6 @@ package enum JSON: Sendable, Equatable {
             default: text.unicodeScalars.append(scalar)
             }
         }
-        text += "\""
+        return text + "\""
     }
 }

@@ -9,6 +9,8 @@ package enum Base64 {
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8
     )
 
+    private static let values = Dictionary(uniqueKeysWithValues: zip(alphabet, UInt8(0)...))
+
     /// The text of bytes, padded.
     package static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
@@ -38,7 +40,7 @@ package enum Base64 {
         var bits: UInt32 = 0
         var held = 0
         for digit in digits {
-            guard let value = value(of: digit) else { return nil }
+            guard let value = values[digit] else { return nil }
             bits = bits << 6 | UInt32(value)
             held += 6
             if held >= 8 {
@@ -49,17 +51,6 @@ package enum Base64 {
         // One digit alone is no byte, and the bits that are left over are zero.
         guard digits.count % 4 != 1, bits & (1 << UInt32(held) - 1) == 0 else { return nil }
         return bytes
-    }
-
-    private static func value(of digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "A")...UInt8(ascii: "Z"): digit - UInt8(ascii: "A")
-        case UInt8(ascii: "a")...UInt8(ascii: "z"): digit - UInt8(ascii: "a") + 26
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0") + 52
-        case UInt8(ascii: "+"): 62
-        case UInt8(ascii: "/"): 63
-        default: nil
-        }
     }
 }
 
@@ -92,9 +83,11 @@ package enum PercentText {
         var decoded: [UInt8] = []
         var rest = Array(bytes)[...]
         while let byte = rest.popFirst() {
-            let digits = rest.prefix(2).compactMap { Hexadecimal.value(of: $0) }
-            if byte == UInt8(ascii: "%"), digits.count == 2 {
-                decoded.append(digits[0] << 4 | digits[1])
+            if byte == UInt8(ascii: "%"), rest.count > 1,
+                let high = Hexadecimal.value(of: rest[rest.startIndex]),
+                let low = Hexadecimal.value(of: rest[rest.startIndex + 1])
+            {
+                decoded.append(high << 4 | low)
                 rest = rest.dropFirst(2)
             } else {
                 decoded.append(byte)
@@ -105,18 +98,9 @@ package enum PercentText {
 
     /// A text with everything escaped but unreserved characters (RFC 3986 §2.3).
     package static func encode(_ text: String) -> String {
-        var encoded: [UInt8] = []
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."),
-                UInt8(ascii: "_"), UInt8(ascii: "~"):
-                encoded.append(byte)
-            default:
-                encoded.append(UInt8(ascii: "%"))
-                encoded.append(contentsOf: Hexadecimal.text([byte]).uppercased().utf8)
-            }
-        }
-        return String(decoding: encoded, as: UTF8.self)
+        text.utf8.map { byte in
+            byte.isUnreserved
+                ? String(Unicode.Scalar(byte)) : "%" + Hexadecimal.text([byte]).uppercased()
+        }.joined()
     }
 }

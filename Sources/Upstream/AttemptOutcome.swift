@@ -74,14 +74,3 @@ extension AttemptOutcome {
         return "the connection ended"
     }
 }
-
-extension Refusal {
-    /// The upstream was not reached; `timedOut`: a deadline ended it.
-    package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
-        .upstreamNotReached(
-            reason: timedOut ? "its time ran out" : "no connection could be made",
-            timedOut: timedOut,
-            isKept: isKept
-        )
-    }
-}

@@ -7,6 +7,7 @@
 // have left, so that repeating it is safe whatever it does; and only then the next target is tried.
 
 package import HTTPTypes
+import TextFormats
 package import UploadProtocol
 
 /// The content of one request to the upstream.
@@ -63,6 +64,11 @@ package struct UpstreamRequest {
         self.fields = fields
         self.content = content
         self.upload = upload
+    }
+
+    /// What is attempted with it, as the beginning of every reason.
+    func purpose(at upstream: String) -> String {
+        "\(method.rawValue) \(target.shownTarget(withQuery: false).prefix(200)) to \(upstream)"
     }
 }
 
@@ -129,7 +135,9 @@ package final class Upstream: Sendable {
                 way = .drop(DirectoryDrop(path: path))
                 return
             case .http(let base): places.append(Place(location: UpstreamLocation(base: base)))
-            case .unix(let path): places.append(Place(location: UpstreamLocation(socket: path)))
+            case .unix(let path):
+                let location = UpstreamLocation(base: "http://localhost", socket: path)
+                places.append(Place(location: location))
             }
         }
         precondition(!places.isEmpty, "an upstream has a target")

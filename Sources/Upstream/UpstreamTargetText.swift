@@ -27,10 +27,8 @@ extension UpstreamTarget {
             self = .directory(
                 path: try Self.absolute(path, scheme: "directory", example: "/srv/incoming")
             )
-        } else if let rest = text.dropping(prefix: "http://") {
-            self = .http(base: try Self.base("http://", rest))
-        } else if let rest = text.dropping(prefix: "https://") {
-            self = .http(base: try Self.base("https://", rest))
+        } else if let scheme = ["http://", "https://"].first(where: text.hasPrefix) {
+            self = .http(base: try Self.base(scheme, text.dropFirst(scheme.count)))
         } else {
             throw .init(
                 reason: "\(text) is no upstream target: it begins with http://, https://, unix: "
@@ -107,7 +105,7 @@ extension UpstreamTarget {
             }
             port = tail.isEmpty ? nil : tail.dropFirst()
             guard !host.isEmpty,
-                host.utf8.allSatisfy({ $0.isHexadecimal || $0 == 0x3a || $0 == 0x2e })
+                host.utf8.allSatisfy(\.isOfAddress)
             else {
                 throw .init(reason: "\(scheme)\(authority): no IPv6 address between [ and ]")
             }
@@ -119,14 +117,12 @@ extension UpstreamTarget {
             guard !host.isEmpty else {
                 throw .init(reason: "\(scheme) names no host, as in \(scheme)127.0.0.1:8080")
             }
-            guard host.utf8.allSatisfy(\.isHostByte) else {
+            guard host.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }) else {
                 throw .init(reason: "\(scheme)\(authority): \(host) is no host name or address")
             }
         }
         if let port {
-            guard port.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(port),
-                number > 0
-            else {
+            guard let number = UInt16(digits: port), number > 0 else {
                 throw .init(reason: "\(scheme)\(authority): a port is a number from 1 to 65535")
             }
         }
@@ -148,26 +144,16 @@ struct UpstreamLocation {
     /// Whether TLS is spoken.
     let isSecure: Bool
 
-    /// Takes the base of a read `UpstreamTarget.http` apart.
-    init(base: String) {
+    /// Takes the base of a read `UpstreamTarget.http` apart; with `socket`, of what is behind one.
+    init(base: String, socket: String? = nil) {
         isSecure = base.hasPrefix("https://")
         let scheme = isSecure ? "https://" : "http://"
         let rest = base.dropFirst(scheme.count)
         authority = String(rest.prefix { $0 != "/" })
         basePath = String(rest.dropFirst(authority.count))
         url = scheme + authority + "/"
-        name = base
-        socket = nil
-    }
-
-    /// An upstream behind a unix socket.
-    init(socket path: String) {
-        isSecure = false
-        authority = "localhost"
-        basePath = ""
-        url = "http://localhost/"
-        name = "unix:\(path)"
-        socket = path
+        name = socket.map { "unix:\($0)" } ?? base
+        self.socket = socket
     }
 
     /// The host part of the authority.
@@ -188,17 +174,5 @@ struct UpstreamLocation {
 extension String {
     fileprivate func dropping(prefix: String) -> Substring? {
         hasPrefix(prefix) ? dropFirst(prefix.count) : nil
-    }
-}
-
-extension UInt8 {
-    fileprivate var isHexadecimal: Bool {
-        (0x30...0x39).contains(self) || (0x61...0x66).contains(self | 0x20)
-    }
-
-    /// Letters, digits, `-`, `.` and `_`.
-    fileprivate var isHostByte: Bool {
-        (0x30...0x39).contains(self) || (0x61...0x7a).contains(self | 0x20) || self == 0x2d
-            || self == 0x2e || self == 0x5f
     }
 }

@@ -5,7 +5,7 @@
 
 import HTTPTypes
 import Testing
-import UploadProtocol
+@testable import UploadProtocol
 
 /// What the drafts say of one version.
 struct Version: Sendable, CustomTestStringConvertible {

@@ -133,8 +133,8 @@ struct DocumentTests {
         .alreadyComplete(typed: false), .tooLarge(maxSize: 1), .ordinaryTooLarge(maxSize: 1),
         .appendTooLarge(maxAppendSize: 1), .appendTooSmall(minAppendSize: 1), .finalResponsePending,
         .deliveryUnderWay, .outcomeUnknown, .outcomeUnknownGone,
-        .upstreamNotReached(reason: "r", isKept: true),
-        .upstreamNotReached(reason: "r", timedOut: true, isKept: false),
+        .notReached(timedOut: false, isKept: true),
+        .notReached(timedOut: true, isKept: false),
         .upstreamBrokeOff(reason: "r"), .upstreamBrokeOff(reason: "r", timedOut: true),
         .upstreamSilent(reason: "r"), .upstreamSilent(reason: "r", timedOut: true), .uploadInUse,
         .busy, .tooManyWait, .clientBusy, .clientWaits, .clientHasUploads, .tooManyUploads,
@@ -173,7 +173,7 @@ struct DocumentTests {
     func clamped() {
         let limits = UploadLimits(maxSize: .max, maxAge: .max)
         #expect(
-            limits.fieldValue(.maxAge, remainingAge: -5)
+            limits.fieldValue("max-age", remainingAge: -5)
                 == "max-size=999999999999999, min-size=0, max-age=0"
         )
     }

@@ -23,54 +23,29 @@ package final class AppendedFile: Sendable {
     /// Never waits, whatever has that name.
     ///
     /// - Parameters:
-    ///   - path: the file.
+    ///   - name: the file: its path, or its name in a directory.
+    ///   - directory: where its name is; a symbolic link is none then (ELOOP): who owns the directory could
+    ///     have put it there for root to follow.
     ///   - mode: its permissions, if it is made.
     ///   - owner: who it is to belong to, if it is made; only root can give files away.
     /// - Throws: where it cannot be opened or made.
-    package convenience init(
-        path: String,
+    package init(
+        path name: String,
+        in directory: Directory? = nil,
         mode: UInt32,
         owner: UInt32? = nil
     ) throws(SystemError) {
-        try self.init(path, in: AT_FDCWD, path: path, flags: 0, mode, owner)
-    }
-
-    /// Opens the file `name` of a directory, as `init(path:mode:owner:)` does; a symbolic link is none
-    /// (ELOOP): who owns the directory could have put it there for root to follow.
-    package convenience init(
-        _ name: String,
-        in directory: Directory,
-        mode: UInt32,
-        owner: UInt32? = nil
-    ) throws(SystemError) {
-        try self.init(
-            name,
-            in: directory.descriptor.number,
-            path: directory.path(of: name),
-            flags: O_NOFOLLOW,
-            mode,
-            owner
-        )
-    }
-
-    private init(
-        _ name: String,
-        in directory: Int32,
-        path: String,
-        flags: Int32,
-        _ mode: UInt32,
-        _ owner: UInt32?
-    ) throws(SystemError) {
+        path = directory?.path(of: name) ?? name
+        let parent = directory?.descriptor.number ?? AT_FDCWD
+        let linkFlag = directory == nil ? 0 : O_NOFOLLOW
         // Readable as well: its end is looked at where a line may have broken.
-        let flags = flags | O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
-        var number = openat(directory, name, flags)
+        let flags = linkFlag | O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
+        var number = openat(parent, name, flags)
         if number < 0, errno == ENOENT {
-            number = openat(directory, name, flags | O_CREAT, mode)
+            number = openat(parent, name, flags | O_CREAT, mode)
             if number >= 0, let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         }
-        guard number >= 0 else { throw SystemError("open", on: path) }
-        descriptor = Descriptor(owning: number)
-        self.path = path
+        descriptor = Descriptor(owning: try SystemError.check(number, "open", on: path))
     }
 
     /// Adds a line, its end included, by one call.
@@ -107,15 +82,12 @@ package final class AppendedFile: Sendable {
 
     /// Whether its path still leads to it.
     package var isInPlace: Bool {
-        var here = stat()
-        var there = stat()
-        guard fstat(descriptor.number, &here) == 0, stat(path, &there) == 0 else { return false }
-        return here.st_ino == there.st_ino && here.st_dev == there.st_dev
+        guard let identity = FileIdentity(of: descriptor.number) else { return false }
+        return FileIdentity(of: path) == identity
     }
 
     /// Bytes it has.
     package var size: Int64 {
-        var status = stat()
-        return fstat(descriptor.number, &status) == 0 ? Int64(status.st_size) : 0
+        (try? descriptor.status(subject: path))?.size ?? 0
     }
 }

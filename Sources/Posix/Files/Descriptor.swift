@@ -37,10 +37,28 @@ package struct Descriptor: ~Copyable, Sendable {
 
     /// A descriptor from which `bytes`, at most a page of them, can be read, and then the end.
     package static func holding(_ bytes: [UInt8]) throws(SystemError) -> Descriptor {
-        let number = spoolgate_filled_pipe(bytes, bytes.count)
-        guard number >= 0 else { throw SystemError("pipe2", on: "\(bytes.count) bytes") }
-        return Descriptor(owning: number)
+        let pipe = try Pipe(for: "\(bytes.count) bytes")
+        guard write(pipe.sink.number, bytes, bytes.count) == bytes.count else {
+            throw SystemError("write", on: "a pipe")
+        }
+        return pipe.source
     }
 
     deinit { _ = Glibc.close(number) }
+}
+
+/// A pipe, both ends close-on-exec.
+struct Pipe: ~Copyable {
+    /// Where it is read.
+    let source: Descriptor
+    /// Where it is written.
+    let sink: Descriptor
+
+    /// Makes a pipe; `subject` is what it is for.
+    init(for subject: String) throws(SystemError) {
+        var ends: [Int32] = [-1, -1]
+        try SystemError.check(spoolgate_pipe(&ends), "pipe2", on: subject)
+        source = Descriptor(owning: ends[0])
+        sink = Descriptor(owning: ends[1])
+    }
 }

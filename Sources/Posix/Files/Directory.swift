@@ -16,8 +16,7 @@ package final class Directory: Sendable {
     /// Opens the directory at `path`.
     package init(path: String) throws(SystemError) {
         let number = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard number >= 0 else { throw SystemError("open", on: path) }
-        descriptor = Descriptor(owning: number)
+        descriptor = Descriptor(owning: try SystemError.check(number, "open", on: path))
         self.path = path
     }
 
@@ -25,9 +24,8 @@ package final class Directory: Sendable {
     package init(_ name: String, in parent: Directory) throws(SystemError) {
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
         let number = openat(parent.descriptor.number, name, flags)
-        guard number >= 0 else { throw SystemError("openat", on: parent.path(of: name)) }
-        descriptor = Descriptor(owning: number)
         path = parent.path(of: name)
+        descriptor = Descriptor(owning: try SystemError.check(number, "openat", on: path))
     }
 
     /// The last part of its path.
@@ -80,7 +78,7 @@ package final class Directory: Sendable {
         // Opened anew, because reading moves a place in the open directory that threads would share.
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
         let number = openat(descriptor.number, ".", flags)
-        guard number >= 0 else { throw SystemError("openat", on: path) }
+        try SystemError.check(number, "openat", on: path)
         guard let stream = fdopendir(number) else {
             let error = SystemError("fdopendir", on: path)
             _ = Descriptor(owning: number)
@@ -103,9 +101,7 @@ package final class Directory: Sendable {
     /// What is free on its file system.
     package func space() throws(SystemError) -> FileSystemSpace {
         var raw = statvfs()
-        guard fstatvfs(descriptor.number, &raw) == 0 else {
-            throw SystemError("fstatvfs", on: path)
-        }
+        try SystemError.check(fstatvfs(descriptor.number, &raw), "fstatvfs", on: path)
         return FileSystemSpace(
             freeBytes: Int64(clamping: raw.f_bavail) * Int64(clamping: raw.f_frsize),
             // A file system that makes its inodes as it needs them says zero of zero.
@@ -120,10 +116,6 @@ package final class Directory: Sendable {
 
     private func notRegular(_ name: String) -> SystemError {
         SystemError(call: "openat", subject: path(of: name), errno: SystemError.notRegular)
-    }
-
-    func error(_ call: Disk.Call, _ name: String) -> SystemError {
-        SystemError(call.rawValue, on: path(of: name))
     }
 }
 

@@ -32,6 +32,13 @@ package struct Disk: Sendable {
         case unlink = "unlinkat"
         /// Sets the time of a file's last change to the present.
         case touch = "futimens"
+
+        fileprivate func check(
+            _ result: Int32,
+            _ subject: @autoclosure () -> String
+        ) throws(SystemError) {
+            try SystemError.check(result, rawValue, on: subject())
+        }
     }
 
     /// Asked before every call with what it does and to what.
@@ -85,7 +92,7 @@ package struct Disk: Sendable {
         _ = try check?(.create, directory.path(of: name))
         let flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
         let number = openat(directory.descriptor.number, name, flags, 0o600)
-        guard number >= 0 else { throw directory.error(.create, name) }
+        try Call.create.check(number, directory.path(of: name))
         if let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         witness?(.created(number, path: directory.path(of: name)))
         return Descriptor(owning: number)
@@ -110,7 +117,7 @@ package struct Disk: Sendable {
     package func makeDirectory(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path(of: name))
         guard mkdirat(directory.descriptor.number, name, 0o700) == 0 || errno == EEXIST else {
-            throw directory.error(.makeDirectory, name)
+            throw SystemError(Call.makeDirectory.rawValue, on: directory.path(of: name))
         }
         witness?(.madeDirectory(path: directory.path(of: name)))
     }
@@ -158,9 +165,7 @@ package struct Disk: Sendable {
         subject: @autoclosure () -> String
     ) throws(SystemError) {
         _ = try check?(.truncate, subject())
-        guard ftruncate(file.number, off_t(size)) == 0 else {
-            throw SystemError(Call.truncate.rawValue, on: subject())
-        }
+        try Call.truncate.check(ftruncate(file.number, off_t(size)), subject())
         witness?(.truncated(file.number, size: size))
     }
 
@@ -170,9 +175,7 @@ package struct Disk: Sendable {
         subject: @autoclosure () -> String
     ) throws(SystemError) {
         _ = try check?(.touch, subject())
-        guard futimens(file.number, nil) == 0 else {
-            throw SystemError(Call.touch.rawValue, on: subject())
-        }
+        try Call.touch.check(futimens(file.number, nil), subject())
     }
 
     /// Makes a file's content and size durable.
@@ -181,27 +184,25 @@ package struct Disk: Sendable {
         subject: @autoclosure () -> String
     ) throws(SystemError) {
         _ = try check?(.sync, subject())
-        guard fdatasync(file.number) == 0 else {
-            throw SystemError(Call.sync.rawValue, on: subject())
-        }
+        try Call.sync.check(fdatasync(file.number), subject())
         witness?(.synced(file.number))
     }
 
     /// Makes the entries of a directory durable.
     package func syncDirectory(_ directory: Directory) throws(SystemError) {
         _ = try check?(.syncDirectory, directory.path)
-        guard fsync(directory.descriptor.number) == 0 else {
-            throw SystemError(Call.syncDirectory.rawValue, on: directory.path)
-        }
+        try Call.syncDirectory.check(fsync(directory.descriptor.number), directory.path)
         witness?(.syncedDirectory(path: directory.path))
     }
 
     /// Takes from everybody but its owner what they may do in a directory; part of making one.
     package func makePrivate(_ directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path)
-        guard fchmod(directory.descriptor.number, 0o700) == 0 else {
-            throw SystemError("fchmod", on: directory.path)
-        }
+        try SystemError.check(
+            fchmod(directory.descriptor.number, 0o700),
+            "fchmod",
+            on: directory.path
+        )
     }
 
     /// Gives a nameless file the name `name`; EEXIST if it is taken.
@@ -211,10 +212,10 @@ package struct Disk: Sendable {
         in directory: Directory
     ) throws(SystemError) {
         _ = try check?(.link, directory.path(of: name))
+        let source = "/proc/self/fd/\(file.number)"
         let number = directory.descriptor.number
-        guard spoolgate_link_descriptor(file.number, number, name) == 0 else {
-            throw directory.error(.link, name)
-        }
+        let status = linkat(AT_FDCWD, source, number, name, AT_SYMLINK_FOLLOW)
+        try Call.link.check(status, directory.path(of: name))
         witness?(.linked(file.number, path: directory.path(of: name)))
     }
 
@@ -227,9 +228,8 @@ package struct Disk: Sendable {
     ) throws(SystemError) {
         _ = try check?(.rename, target.path(of: newName))
         let numbers = (source.descriptor.number, target.descriptor.number)
-        guard renameat(numbers.0, name, numbers.1, newName) == 0 else {
-            throw source.error(.rename, name)
-        }
+        let status = renameat(numbers.0, name, numbers.1, newName)
+        try Call.rename.check(status, source.path(of: name))
         witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
@@ -243,7 +243,9 @@ package struct Disk: Sendable {
             witness?(.unlinked(path: directory.path(of: name)))
             return true
         }
-        guard errno == ENOENT else { throw directory.error(.unlink, name) }
+        guard errno == ENOENT else {
+            throw SystemError(Call.unlink.rawValue, on: directory.path(of: name))
+        }
         return false
     }
 }

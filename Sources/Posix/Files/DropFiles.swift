@@ -16,15 +16,13 @@ package struct DropContentError: Error {
 ///
 /// Used by one thread.
 package struct DropFiles: ~Copyable {
-    private let path: String
-    private let directory: Descriptor
+    private let directory: Directory
+    private let number: Int32
 
     /// Opens the directory.
     package init(path: String) throws(SystemError) {
-        self.path = path
-        let number = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard number >= 0 else { throw SystemError(call: "open", subject: path, errno: errno) }
-        directory = Descriptor(owning: number)
+        directory = try Directory(path: path)
+        number = directory.descriptor.number
     }
 
     /// Makes `name` the file that is open as `descriptor`, by a hard link.
@@ -41,10 +39,10 @@ package struct DropFiles: ~Copyable {
         let temporary = try vacantTemporary(for: name)
         let source = "/proc/self/fd/\(descriptor)"
         guard
-            linkat(AT_FDCWD, source, directory.number, temporary, AT_SYMLINK_FOLLOW) == 0
+            linkat(AT_FDCWD, source, number, temporary, AT_SYMLINK_FOLLOW) == 0
         else {
             if [EXDEV, EPERM, ENOENT, EMLINK, EOPNOTSUPP, ENOSYS].contains(errno) { return false }
-            throw failure("linkat", temporary)
+            throw SystemError("linkat", on: directory.path(of: temporary))
         }
         do throws(SystemError) {
             try syncFile(temporary)
@@ -67,19 +65,15 @@ package struct DropFiles: ~Copyable {
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
         let temporary = try vacantTemporary(for: name)
-        let number = openat(
-            directory.number,
-            temporary,
-            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-            0o640
+        let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
+        let file = Descriptor(
+            owning: try check(openat(number, temporary, flags, 0o640), "openat", temporary)
         )
-        guard number >= 0 else { throw failure("openat", temporary) }
-        let file = Descriptor(owning: number)
         do {
             let length = try fill(file.number, temporary, next)
             // The mode of openat is cut by the umask.
-            guard fchmod(file.number, 0o640) == 0 else { throw failure("fchmod", temporary) }
-            guard fsync(file.number) == 0 else { throw failure("fsync", temporary) }
+            try check(fchmod(file.number, 0o640), "fchmod", temporary)
+            try check(fsync(file.number), "fsync", temporary)
             try commit(temporary, as: name)
             return length
         } catch {
@@ -89,18 +83,16 @@ package struct DropFiles: ~Copyable {
     }
 
     /// Removes the file `name`; one that is gone already is fine.
-    package func remove(_ name: String) { _ = unlinkat(directory.number, name, 0) }
+    package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
     /// Makes every name so far survive a power cut.
     package func sync() throws(SystemError) {
-        guard fsync(directory.number) == 0 else {
-            throw SystemError(call: "fsync", subject: path, errno: errno)
-        }
+        try SystemError.check(fsync(number), "fsync", on: directory.path)
     }
 
     /// Removes the content `name`, unless the record of an earlier drop names it.
     package func removeContent(_ name: String, unlessNamedBy record: String) {
-        guard faccessat(directory.number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
+        guard faccessat(number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
         else { return }
         remove(name)
     }
@@ -121,7 +113,9 @@ package struct DropFiles: ~Copyable {
             while !rest.isEmpty {
                 let written = Glibc.write(file, rest.baseAddress, rest.count)
                 if written < 0, errno == EINTR { continue }
-                guard written > 0 else { throw failure("write", temporary) }
+                guard written > 0 else {
+                    throw SystemError("write", on: directory.path(of: temporary))
+                }
                 rest = .init(rebasing: rest[written...])
             }
             length += Int64(count)
@@ -131,16 +125,14 @@ package struct DropFiles: ~Copyable {
     /// A hidden name for `name`'s file until it is whole; what an earlier crash left is removed.
     private func vacantTemporary(for name: String) throws(SystemError) -> String {
         let temporary = ".\(name).part"
-        guard unlinkat(directory.number, temporary, 0) == 0 || errno == ENOENT else {
-            throw failure("unlinkat", temporary)
+        guard unlinkat(number, temporary, 0) == 0 || errno == ENOENT else {
+            throw SystemError("unlinkat", on: directory.path(of: temporary))
         }
         return temporary
     }
 
     private func commit(_ temporary: String, as name: String) throws(SystemError) {
-        guard renameat(directory.number, temporary, directory.number, name) == 0 else {
-            throw failure("renameat", name)
-        }
+        try check(renameat(number, temporary, number, name), "renameat", name)
         // Between two links to one file rename(2) does nothing and leaves both; that is the case
         // when the same data file is dropped again.
         remove(temporary)
@@ -149,13 +141,14 @@ package struct DropFiles: ~Copyable {
     /// Syncs a file through an open of its own: the kernel tells a lost write once to each open, and
     /// whoever lent its descriptor must still hear of it.
     private func syncFile(_ name: String) throws(SystemError) {
-        let number = openat(directory.number, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-        guard number >= 0 else { throw failure("openat", name) }
-        let file = Descriptor(owning: number)
-        guard fsync(file.number) == 0 else { throw failure("fsync", name) }
+        let opened = openat(number, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        let file = Descriptor(owning: try check(opened, "openat", name))
+        try check(fsync(file.number), "fsync", name)
     }
 
-    private func failure(_ call: String, _ name: String) -> SystemError {
-        SystemError(call: call, subject: "\(path)/\(name)", errno: errno)
+    @discardableResult
+    private func check(_ result: Int32, _ call: String, _ name: String) throws(SystemError) -> Int32
+    {
+        try SystemError.check(result, call, on: directory.path(of: name))
     }
 }

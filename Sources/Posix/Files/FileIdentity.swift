@@ -9,9 +9,15 @@ package struct FileIdentity: Equatable, Sendable {
 
     /// Looks at `path`; nil where nothing is there, or nothing that this process may see.
     package init?(of path: String, followingLinks: Bool = true) {
-        var status = Glibc.stat()
-        let isThere = followingLinks ? stat(path, &status) : lstat(path, &status)
-        guard isThere == 0 else { return nil }
+        self.init { followingLinks ? stat(path, &$0) : lstat(path, &$0) }
+    }
+
+    /// Looks at an open file.
+    init?(of descriptor: Int32) { self.init { fstat(descriptor, &$0) } }
+
+    private init?(_ look: (inout stat) -> Int32) {
+        var status = stat()
+        guard look(&status) == 0 else { return nil }
         device = UInt64(status.st_dev)
         node = UInt64(status.st_ino)
     }

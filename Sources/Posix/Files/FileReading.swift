@@ -49,7 +49,7 @@ extension Descriptor {
         subject: @autoclosure () -> String
     ) throws(SystemError) -> FileStatus {
         var raw = stat()
-        guard fstat(number, &raw) == 0 else { throw SystemError("fstat", on: subject()) }
+        try SystemError.check(fstat(number, &raw), "fstat", on: subject())
         return FileStatus(raw)
     }
 
@@ -101,23 +101,19 @@ extension Descriptor {
     package borrowing func tryLock(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
-        let status = spoolgate_try_lock(number)
-        guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
-        return status == 0
+        try SystemError.check(spoolgate_try_lock(number), "fcntl", on: subject()) == 0
     }
 
     /// Takes an exclusive lock on the open file, waiting for it.
     package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
-        guard spoolgate_wait_lock(number) == 0 else { throw SystemError("fcntl", on: subject()) }
+        try SystemError.check(spoolgate_wait_lock(number), "fcntl", on: subject())
     }
 
     /// Whether another opening of the file has a lock on it.
     package borrowing func isLockedElsewhere(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
-        let status = spoolgate_is_locked(number)
-        guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
-        return status == 1
+        try SystemError.check(spoolgate_is_locked(number), "fcntl", on: subject()) == 1
     }
 
     /// Sets a mark on the open file, or takes it back.
@@ -128,17 +124,13 @@ extension Descriptor {
         _ isSet: Bool,
         subject: @autoclosure () -> String
     ) throws(SystemError) {
-        guard spoolgate_set_mark(number, isSet ? 1 : 0) == 0 else {
-            throw SystemError("fcntl", on: subject())
-        }
+        try SystemError.check(spoolgate_set_mark(number, isSet ? 1 : 0), "fcntl", on: subject())
     }
 
     /// Whether another opening of the file has a mark on it.
     package borrowing func isMarkedElsewhere(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {
-        let status = spoolgate_is_marked(number)
-        guard status >= 0 else { throw SystemError("fcntl", on: subject()) }
-        return status == 1
+        try SystemError.check(spoolgate_is_marked(number), "fcntl", on: subject()) == 1
     }
 }

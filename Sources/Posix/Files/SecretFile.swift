@@ -16,8 +16,7 @@ package enum SecretFile {
     ///   let others read or its group change it.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
         let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-        guard number >= 0 else { throw SystemError("open", on: path) }
-        let file = Descriptor(owning: number)
+        let file = Descriptor(owning: try SystemError.check(number, "open", on: path))
         let status = try file.status(subject: path)
         guard status.isRegular, status.permissions & 0o027 == 0 else {
             throw SystemError(call: "stat", subject: path, errno: EACCES)

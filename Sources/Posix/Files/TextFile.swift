@@ -13,14 +13,13 @@ package enum TextFile {
     /// - Throws: `SystemError` naming the call that failed and the path.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> String {
         let number = open(path, O_RDONLY | O_CLOEXEC)
-        guard number >= 0 else { throw SystemError(call: "open", subject: path, errno: errno) }
-        let file = Descriptor(owning: number)
+        let file = Descriptor(owning: try SystemError.check(number, "open", on: path))
         var bytes: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 16 * 1024)
         while true {
             let count = Glibc.read(file.number, &chunk, chunk.count)
             if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw SystemError(call: "read", subject: path, errno: errno) }
+            guard count >= 0 else { throw SystemError("read", on: path) }
             if count == 0 { return String(decoding: bytes, as: UTF8.self) }
             bytes.append(contentsOf: chunk[..<count])
             guard bytes.count <= limit else {

@@ -49,8 +49,11 @@ package final class ChildProcess {
         limit: Int
     ) throws(SystemError) {
         guard let program = command.first else { preconditionFailure("a command has a program") }
-        let outputPipe = try OutputPipe(for: program)
-        let errorsPipe = try OutputPipe(for: program)
+        let outputPipe = try Pipe(for: program)
+        let errorsPipe = try Pipe(for: program)
+        for source in [outputPipe.source.number, errorsPipe.source.number] {
+            try SystemError.check(fcntl(source, F_SETFL, O_NONBLOCK), "fcntl", on: program)
+        }
         var process: pid_t = 0
         let variables = environment.map { "\($0.name)=\($0.value)" }
         let status = Self.withStrings(command) { arguments in
@@ -92,11 +95,13 @@ package final class ChildProcess {
     package func wait(until deadline: Deadline) -> End? {
         while end == nil {
             let left = deadline.remaining
-            let milliseconds = left.components.attoseconds / 1_000_000_000_000_000
             // Rounded up: a wait of no length would spin until the instant has come.
-            let timeout = left.components.seconds * 1_000 + milliseconds + (left > .zero ? 1 : 0)
-            let ready = waitOnce(Int32(clamping: timeout))
-            if ready & 1 != 0 { takeEnd() } else if deadline.hasPassed { return nil }
+            let timeout = left.wholeMilliseconds + (left > .zero ? 1 : 0)
+            if waitOnce(Int32(clamping: timeout)) {
+                takeEnd()
+            } else if deadline.hasPassed {
+                return nil
+            }
         }
         return end
     }
@@ -119,16 +124,17 @@ package final class ChildProcess {
         try? Thread.start(name: "reaper", stackSize: 64 * 1024) { _ = spoolgate_reap(process) }
     }
 
-    /// Waits for the end or for output, and takes what output there is.
-    private func waitOnce(_ milliseconds: Int32) -> Int32 {
-        let descriptors = [
+    /// Waits for the end or for output, and takes what output there is; true at the end.
+    private func waitOnce(_ milliseconds: Int32) -> Bool {
+        // One that is closed by its other end is left out: it could always be read.
+        var polled = [
             handle.number, isOutputOpen ? outputEnd.number : -1,
             isErrorsOpen ? errorsEnd.number : -1,
-        ]
-        let ready = spoolgate_wait_any(descriptors, milliseconds)
-        if ready & 2 != 0 { isOutputOpen = Self.take(outputEnd, into: &output, limit) }
-        if ready & 4 != 0 { isErrorsOpen = Self.take(errorsEnd, into: &errors, limit) }
-        return ready
+        ].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+        guard poll(&polled, nfds_t(polled.count), milliseconds) > 0 else { return false }
+        if polled[1].revents != 0 { isOutputOpen = Self.take(outputEnd, into: &output, limit) }
+        if polled[2].revents != 0 { isErrorsOpen = Self.take(errorsEnd, into: &errors, limit) }
+        return polled[0].revents != 0
     }
 
     private func takeEnd() {
@@ -169,20 +175,5 @@ package final class ChildProcess {
             guard let first = list.baseAddress else { preconditionFailure("the list has an end") }
             return body(UnsafePointer(first))
         }
-    }
-}
-
-/// A pipe for one output of a child.
-private struct OutputPipe: ~Copyable {
-    /// Where the output is read.
-    let source: Descriptor
-    /// Where the child writes it.
-    let sink: Descriptor
-
-    init(for program: String) throws(SystemError) {
-        var ends: [Int32] = [-1, -1]
-        guard spoolgate_output_pipe(&ends) == 0 else { throw SystemError("pipe2", on: program) }
-        source = Descriptor(owning: ends[0])
-        sink = Descriptor(owning: ends[1])
     }
 }

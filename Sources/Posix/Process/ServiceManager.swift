@@ -45,25 +45,17 @@ package struct ServiceManager: Sendable {
                 spoolgate_unix_send($0.baseAddress, $0.count, text, text.count)
             }
         }
-        guard result == 0 else {
-            throw SystemError(call: "sendto", subject: "NOTIFY_SOCKET", errno: errno)
-        }
+        try SystemError.check(result, "sendto", on: "NOTIFY_SOCKET")
     }
 
     private static func text(_ state: State) -> String {
         switch state {
         case .ready: "READY=1"
-        case .reloading: "RELOADING=1\nMONOTONIC_USEC=\(monotonicMicroseconds())"
+        case .reloading: "RELOADING=1\nMONOTONIC_USEC=\(Deadline.now / 1_000)"
         case .stopping: "STOPPING=1"
         // A line break would begin another assignment.
         case .status(let line):
             "STATUS=" + String(line.map { $0.isNewline ? " " : $0 })
         }
-    }
-
-    private static func monotonicMicroseconds() -> Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
     }
 }

@@ -58,25 +58,11 @@ package struct Signals: Sendable {
         while true {
             var set = Signals.set
             var number: Int32 = 0
-            if sigwait(&set, &number) == 0, let signal = Self.signal(number) { return signal }
-        }
-    }
-
-    /// Waits for the next signal until `timeout` is over; nil then.
-    package func next(within timeout: Duration) -> Signal? {
-        let deadline = Deadline.after(timeout)
-        while true {
-            let now = Deadline.after(.zero).nanoseconds
-            let left = deadline.nanoseconds > now ? deadline.nanoseconds - now : 0
-            var time = timespec(
-                tv_sec: Int(left / 1_000_000_000),
-                tv_nsec: Int(left % 1_000_000_000)
-            )
-            var set = Signals.set
-            let number = sigtimedwait(&set, nil, &time)
-            if number > 0 { return Self.signal(number) }
-            // EINTR by a signal outside the set: the wait goes on.
-            if errno != EINTR { return nil }
+            if sigwait(&set, &number) == 0,
+                let signal = Signal.allCases.first(where: { $0.number == number })
+            {
+                return signal
+            }
         }
     }
 
@@ -100,8 +86,4 @@ package struct Signals: Sendable {
 
     /// A write to a peer that is gone then fails with EPIPE instead.
     private static func ignorePipe() { _ = Glibc.signal(SIGPIPE, SIG_IGN) }
-
-    private static func signal(_ number: Int32) -> Signal? {
-        Signal.allCases.first { $0.number == number }
-    }
 }

@@ -33,9 +33,9 @@ package struct SystemUser: Sendable, Equatable {
     ///
     /// - Throws: `SystemError`; EPERM where the process may not. It may then have the groups already.
     package func become() throws(SystemError) {
-        guard initgroups(name, group) == 0 else { throw SystemError("initgroups", on: name) }
-        guard setgid(group) == 0 else { throw SystemError("setgid", on: name) }
-        guard setuid(number) == 0 else { throw SystemError("setuid", on: name) }
+        try SystemError.check(initgroups(name, group), "initgroups", on: name)
+        try SystemError.check(setgid(group), "setgid", on: name)
+        try SystemError.check(setuid(number), "setuid", on: name)
     }
 
     /// Whether this process's user belongs to a group.

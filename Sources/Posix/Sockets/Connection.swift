@@ -104,10 +104,10 @@ package final class Connection: Sendable {
         defer { close() }
         guard shutdown(number, Int32(SHUT_WR)) == 0 else { return }
         let deadline = Deadline.after(total)
-        let idleMilliseconds = Int32(clamping: idle.wholeMilliseconds)
+        let idleMilliseconds = Int32(clamping: idle.atLeastOneMillisecond)
+        var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
         withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 16) { scrap in
-            while !deadline.hasPassed,
-                spoolgate_wait_readable(number, idleMilliseconds) > 0,
+            while !deadline.hasPassed, poll(&entry, 1, idleMilliseconds) > 0,
                 recv(number, scrap.baseAddress, scrap.count, Int32(MSG_DONTWAIT)) > 0
             {}
         }
@@ -115,21 +115,25 @@ package final class Connection: Sendable {
 
     /// Whether reads and writes wait, or fail with EAGAIN instead.
     package func setBlocking(_ isBlocking: Bool) {
-        _ = spoolgate_set_nonblocking(number, isBlocking ? 0 : 1)
+        var isNonblocking: Int32 = isBlocking ? 0 : 1
+        _ = ioctl(number, UInt(FIONBIO), &isNonblocking)
     }
 
     /// Ends a read in which no byte came for `timeout`; it then fails with EAGAIN.
     package func setReceiveTimeout(_ timeout: Duration) {
-        _ = spoolgate_set_timeout(number, 0x72, timeout.wholeMilliseconds)
+        _ = setTimeout(of: number, SO_RCVTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
     /// Ends a write in which no byte could be sent for `timeout`; it then fails with EAGAIN.
     package func setSendTimeout(_ timeout: Duration) {
-        _ = spoolgate_set_timeout(number, 0x73, timeout.wholeMilliseconds)
+        _ = setTimeout(of: number, SO_SNDTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
     /// Bytes that can be read without waiting.
-    package var readableBytes: Int { Int(max(0, spoolgate_readable_bytes(number))) }
+    package var readableBytes: Int {
+        var count: Int32 = 0
+        return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
+    }
 
     /// Whether the peer has closed the connection.
     ///
@@ -160,12 +164,14 @@ package final class Connection: Sendable {
     }
 }
 
+/// Ends reads (SO_RCVTIMEO) or writes (SO_SNDTIMEO) of a socket in which nothing moves for so long.
+func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32 {
+    let (seconds, rest) = milliseconds.quotientAndRemainder(dividingBy: 1_000)
+    var time = timeval(tv_sec: Int(seconds), tv_usec: Int(rest) * 1_000)
+    return setsockopt(socket, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size))
+}
+
 extension Duration {
-    /// At least one, so that a short limit does not become none.
-    fileprivate var wholeMilliseconds: Int64 {
-        let (seconds, attoseconds) = components
-        let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
-        guard !overflow else { return Int64.max / 2 }
-        return max(1, milliseconds + attoseconds / 1_000_000_000_000_000)
-    }
+    /// In milliseconds, so that a short limit does not become none.
+    fileprivate var atLeastOneMillisecond: Int64 { max(1, wholeMilliseconds) }
 }

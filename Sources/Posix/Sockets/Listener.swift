@@ -81,7 +81,7 @@ package struct Listener: ~Copyable, Sendable {
         if number >= 0 { return Connection(Descriptor(owning: number)) }
         switch errno {
         case EMFILE, ENFILE, ENOMEM, ENOBUFS, EBADF, ENOTSOCK, EOPNOTSUPP, EFAULT, EPERM:
-            throw SystemError(call: "accept4", subject: subject, errno: errno)
+            throw SystemError("accept4", on: subject)
         default:
             // EINVAL after stop; EAGAIN, EINTR; and what accept(2) passes on of a lost connection.
             return nil
@@ -92,7 +92,11 @@ package struct Listener: ~Copyable, Sendable {
     /// other sockets).
     ///
     /// Linux hands the listener's setting on to them, which saves a call for each.
-    package func setNoDelay() { _ = spoolgate_set_nodelay(descriptor.number) }
+    package func setNoDelay() {
+        var on: Int32 = 1
+        let size = socklen_t(MemoryLayout<Int32>.size)
+        _ = setsockopt(descriptor.number, Int32(IPPROTO_TCP), TCP_NODELAY, &on, size)
+    }
 
     /// Ends every wait in `accept`, now and from now on.
     ///
@@ -119,28 +123,20 @@ extension Listener {
         group: String?,
         backlog: Int32
     ) throws(SystemError) -> Listener {
-        let number = spoolgate_unix_socket()
-        guard number >= 0 else { throw SystemError(call: "socket", subject: path, errno: errno) }
+        let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let descriptor = Descriptor(owning: number)
         if spoolgate_unix_bind(number, path, path.utf8.count) != 0 {
-            guard errno == EADDRINUSE else {
-                throw SystemError(call: "bind", subject: path, errno: errno)
-            }
+            guard errno == EADDRINUSE else { throw SystemError("bind", on: path) }
             try removeStale(path)
-            guard spoolgate_unix_bind(number, path, path.utf8.count) == 0 else {
-                throw SystemError(call: "bind", subject: path, errno: errno)
-            }
+            let status = spoolgate_unix_bind(number, path, path.utf8.count)
+            try SystemError.check(status, "bind", on: path)
         }
         // Nobody can connect before listen: mode and group are right from the first connection on.
         let listener = Listener(descriptor, subject: path, path: path)
         do throws(SystemError) {
             if let group { try give(path, to: group) }
-            guard chmod(path, mode_t(mode)) == 0 else {
-                throw SystemError(call: "chmod", subject: path, errno: errno)
-            }
-            guard listen(number, backlog) == 0 else {
-                throw SystemError(call: "listen", subject: path, errno: errno)
-            }
+            try SystemError.check(chmod(path, mode_t(mode)), "chmod", on: path)
+            try SystemError.check(listen(number, backlog), "listen", on: path)
         } catch {
             listener.remove()
             throw error
@@ -151,14 +147,11 @@ extension Listener {
     /// Removes a socket file on which nobody listens.
     private static func removeStale(_ path: String) throws(SystemError) {
         var status = stat()
-        guard lstat(path, &status) == 0 else {
-            throw SystemError(call: "lstat", subject: path, errno: errno)
-        }
+        try SystemError.check(lstat(path, &status), "lstat", on: path)
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw SystemError(call: "bind", subject: "\(path), which is no socket", errno: EEXIST)
         }
-        let number = spoolgate_unix_socket()
-        guard number >= 0 else { throw SystemError(call: "socket", subject: path, errno: errno) }
+        let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let probe = Descriptor(owning: number)
         guard spoolgate_unix_probe(probe.number, path, path.utf8.count) != 0, errno == ECONNREFUSED
         else {
@@ -168,26 +161,15 @@ extension Listener {
                 errno: EADDRINUSE
             )
         }
-        guard unlink(path) == 0 else {
-            throw SystemError(call: "unlink", subject: path, errno: errno)
-        }
+        try SystemError.check(unlink(path), "unlink", on: path)
     }
 
     private static func give(_ path: String, to group: String) throws(SystemError) {
-        var entry = Glibc.group()
-        var found: UnsafeMutablePointer<Glibc.group>?
-        var room = [CChar](repeating: 0, count: 64 * 1024)
-        let failure = getgrnam_r(group, &entry, &room, room.count, &found)
-        guard failure == 0, let found else {
-            throw SystemError(
-                call: "getgrnam",
-                subject: "group \(group)",
-                errno: failure == 0 ? ENOENT : failure
-            )
+        guard let number = SystemUser.group(named: group) else {
+            throw SystemError(call: "getgrnam", subject: "group \(group)", errno: ENOENT)
         }
-        guard lchown(path, uid_t.max, found.pointee.gr_gid) == 0 else {
-            throw SystemError(call: "chown", subject: "\(path) to group \(group)", errno: errno)
-        }
+        let status = lchown(path, uid_t.max, number)
+        try SystemError.check(status, "chown", on: "\(path) to group \(group)")
     }
 }
 
@@ -208,13 +190,11 @@ extension Listener {
             : spoolgate_tcp_bind(String(host), port, &resolution)
         guard number >= 0 else {
             throw resolution == 0
-                ? SystemError(call: "bind", subject: address, errno: errno)
+                ? SystemError("bind", on: address)
                 : SystemError(call: "getaddrinfo", subject: address, errno: EADDRNOTAVAIL)
         }
         let descriptor = Descriptor(owning: number)
-        guard listen(number, backlog) == 0 else {
-            throw SystemError(call: "listen", subject: address, errno: errno)
-        }
+        try SystemError.check(listen(number, backlog), "listen", on: address)
         return Listener(descriptor, subject: address)
     }
 
@@ -233,14 +213,11 @@ extension Listener {
         guard spoolgate_is_listening(first) == 1 else {
             throw SystemError(call: "getsockopt", subject: subject, errno: ENOTSOCK)
         }
-        guard spoolgate_set_cloexec(first) == 0 else {
-            throw SystemError(call: "fcntl", subject: subject, errno: errno)
-        }
+        try SystemError.check(fcntl(first, F_SETFD, FD_CLOEXEC), "fcntl", on: subject)
         // The socket is the service manager's and must not be shut down, so accept has to return
         // now and then to see that the process is about to end.
-        guard spoolgate_set_timeout(first, 0x72, 1000) == 0 else {
-            throw SystemError(call: "setsockopt", subject: subject, errno: errno)
-        }
+        let status = setTimeout(of: first, SO_RCVTIMEO, milliseconds: 1_000)
+        try SystemError.check(status, "setsockopt", on: subject)
         return Listener(Descriptor(owning: first), subject: subject, isInherited: true)
     }
 }

@@ -11,20 +11,22 @@ package struct Dialect: Sendable, Equatable {
     /// The interop version to echo, as the request named it; nil where it named none that we serve.
     package let interopVersion: Int?
 
-    /// The field that tells completeness.
-    package let completenessField: CompletenessField
-    /// What an append without a valid completeness field means.
-    package let omittedCompleteness: OmittedCompleteness
+    /// The field that tells completeness: `Upload-Complete`, or its inverse `Upload-Incomplete`.
+    package let completenessField: HTTPField.Name
+    /// What an append without a valid completeness field means; nil: it is refused.
+    package let omittedCompleteness: Completeness?
     /// Whether an append must have the content type `application/partial-upload` (draft-04 on).
     package let requiresPartialMediaType: Bool
-    /// The key of `Upload-Limit` that tells the lifetime; nil: this dialect has no `Upload-Limit`.
-    package let lifetimeKey: LifetimeKey?
+    /// The key of `Upload-Limit` that tells the lifetime: `expires` (drafts 04 and 05) or `newestLifetimeKey`;
+    /// nil: this dialect has no `Upload-Limit`.
+    package let lifetimeKey: String?
     /// Whether an offset retrieval tells `Upload-Length` (draft-05 on).
     package let tellsLength: Bool
     /// Whether HEAD and DELETE with fields of an append are refused (draft-01 to draft-05).
     package let refusesStrayFields: Bool
-    /// The status of an append that leaves the upload incomplete.
-    package let partialAppendStatus: PartialAppendStatus
+    /// The status of an append that leaves the upload incomplete: 201 (Created), demanded by drafts 01 to
+    /// 05, or 204 (No Content).
+    package let partialAppendStatus: HTTPResponse.Status
     /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
     package let locatesFinalResponse: Bool
     /// Whether an empty creation of length zero that says "incomplete" is the whole upload.
@@ -61,46 +63,12 @@ package struct Dialect: Sendable, Equatable {
     /// tus-js-client does, up to five times.
     package var repeatsAfterError: Bool { completesEmptyCreation }
 
-    /// Names and polarities of the completeness field.
-    package enum CompletenessField: Sendable {
-        /// `Upload-Incomplete`, inverted (version 3).
-        case uploadIncomplete
-        /// `Upload-Complete`.
-        case uploadComplete
+    /// What `Upload-Limit` calls the lifetime from draft 06 on.
+    static let newestLifetimeKey = "max-age"
 
-        /// The field's name.
-        package var name: HTTPField.Name {
-            switch self {
-            case .uploadIncomplete: .uploadIncomplete
-            case .uploadComplete: .uploadComplete
-            }
-        }
-    }
-
-    /// Meanings of an append that does not tell its completeness.
-    package enum OmittedCompleteness: Sendable {
-        /// It completes the upload.
-        case complete
-        /// It does not.
-        case incomplete
-        /// It is refused.
-        case refused
-    }
-
-    /// The lifetime keys of `Upload-Limit`.
-    package enum LifetimeKey: String, Sendable {
-        /// Drafts 04 and 05.
-        case expires
-        /// Draft 06 on.
-        case maxAge = "max-age"
-    }
-
-    /// Statuses of an append that leaves the upload incomplete.
-    package enum PartialAppendStatus: Int, Sendable {
-        /// 201 (Created), demanded by drafts 01 to 05.
-        case created = 201
-        /// 204 (No Content).
-        case noContent = 204
+    /// What a completeness field that is `isSet` says.
+    func completeness(_ isSet: Bool) -> Completeness {
+        isSet == (completenessField == .uploadComplete) ? .complete : .incomplete
     }
 
     /// Reads the dialect of a request from its `Upload-Draft-Interop-Version`.
@@ -122,31 +90,27 @@ package struct Dialect: Sendable, Equatable {
     }
 
     /// The interop versions that are known.
-    package static var versions: ClosedRange<Int> { oldestVersion...newestVersion }
+    package static let versions = 3...10
 
     /// The dialect of a request that names no version: the newest semantics and no 104.
     package static let newest = Dialect(nil)
 
     /// Every dialect with an interop version, in order.
-    package static let rows = (oldestVersion...newestVersion).map { Dialect($0) }
+    package static let rows = versions.map { Dialect($0) }
 
     /// The dialect of one interop version; nil for versions without a row.
     package static func known(_ version: Int64) -> Dialect? {
-        guard version >= oldestVersion, version <= newestVersion else { return nil }
-        return rows[Int(version) - oldestVersion]
+        rows.first { $0.interopVersion.map(Int64.init) == version }
     }
-
-    private static let oldestVersion = 3
-    private static let newestVersion = 10
 
     /// The table: one line a column, told by the version that brought the change.
     private init(_ interopVersion: Int?, echoing echoed: Int? = nil) {
-        let version = interopVersion ?? Dialect.newestVersion
+        let version = interopVersion ?? Dialect.versions.upperBound
         self.interopVersion = echoed ?? interopVersion
         completenessField = version == 3 ? .uploadIncomplete : .uploadComplete
-        omittedCompleteness = version == 3 ? .complete : version <= 6 ? .incomplete : .refused
+        omittedCompleteness = version == 3 ? .complete : version <= 6 ? .incomplete : nil
         requiresPartialMediaType = version >= 6
-        lifetimeKey = version <= 5 ? nil : version == 6 ? .expires : .maxAge
+        lifetimeKey = version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
         tellsLength = version >= 6
         refusesStrayFields = version <= 6
         partialAppendStatus = version <= 6 ? .created : .noContent

@@ -52,12 +52,7 @@ package struct ResponseBuilder: Sendable {
         var fields = start(capacity: 4)
         append(.incomplete, offset: offset, to: &fields)
         fields.append(.cacheControl, "no-store")
-        let status: HTTPResponse.Status =
-            switch dialect.partialAppendStatus {
-            case .created: .created
-            case .noContent: .noContent
-            }
-        return Response(ResponseHead(status: status, fields: fields))
+        return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
     }
 
     /// Answer to an offset retrieval, as `UploadState.decideRetrieval` decided.
@@ -142,9 +137,7 @@ package struct ResponseBuilder: Sendable {
         if let location, dialect.locatesFinalResponse, !fields.contains(.location) {
             fields.append(.location, location)
         }
-        if let version = dialect.interopVersion {
-            fields.append(.uploadDraftInteropVersion, String(version))
-        }
+        appendVersion(to: &fields)
         append(.complete, offset: offset, to: &fields)
         guard mustNotRepeat(after: head.status) else {
             return ResponseHead(status: head.status, fields: fields)
@@ -165,9 +158,7 @@ package struct ResponseBuilder: Sendable {
         if refusal.completeness == .complete, mustNotRepeat(after: refusal.status) {
             response = refusal.told(as: .failedDependency).response
         }
-        if let version = dialect.interopVersion {
-            response.head.fields.append(.uploadDraftInteropVersion, String(version))
-        }
+        appendVersion(to: &response.head.fields)
         append(refusal.completeness, offset: offset, to: &response.head.fields)
         if refusal.tellsLimits { appendLimits(to: &response.head.fields) }
         return response
@@ -189,7 +180,10 @@ package struct ResponseBuilder: Sendable {
             return upstream
         }
         head.fields.append(.acceptPatch, UploadResources.partialMediaType)
-        head.fields.append(.uploadLimit, limits.fieldValue(dialect.lifetimeKey ?? .maxAge))
+        head.fields.append(
+            .uploadLimit,
+            limits.fieldValue(dialect.lifetimeKey ?? Dialect.newestLifetimeKey)
+        )
         return head
     }
 
@@ -198,7 +192,10 @@ package struct ResponseBuilder: Sendable {
         var fields = start(capacity: 5)
         fields.append(.allow, UploadResources.allowedMethods)
         fields.append(.acceptPatch, UploadResources.partialMediaType)
-        fields.append(.uploadLimit, limits.fieldValue(dialect.lifetimeKey ?? .maxAge))
+        fields.append(
+            .uploadLimit,
+            limits.fieldValue(dialect.lifetimeKey ?? Dialect.newestLifetimeKey)
+        )
         fields.append(.cacheControl, "no-store")
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
@@ -213,10 +210,13 @@ package struct ResponseBuilder: Sendable {
     private func start(capacity: Int) -> HTTPFields {
         var fields = HTTPFields()
         fields.reserveCapacity(capacity + 1)
-        if let version = dialect.interopVersion {
-            fields.append(.uploadDraftInteropVersion, String(version))
-        }
+        appendVersion(to: &fields)
         return fields
+    }
+
+    private func appendVersion(to fields: inout HTTPFields) {
+        guard let version = dialect.interopVersion else { return }
+        fields.append(.uploadDraftInteropVersion, String(version))
     }
 
     private func append(
@@ -224,12 +224,10 @@ package struct ResponseBuilder: Sendable {
         offset: Int64?,
         to fields: inout HTTPFields
     ) {
-        let value =
-            switch (dialect.completenessField, completeness) {
-            case (.uploadComplete, .complete), (.uploadIncomplete, .incomplete): "?1"
-            case (.uploadComplete, .incomplete), (.uploadIncomplete, .complete): "?0"
-            }
-        fields.append(dialect.completenessField.name, value)
+        fields.append(
+            dialect.completenessField,
+            dialect.completeness(true) == completeness ? "?1" : "?0"
+        )
         if let offset { fields.append(.uploadOffset, String(offset)) }
     }
 

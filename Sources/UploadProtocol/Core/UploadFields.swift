@@ -17,7 +17,7 @@ struct UploadFields {
         var lengths = Only()
         var markers = Only()
         var types = Only()
-        let marker = dialect.completenessField.name
+        let marker = dialect.completenessField
         for field in fields {
             // The first letter alone tells most fields of a request apart from these.
             switch field.name.canonicalName.utf8.first {
@@ -35,14 +35,9 @@ struct UploadFields {
                 break
             }
         }
-        offset = offsets.value.flatMap(UploadFields.count)
-        length = lengths.value.flatMap(UploadFields.count)
-        completeness = markers.value.flatMap(StructuredField.boolean(_:)).map {
-            switch dialect.completenessField {
-            case .uploadComplete: $0 ? .complete : .incomplete
-            case .uploadIncomplete: $0 ? .incomplete : .complete
-            }
-        }
+        offset = offsets.value.flatMap(StructuredField.integer(_:)).flatMap { $0 < 0 ? nil : $0 }
+        length = lengths.value.flatMap(StructuredField.integer(_:)).flatMap { $0 < 0 ? nil : $0 }
+        completeness = markers.value.flatMap(StructuredField.boolean(_:)).map(dialect.completeness)
         hasPartialMediaType =
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }
@@ -52,7 +47,7 @@ struct UploadFields {
     func strayRefusal(_ dialect: Dialect) -> Refusal? {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }
-        if completeness != nil { return .strayField(dialect.completenessField.name) }
+        if completeness != nil { return .strayField(dialect.completenessField) }
         if length != nil, dialect.tellsLength { return .strayField(.uploadLength) }
         return nil
     }
@@ -66,10 +61,5 @@ struct UploadFields {
             value = occurred ? nil : field.value
             occurred = true
         }
-    }
-
-    private static func count(_ value: String) -> Int64? {
-        guard let integer = StructuredField.integer(value), integer >= 0 else { return nil }
-        return integer
     }
 }

@@ -42,29 +42,12 @@ package struct UploadLimits: Sendable, Equatable {
     ///   - remainingAge: seconds the upload will still be kept, counted from this response; nil:
     ///     `maxAge`.
     /// - Returns: such as `max-size=1000, min-size=0, max-age=3600`.
-    package func fieldValue(_ lifetimeKey: Dialect.LifetimeKey, remainingAge: Int64? = nil)
-        -> String
-    {
-        var text = "max-size="
-        text += UploadLimits.integer(maxSize)
-        text += ", min-size="
-        text += UploadLimits.integer(minSize)
-        if let maxAppendSize {
-            text += ", max-append-size="
-            text += UploadLimits.integer(maxAppendSize)
-        }
-        if minAppendSize > 0 {
-            text += ", min-append-size="
-            text += UploadLimits.integer(minAppendSize)
-        }
-        text += ", "
-        text += lifetimeKey.rawValue
-        text += "="
-        text += UploadLimits.integer(remainingAge ?? maxAge)
-        return text
-    }
-
-    private static func integer(_ value: Int64) -> String {
-        String(min(max(value, 0), StructuredField.maxInteger))
+    package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
+        var limits = [("max-size", maxSize), ("min-size", minSize)]
+        if let maxAppendSize { limits.append(("max-append-size", maxAppendSize)) }
+        if minAppendSize > 0 { limits.append(("min-append-size", minAppendSize)) }
+        limits.append((lifetimeKey, remainingAge ?? maxAge))
+        return limits.map { "\($0)=\(min(max($1, 0), StructuredField.maxInteger))" }
+            .joined(separator: ", ")
     }
 }

@@ -59,12 +59,6 @@ package enum UploadRequest: Sendable, Equatable {
         package var completeness: Completeness
         /// The length of the representation where the message tells it (draft-12 §4.1.3).
         package var length: Int64?
-
-        /// Makes a creation from its parts.
-        package init(completeness: Completeness, length: Int64?) {
-            self.completeness = completeness
-            self.length = length
-        }
     }
 
     /// What an append says of itself.
@@ -77,19 +71,6 @@ package enum UploadRequest: Sendable, Equatable {
         package var length: Int64?
         /// How long this message's content is.
         package var contentLength: ContentLength
-
-        /// Makes an append from its parts.
-        package init(
-            offset: Int64,
-            completeness: Completeness,
-            length: Int64? = nil,
-            contentLength: ContentLength
-        ) {
-            self.offset = offset
-            self.completeness = completeness
-            self.length = length
-            self.contentLength = contentLength
-        }
     }
 
     /// Classifies a request (protocol order: upload resource, options, creation, ordinary).
@@ -150,10 +131,9 @@ package enum UploadRequest: Sendable, Equatable {
             self = fields.strayRefusal(dialect).map { .refused($0) } ?? .cancellation(id)
         case .options:
             self = .resourceOptions(id)
-        case .patch:
-            self.init(appendTo: id, fields, head.contentLength, dialect: dialect)
-        case .post where head.fields[.methodOverride] == "PATCH":
-            // Some clients sit behind something that lets no PATCH through.
+        // Some clients sit behind something that lets no PATCH through.
+        case .patch,
+            .post where head.fields[.methodOverride] == "PATCH":
             self.init(appendTo: id, fields, head.contentLength, dialect: dialect)
         default:
             self = .refused(.methodNotAllowed)
@@ -174,15 +154,7 @@ package enum UploadRequest: Sendable, Equatable {
             self = .refused(.missingOffset)
             return
         }
-        let completeness: Completeness
-        switch (fields.completeness, dialect.omittedCompleteness) {
-        case (let told?, _):
-            completeness = told
-        case (nil, .complete):
-            completeness = .complete
-        case (nil, .incomplete):
-            completeness = .incomplete
-        case (nil, .refused):
+        guard let completeness = fields.completeness ?? dialect.omittedCompleteness else {
             self = .refused(.missingCompleteness)
             return
         }
@@ -198,12 +170,11 @@ package enum UploadRequest: Sendable, Equatable {
     }
 
     private init(ordinary contentLength: ContentLength, isMarked: Bool, limits: UploadLimits) {
-        switch contentLength {
-        case .known(let count) where count > limits.maxSize:
-            self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
-        case .known, .unknown:
-            self = .ordinaryUpload(isMarked: isMarked)
-        }
+        let isTooLarge = contentLength.count.map { $0 > limits.maxSize } ?? false
+        self =
+            isTooLarge
+            ? .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
+            : .ordinaryUpload(isMarked: isMarked)
     }
 
     private init(
@@ -249,16 +220,10 @@ package enum UploadRequest: Sendable, Equatable {
         limits: UploadLimits
     ) -> Refusal? {
         if count > limits.maxSize { return .tooLarge(maxSize: limits.maxSize) }
-        if let length {
-            switch completeness {
-            case .complete where count != length:
-                return .lengthChanged(known: length, told: count)
-            case .incomplete where count > length:
-                return .lengthExceeded(length: length)
-            case .complete, .incomplete:
-                break
-            }
+        if let length, completeness == .complete, count != length {
+            return .lengthChanged(known: length, told: count)
         }
+        if let length, count > length { return .lengthExceeded(length: length) }
         return limits.refusal(ofContent: count, completeness, isCreation: true)
     }
 }
@@ -279,12 +244,9 @@ extension UploadLimits {
         if let maxAppendSize, count > maxAppendSize {
             return .appendTooLarge(maxAppendSize: maxAppendSize)
         }
-        switch completeness {
-        case .complete:
+        guard completeness == .incomplete, count < minAppendSize, count > 0 || !isCreation else {
             return nil
-        case .incomplete:
-            guard count < minAppendSize, count > 0 || !isCreation else { return nil }
-            return .appendTooSmall(minAppendSize: minAppendSize)
         }
+        return .appendTooSmall(minAppendSize: minAppendSize)
     }
 }

@@ -31,9 +31,17 @@ package struct UploadResources: Sendable, Equatable {
 
     /// What `path` (no query) names on this route.
     package func match(_ path: some StringProtocol) -> Match {
-        let bytes = path.utf8
-        if let found = bytes.withContiguousStorageIfAvailable({ match(bytes: $0) }) { return found }
-        return match(bytes: Array(bytes))
+        let bytes = Array(path.utf8)
+        guard let start = nameStart(bytes) else { return .none }
+        let name = bytes[start...]
+        if let id = UploadID(bytes: name) { return .resource(id) }
+        let suffix = UploadResources.statusSuffix.utf8
+        if name.suffix(suffix.count).elementsEqual(suffix),
+            let id = UploadID(bytes: name.dropLast(suffix.count))
+        {
+            return .status(id)
+        }
+        return .malformed
     }
 
     /// The path of the upload resource made by a creation at `creationPath` (no query).
@@ -52,34 +60,13 @@ package struct UploadResources: Sendable, Equatable {
     private static let marker = "/upload-resource/"
     private static let markerBytes = Array(marker.utf8)
 
-    private func match(bytes: some RandomAccessCollection<UInt8>) -> Match {
-        guard let start = nameStart(bytes) else { return .none }
-        let name = bytes[start...]
-        if let id = UploadID(bytes: name) { return .resource(id) }
-        let count = name.count - UploadResources.statusSuffix.utf8.count
-        if count > 0, name.dropFirst(count).elementsEqual(UploadResources.statusSuffix.utf8),
-            let id = UploadID(bytes: name.prefix(count))
-        {
-            return .status(id)
-        }
-        return .malformed
-    }
-
     /// Where the name of an upload starts in a path of the upload resources' shape.
-    private func nameStart<Bytes: RandomAccessCollection<UInt8>>(_ bytes: Bytes) -> Bytes.Index? {
-        if let prefix {
-            return bytes.starts(with: prefix.utf8)
-                ? bytes.index(bytes.startIndex, offsetBy: prefix.utf8.count) : nil
-        }
+    private func nameStart(_ path: [UInt8]) -> Int? {
+        if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
         let marker = UploadResources.markerBytes
-        guard bytes.count >= marker.count else { return nil }
-        var start = bytes.index(bytes.endIndex, offsetBy: -marker.count)
-        while true {
-            if bytes[start] == marker[0], bytes[start...].starts(with: marker) {
-                return bytes.index(start, offsetBy: marker.count)
-            }
-            guard start > bytes.startIndex else { return nil }
-            bytes.formIndex(before: &start)
+        let last = path.indices.dropLast(marker.count - 1).last {
+            path[$0] == marker[0] && path[$0...].starts(with: marker)
         }
+        return last.map { $0 + marker.count }
     }
 }

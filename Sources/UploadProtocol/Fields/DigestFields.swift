@@ -86,7 +86,7 @@ package struct DigestValues: Sendable, Equatable {
         }.joined(separator: ", ")
     }
 
-    private static func dictionary(
+    fileprivate static func dictionary(
         _ name: HTTPField.Name,
         in fields: HTTPFields
     ) throws(Refusal) -> OrderedMap<String, ItemOrInnerList>? {
@@ -106,10 +106,10 @@ extension DigestAlgorithm {
     ///
     /// A preference is an Integer from 0, not acceptable, to 10. What is malformed is ignored.
     package static func wanted(in fields: HTTPFields) -> DigestAlgorithm? {
-        guard let value = fields[.wantReprDigest] else { return nil }
-        var parser = StructuredFieldValueParser(Array(value.utf8))
         // `try?`: a wish that cannot be read is none.
-        guard let dictionary = try? parser.parseDictionaryFieldValue() else { return nil }
+        guard let dictionary = try? DigestValues.dictionary(.wantReprDigest, in: fields) else {
+            return nil
+        }
         var best: (algorithm: DigestAlgorithm, preference: Int64)?
         for algorithm in allCases {
             guard case .item(let item)? = dictionary[algorithm.rawValue],

@@ -6,6 +6,7 @@
 
 package import HTTPTypes
 import RawStructuredFieldValues
+import TextFormats
 
 /// Reads Items of structured fields (RFC 9651 §3.3); nil stands for every field to be ignored.
 package enum StructuredField {
@@ -15,7 +16,7 @@ package enum StructuredField {
     /// The Integer in one field value; parameters are ignored.
     package static func integer(_ value: String) -> Int64? {
         // What clients send, without the cost of the whole grammar.
-        if let digits = plainDigits(value) { return digits }
+        if value.utf8.count <= 15, let integer = Int64(digits: value) { return integer }
         guard case .integer(let integer)? = item(value) else { return nil }
         return integer
     }
@@ -33,32 +34,12 @@ package enum StructuredField {
 
     /// The Integer in the field `name`; nil if it is absent, repeated or no Integer Item.
     package static func integer(_ name: HTTPField.Name, in fields: HTTPFields) -> Int64? {
-        onlyValue(of: name, in: fields).flatMap(integer(_:))
-    }
-
-    /// The Boolean in the field `name`; nil if it is absent, repeated or no Boolean Item.
-    package static func boolean(_ name: HTTPField.Name, in fields: HTTPFields) -> Bool? {
-        onlyValue(of: name, in: fields).flatMap(boolean(_:))
-    }
-
-    private static func onlyValue(of name: HTTPField.Name, in fields: HTTPFields) -> String? {
         var value: String?
         for field in fields where field.name == name {
             guard value == nil else { return nil }
             value = field.value
         }
-        return value
-    }
-
-    private static func plainDigits(_ value: String) -> Int64? {
-        let bytes = value.utf8
-        guard !bytes.isEmpty, bytes.count <= 15 else { return nil }
-        var number: Int64 = 0
-        for byte in bytes {
-            guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else { return nil }
-            number = number * 10 + Int64(byte - UInt8(ascii: "0"))
-        }
-        return number
+        return value.flatMap(integer(_:))
     }
 
     private static func item(_ value: String) -> RFC9651BareItem? {

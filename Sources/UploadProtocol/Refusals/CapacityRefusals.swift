@@ -8,7 +8,7 @@ import HTTPTypes
 extension Refusal {
     /// 503: another request uses this upload and did not let go in time.
     package static let uploadInUse = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "upload-in-use",
         title: "upload in use",
         detail: "Another request still uses this upload. Try again in a moment.",
@@ -18,7 +18,7 @@ extension Refusal {
 
     /// 503: all threads are taken.
     package static let busy = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "too-many-requests",
         title: "too many requests at a time",
         detail: "The server is at its limit of simultaneous requests. Try again in a moment.",
@@ -28,7 +28,7 @@ extension Refusal {
 
     /// 503: too many requests wait for a final response, an authorizer or another request.
     package static let tooManyWait = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "too-many-waiting",
         title: "too many requests wait",
         detail: "Too many requests wait for others at this server. Try again in a moment.",
@@ -38,7 +38,7 @@ extension Refusal {
 
     /// 429: one client has as many requests at work as one may have.
     package static let clientBusy = Refusal(
-        .tooManyRequests,
+        status: .tooManyRequests,
         code: "client-too-many-requests",
         title: "too many requests of one client",
         detail: "This client has too many requests at work at a time. Let some of them end first.",
@@ -48,7 +48,7 @@ extension Refusal {
 
     /// 429: as many requests of one client wait as may.
     package static let clientWaits = Refusal(
-        .tooManyRequests,
+        status: .tooManyRequests,
         code: "client-too-many-waiting",
         title: "too many waiting requests of one client",
         detail: "Too many requests of this client wait for others. Let some of them end first.",
@@ -58,7 +58,7 @@ extension Refusal {
 
     /// 429: one client has as many unfinished uploads as one may have.
     package static let clientHasUploads = Refusal(
-        .tooManyRequests,
+        status: .tooManyRequests,
         code: "client-too-many-uploads",
         title: "too many uploads of one client",
         detail: "This client has too many unfinished uploads. Finish or cancel some of them first.",
@@ -67,7 +67,7 @@ extension Refusal {
 
     /// 507: the spool has as many uploads as it may have.
     package static let tooManyUploads = Refusal(
-        insufficientStorage,
+        status: insufficientStorage,
         code: "too-many-uploads",
         title: "too many uploads",
         detail: "The server keeps too many uploads to begin another one now. Try again later.",
@@ -76,7 +76,7 @@ extension Refusal {
 
     /// 503: the daemon is about to end.
     package static let draining = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "draining",
         title: "shutting down",
         detail: "The server is restarting. Try again in a moment.",
@@ -85,7 +85,7 @@ extension Refusal {
 
     /// 503: the process, or the system, has no descriptor left.
     package static let noDescriptor = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "out-of-descriptors",
         title: "too many files open",
         detail: "The server is at its limit of open files. What arrived is kept; try again soon.",
@@ -95,7 +95,7 @@ extension Refusal {
 
     /// 507: the spool has no room above its reserve or within its quota.
     package static let spoolFull = Refusal(
-        insufficientStorage,
+        status: insufficientStorage,
         code: "spool-full",
         title: "spool full",
         detail: "The server has no room for this content now. What arrived before is kept.",
@@ -104,7 +104,7 @@ extension Refusal {
 
     /// 500: a call on the spool's disk failed; the log has the cause.
     package static let spoolFailed = Refusal(
-        .internalServerError,
+        status: .internalServerError,
         code: "spool-failed",
         title: "spool failed",
         detail: "The server could not store or read this upload. Its log says why.",
@@ -114,7 +114,7 @@ extension Refusal {
     /// 408: no byte of the content came for `seconds`.
     package static func stalled(seconds: Int64) -> Refusal {
         Refusal(
-            .requestTimeout,
+            status: .requestTimeout,
             code: "content-stalled",
             title: "content stalled",
             detail: "No content came for \(seconds) seconds. A resumable upload may go on later."
@@ -123,7 +123,7 @@ extension Refusal {
 
     /// 400: the connection or the message's framing ended before its content.
     package static let truncated = Refusal(
-        .badRequest,
+        status: .badRequest,
         code: "content-truncated",
         title: "content cut short",
         detail: "The content ended before its length. A resumable upload may go on later."

@@ -9,7 +9,7 @@ extension Refusal {
     /// request.
     package static func invalidDigest(_ name: HTTPField.Name, _ reason: String) -> Refusal {
         Refusal(
-            .badRequest,
+            status: .badRequest,
             code: "invalid-digest",
             type: "digest-invalid-values",
             title: "Invalid Digest Values",
@@ -19,7 +19,7 @@ extension Refusal {
 
     /// 400: the content of one message is not what its `Content-Digest` says; nothing of it was kept.
     package static let contentDigestMismatch = Refusal(
-        .badRequest,
+        status: .badRequest,
         code: "content-digest-mismatch",
         type: "digest-mismatched-values",
         title: "Mismatched Digest Values",
@@ -31,7 +31,7 @@ extension Refusal {
 
     /// 400: the whole representation is not what a `Repr-Digest` says; it is gone and not delivered.
     package static let reprDigestMismatch = Refusal(
-        .badRequest,
+        status: .badRequest,
         code: "repr-digest-mismatch",
         type: "digest-mismatched-values",
         title: "Mismatched Digest Values",
@@ -41,11 +41,4 @@ extension Refusal {
             """,
         completeness: .complete
     )
-
-    /// The same refusal of an ordinary request: without the protocol's fields.
-    package var ofOrdinaryRequest: Refusal {
-        var refusal = self
-        refusal.isOrdinary = true
-        return refusal
-    }
 }

@@ -11,7 +11,7 @@ import HTTPTypes
 extension Refusal {
     /// 423: an offset retrieval while the upstream works, of a client that takes the offset for success.
     package static let finalResponsePending = Refusal(
-        locked,
+        status: locked,
         code: "final-response-pending",
         title: "delivery under way",
         detail: "The upload is being delivered. Ask again in a moment.",
@@ -23,7 +23,7 @@ extension Refusal {
     /// A client that can resume hears
     /// nothing instead (`isOnlyLater`).
     package static let deliveryUnderWay = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "delivery-under-way",
         title: "delivery under way",
         detail: """
@@ -36,7 +36,7 @@ extension Refusal {
 
     /// 502: an append to an upload that was sent on and got no answer; nothing will repeat it.
     package static let outcomeUnknown = Refusal(
-        .badGateway,
+        status: .badGateway,
         code: "outcome-unknown",
         title: "outcome unknown",
         detail: """
@@ -47,17 +47,11 @@ extension Refusal {
     )
 
     /// 410: the same for an offset retrieval, so that no client takes the offset for success.
-    package static let outcomeUnknownGone = Refusal(
-        .gone,
-        code: "outcome-unknown",
-        title: outcomeUnknown.title,
-        detail: outcomeUnknown.detail,
-        completeness: .complete
-    )
+    package static let outcomeUnknownGone = outcomeUnknown.told(as: .gone)
 
     /// 502: an append to an upload that was tried for as long as the queue keeps one.
     package static let deliveryFailed = Refusal(
-        .badGateway,
+        status: .badGateway,
         code: "delivery-failed",
         title: "delivery failed",
         detail: """
@@ -68,35 +62,23 @@ extension Refusal {
     )
 
     /// 410: the same for an offset retrieval, so that no client takes the offset for success.
-    package static let deliveryFailedGone = Refusal(
-        .gone,
-        code: "delivery-failed",
-        title: deliveryFailed.title,
-        detail: deliveryFailed.detail,
-        completeness: .complete
-    )
+    package static let deliveryFailedGone = deliveryFailed.told(as: .gone)
 
     /// 503: an upload that would be accepted, while too many before it have failed and wait for a person.
-    ///
-    /// - Parameter isOrdinary: whether it is an ordinary upload.
-    /// - Returns: a refusal before any content is read.
-    package static func notAccepted(isOrdinary: Bool) -> Refusal {
-        Refusal(
-            .serviceUnavailable,
-            code: "hold-full",
-            title: "upload not accepted",
-            detail: """
-                Too many uploads before this one could not be delivered. Try again later, or ask \
-                the operator of this server.
-                """,
-            retryAfter: 300,
-            isOrdinary: isOrdinary
-        )
-    }
+    package static let notAccepted = Refusal(
+        status: .serviceUnavailable,
+        code: "hold-full",
+        title: "upload not accepted",
+        detail: """
+            Too many uploads before this one could not be delivered. Try again later, or ask \
+            the operator of this server.
+            """,
+        retryAfter: 300
+    )
 
     /// 503: an append to an upload that an operator keeps from being delivered.
     package static let uploadHeld = Refusal(
-        .serviceUnavailable,
+        status: .serviceUnavailable,
         code: "upload-held",
         title: "upload held",
         detail: "The upload is stored, and an operator holds it back. Ask again later.",
@@ -105,7 +87,7 @@ extension Refusal {
 
     /// 409: a cancellation of an upload that is kept for a person.
     package static let keptForOperator = Refusal(
-        .conflict,
+        status: .conflict,
         code: "kept-for-operator",
         title: "upload not cancelled",
         detail: """
@@ -119,13 +101,10 @@ extension Refusal {
     /// - Returns: a refusal of an upload whose bytes are kept.
     package static func upstreamBusy(retryAfter: Int?) -> Refusal {
         Refusal(
-            .serviceUnavailable,
+            status: .serviceUnavailable,
             code: "upstream-busy",
             title: "upstream busy",
-            detail: """
-                The upload is stored, but the server it is for cannot take it now. Send an empty \
-                append with Upload-Complete: ?1 later.
-                """,
+            detail: stored(", but the server it is for cannot take it now"),
             retryAfter: retryAfter ?? 30
         )
     }
@@ -133,7 +112,7 @@ extension Refusal {
     /// 410: an offset retrieval of an upload that the upstream answered with an error, so that no
     /// client takes the offset for success.
     package static let upstreamRefusedGone = Refusal(
-        .gone,
+        status: .gone,
         code: "upstream-refused",
         title: "upload refused",
         detail: """
@@ -146,24 +125,17 @@ extension Refusal {
     /// 502 or 504: the upstream was not reached, nothing of the upload was processed there.
     ///
     /// - Parameters:
-    ///   - reason: a clause for the client, without names or addresses of the inside.
     ///   - timedOut: whether a deadline ended it: 504.
     ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
     /// - Returns: with `isKept` false, a refusal of an ordinary request.
-    package static func upstreamNotReached(
-        reason: String,
-        timedOut: Bool = false,
-        isKept: Bool
-    ) -> Refusal {
-        Refusal(
-            timedOut ? .gatewayTimeout : .badGateway,
+    package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
+        let reason = timedOut ? "its time ran out" : "no connection could be made"
+        return Refusal(
+            status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-not-reached",
             title: "upstream not reached",
             detail: isKept
-                ? """
-                The upload is stored, but the server it is for could not be reached: \(reason). \
-                Send an empty append with Upload-Complete: ?1 later.
-                """
+                ? stored(", but the server it is for could not be reached: \(reason)")
                 : "The server this is for could not be reached: \(reason). Try again later.",
             retryAfter: 10,
             isOrdinary: !isKept
@@ -179,13 +151,10 @@ extension Refusal {
     /// - Returns: a refusal that asks for an empty completing append.
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
-            timedOut ? .gatewayTimeout : .badGateway,
+            status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-broke-off",
             title: "no answer from upstream",
-            detail: """
-                The upload is stored and was sent on, but no answer came: \(reason). Send an empty \
-                append with Upload-Complete: ?1 later.
-                """,
+            detail: stored(" and was sent on, but no answer came: \(reason)"),
             retryAfter: 10
         )
     }
@@ -196,14 +165,11 @@ extension Refusal {
     /// - Returns: with `isKept` false, a refusal of an ordinary request.
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
-            insufficientStorage,
+            status: insufficientStorage,
             code: "destination-full",
             title: "destination full",
             detail: isKept
-                ? """
-                The upload is stored, but there is no room where it is to go. Send an empty append \
-                with Upload-Complete: ?1 later.
-                """
+                ? stored(", but there is no room where it is to go")
                 : "There is no room where this is to go. Try again later.",
             retryAfter: 60,
             isOrdinary: !isKept
@@ -218,7 +184,7 @@ extension Refusal {
     /// - Returns: a refusal that tells the client not to resume.
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
-            timedOut ? .gatewayTimeout : .badGateway,
+            status: timedOut ? .gatewayTimeout : .badGateway,
             code: "upstream-silent",
             title: "no answer from upstream",
             detail: """
@@ -230,13 +196,20 @@ extension Refusal {
     }
 }
 
+extension Refusal {
+    /// What the client of an upload reads that is kept, but not delivered: `clause` and what to do.
+    private static func stored(_ clause: String) -> String {
+        "The upload is stored\(clause). Send an empty append with Upload-Complete: ?1 later."
+    }
+}
+
 // MARK: Checks
 
 extension Refusal {
     /// 403: an upload of a client of whom the web server did not say who it is, where the route takes
     /// none such.
     package static let anonymousRefused = Refusal(
-        .forbidden,
+        status: .forbidden,
         code: "anonymous-refused",
         title: "anonymous upload",
         detail: "Uploads are taken here only from clients that are logged in."
@@ -248,14 +221,11 @@ extension Refusal {
     /// - Returns: a refusal that asks to come back.
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
-            .serviceUnavailable,
+            status: .serviceUnavailable,
             code: "check-unavailable",
             title: "upload not checked",
             detail: isKept
-                ? """
-                The upload is stored, but could not be checked before it is sent on. Send an empty \
-                append with Upload-Complete: ?1 later.
-                """
+                ? stored(", but could not be checked before it is sent on")
                 : "The upload could not be checked. Try again later.",
             retryAfter: 10
         )
@@ -269,7 +239,7 @@ extension Refusal {
     /// - Returns: a refusal that is the upload's final response.
     package static func notTaken(status: Int, message: String) -> Refusal {
         Refusal(
-            status == 422 ? .unprocessableContent : HTTPResponse.Status(code: status),
+            status: status == 422 ? .unprocessableContent : HTTPResponse.Status(code: status),
             code: "inspection-refused",
             title: "content refused",
             detail: message.isEmpty ? "This content is not taken here." : message,
@@ -284,7 +254,7 @@ extension Refusal {
     /// 400: no HTTP request we take; `reason` is a clause, without bytes of the request.
     package static func malformed(reason: String) -> Refusal {
         Refusal(
-            .badRequest,
+            status: .badRequest,
             code: "malformed-request",
             title: "malformed request",
             detail: "This request is malformed: \(reason).",
@@ -295,7 +265,7 @@ extension Refusal {
     /// 431: more field lines than `limit`.
     package static func tooManyFields(limit: Int) -> Refusal {
         Refusal(
-            .requestHeaderFieldsTooLarge,
+            status: .requestHeaderFieldsTooLarge,
             code: "too-many-fields",
             title: "too many fields",
             detail: "A request may have at most \(limit) field lines here.",
@@ -306,7 +276,7 @@ extension Refusal {
     /// 431: names and values are longer than `limit` bytes together.
     package static func fieldsTooLarge(limit: Int) -> Refusal {
         Refusal(
-            .requestHeaderFieldsTooLarge,
+            status: .requestHeaderFieldsTooLarge,
             code: "fields-too-large",
             title: "fields too large",
             detail: "The fields of a request may have at most \(limit) bytes together here.",
@@ -317,10 +287,21 @@ extension Refusal {
     /// 414: the request target is longer than `limit` bytes.
     package static func targetTooLong(limit: Int) -> Refusal {
         Refusal(
-            .uriTooLong,
+            status: .uriTooLong,
             code: "target-too-long",
             title: "request target too long",
             detail: "A request target may have at most \(limit) bytes here.",
+            isOrdinary: true
+        )
+    }
+
+    /// 500: the web server's configuration is wrong; the operator's mistake, told plainly.
+    package static func frontMisconfigured(_ detail: String) -> Refusal {
+        Refusal(
+            status: .internalServerError,
+            code: "front-misconfigured",
+            title: "web server misconfigured",
+            detail: detail,
             isOrdinary: true
         )
     }
@@ -330,7 +311,7 @@ extension Refusal {
     package static func unknownRoute(name: String?) -> Refusal {
         let what = name.map { "the route \"\($0)\", which is not" } ?? "no route, and no default is"
         return Refusal(
-            .internalServerError,
+            status: .internalServerError,
             code: "unknown-route",
             title: "unknown route",
             detail: "The web server named \(what) in the settings of spoolgate.",

@@ -10,7 +10,7 @@ package import HTTPTypes
 extension Refusal {
     /// 404: no such upload here, or not for this client.
     package static let unknownUpload = Refusal(
-        .notFound,
+        status: .notFound,
         code: "unknown-upload",
         title: "no such upload",
         detail: """
@@ -21,7 +21,7 @@ extension Refusal {
 
     /// 410: the record of the upload cannot be read any more (draft-12 §4.1.1: lost state).
     package static let uploadLost = Refusal(
-        .gone,
+        status: .gone,
         code: "upload-lost",
         title: "the upload was lost",
         detail: "The server has lost the state of this upload. Start a new upload."
@@ -29,7 +29,7 @@ extension Refusal {
 
     /// 405: an upload resource knows only the methods of the protocol.
     package static let methodNotAllowed = Refusal(
-        .methodNotAllowed,
+        status: .methodNotAllowed,
         code: "method-not-allowed",
         title: "method not allowed on an upload resource",
         detail: """
@@ -41,7 +41,7 @@ extension Refusal {
 
     /// 405: a status resource only tells.
     package static let statusMethodNotAllowed = Refusal(
-        .methodNotAllowed,
+        status: .methodNotAllowed,
         code: "method-not-allowed",
         title: "method not allowed on a status resource",
         detail: "This is the status of an upload. Use GET to read it.",
@@ -51,7 +51,7 @@ extension Refusal {
 
     /// 415: an append must say that its content is part of an upload (draft-12 §4.4).
     package static let wrongMediaType = Refusal(
-        .unsupportedMediaType,
+        status: .unsupportedMediaType,
         code: "wrong-media-type",
         title: "wrong media type for an append",
         detail: "Send an append with Content-Type: \(UploadResources.partialMediaType).",
@@ -60,7 +60,7 @@ extension Refusal {
 
     /// 400: an append without a valid `Upload-Offset`.
     package static let missingOffset = Refusal(
-        .badRequest,
+        status: .badRequest,
         code: "missing-offset",
         title: "append without an offset",
         detail: "Send an append with Upload-Offset, a non-negative integer; HEAD tells the value."
@@ -68,7 +68,7 @@ extension Refusal {
 
     /// 400: an append without a valid `Upload-Complete`, where the dialect demands one.
     package static let missingCompleteness = Refusal(
-        .badRequest,
+        status: .badRequest,
         code: "missing-completeness",
         title: "append without completeness",
         detail: """
@@ -80,7 +80,7 @@ extension Refusal {
     /// 400: HEAD or DELETE of versions 3 to 6 with a field that only appends have (draft-03 §5).
     package static func strayField(_ name: HTTPField.Name) -> Refusal {
         Refusal(
-            .badRequest,
+            status: .badRequest,
             code: "stray-field",
             title: "a field that only appends have",
             detail: "Leave out \(name.rawName): only creations and appends may have it."
@@ -90,7 +90,7 @@ extension Refusal {
     /// 409: the append does not start where the upload ends (draft-12 §4.4.2, §7.1).
     package static func offsetMismatch(expected: Int64, provided: Int64) -> Refusal {
         Refusal(
-            .conflict,
+            status: .conflict,
             code: "offset-mismatch",
             type: "mismatching-upload-offset",
             title: "offset from request does not match offset of resource",
@@ -129,7 +129,7 @@ extension Refusal {
     /// 400: the length is not consistent; `detail` is the whole sentence (draft-12 §7.2).
     package static func inconsistentLength(_ detail: String) -> Refusal {
         Refusal(
-            .badRequest,
+            status: .badRequest,
             code: "inconsistent-length",
             type: "inconsistent-upload-length",
             title: "inconsistent length values for upload",
@@ -142,7 +142,7 @@ extension Refusal {
     /// `typed` gives it the problem type that drafts 04 to 11 had.
     package static func alreadyComplete(typed: Bool) -> Refusal {
         Refusal(
-            .badRequest,
+            status: .badRequest,
             code: "already-complete",
             type: typed ? "completed-upload" : nil,
             title: "upload is already completed",
@@ -160,7 +160,7 @@ extension Refusal {
     /// 413: the representation is, or becomes, larger than the route allows (draft-12 §4.1.4).
     package static func tooLarge(maxSize: Int64) -> Refusal {
         Refusal(
-            .contentTooLarge,
+            status: .contentTooLarge,
             code: "too-large",
             title: "upload too large",
             detail: "An upload may have at most \(maxSize) bytes here.",
@@ -171,16 +171,13 @@ extension Refusal {
     /// 413: an ordinary upload is larger than the route allows; found from its head or while
     /// receiving it.
     package static func ordinaryTooLarge(maxSize: Int64) -> Refusal {
-        var refusal = tooLarge(maxSize: maxSize)
-        refusal.tellsLimits = false
-        refusal.isOrdinary = true
-        return refusal
+        tooLarge(maxSize: maxSize).ofOrdinaryRequest
     }
 
     /// 413: the content of one message is larger than `max-append-size` (draft-12 §4.1.4).
     package static func appendTooLarge(maxAppendSize: Int64) -> Refusal {
         Refusal(
-            .contentTooLarge,
+            status: .contentTooLarge,
             code: "append-too-large",
             title: "content of one request too large",
             detail:
@@ -192,7 +189,7 @@ extension Refusal {
     /// 400: the content of one message is smaller than `min-append-size` (draft-12 §4.1.4).
     package static func appendTooSmall(minAppendSize: Int64) -> Refusal {
         Refusal(
-            .badRequest,
+            status: .badRequest,
             code: "append-too-small",
             title: "content of one request too small",
             detail: """

@@ -21,22 +21,22 @@ package struct Refusal: Error, Sendable, Equatable {
     /// What was wrong with this request and what to do about it, for the client's eyes.
     package var detail: String
     /// Extension members of the problem, integers (draft-12 §7).
-    package var members: [Member]
+    package var members: [Member] = []
     /// Whether `Upload-Limit` goes with it (draft-12 §4.1.4: refusals caused by a limit).
-    package var tellsLimits: Bool
+    package var tellsLimits = false
     /// Seconds for `Retry-After`, where waiting helps.
     package var retryAfter: Int?
     /// Further fields the status asks for: `Allow` with 405, `Accept-Patch` with 415.
-    package var fields: HTTPFields
+    package var fields: HTTPFields = [:]
     /// What the answer says of the upload: `.complete` where the client must not resume because the
     /// upload was sent on and its outcome is not known (draft-12 §4.1.2).
-    package var completeness: Completeness
+    package var completeness = Completeness.incomplete
     /// Whether it refuses an ordinary request, and so goes without the protocol's fields.
-    package var isOrdinary: Bool
+    package var isOrdinary = false
     /// Whether it says nothing of the upload but to come back.
     ///
     /// Clients take a complete answer for the upload's, so a request on an upload that exists is broken off instead.
-    package var isOnlyLater: Bool
+    package var isOnlyLater = false
 
     /// One extension member of a problem document.
     package struct Member: Sendable, Equatable {
@@ -44,47 +44,19 @@ package struct Refusal: Error, Sendable, Equatable {
         package var name: String
         /// Its value.
         package var value: Int64
-
-        /// Makes a member from its parts.
-        package init(name: String, value: Int64) {
-            self.name = name
-            self.value = value
-        }
-    }
-
-    /// Makes a refusal from its parts; only the table of refusals does.
-    package init(
-        _ status: HTTPResponse.Status,
-        code: String,
-        type: String? = nil,
-        title: String,
-        detail: String,
-        members: [Member] = [],
-        tellsLimits: Bool = false,
-        retryAfter: Int? = nil,
-        fields: HTTPFields = [:],
-        completeness: Completeness = .incomplete,
-        isOrdinary: Bool = false,
-        isOnlyLater: Bool = false
-    ) {
-        self.status = status
-        self.code = code
-        self.type = type
-        self.title = title
-        self.detail = detail
-        self.members = members
-        self.tellsLimits = tellsLimits
-        self.retryAfter = retryAfter
-        self.fields = fields
-        self.completeness = completeness
-        self.isOrdinary = isOrdinary
-        self.isOnlyLater = isOnlyLater
     }
 
     /// The same refusal with another status.
     func told(as status: HTTPResponse.Status) -> Refusal {
         var refusal = self
         refusal.status = status
+        return refusal
+    }
+
+    /// The same refusal of an ordinary request: without the protocol's fields.
+    package var ofOrdinaryRequest: Refusal {
+        var refusal = self
+        refusal.isOrdinary = true
         return refusal
     }
 

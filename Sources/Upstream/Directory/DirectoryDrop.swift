@@ -26,9 +26,7 @@ struct DirectoryDrop {
     /// Drops an upload and answers 201 once content, record and both names are on disk; answers 405
     /// to everything else.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
-        let purpose =
-            "\(request.method.rawValue) "
-            + "\(request.target.shownTarget(withQuery: false).prefix(200)) to directory:\(path)"
+        let purpose = request.purpose(at: "directory:\(path)")
         let response: Response
         if let upload = request.upload {
             do {

@@ -35,23 +35,15 @@ package struct ClientFileName: Sendable, Equatable {
     /// end in `.json`.
     package var harmless: String {
         let limit = 100
-        var name = told.utf8.prefix(limit).map { Self.isPlain($0) ? $0 : UInt8(ascii: "_") }
+        var name = told.utf8.prefix(limit).map {
+            $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_")
+        }
         if name.isEmpty { name = Array("upload".utf8) }
         if name[0] == UInt8(ascii: ".") { name[0] = UInt8(ascii: "_") }
         if name.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) {
             name = name.prefix(limit - 1) + [UInt8(ascii: "_")]
         }
         return String(decoding: name, as: UTF8.self)
-    }
-
-    private static func isPlain(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "."), UInt8(ascii: "_"),
-            UInt8(ascii: "-"):
-            true
-        default: false
-        }
     }
 
     private static func cut(_ name: String, to limit: Int) -> String {

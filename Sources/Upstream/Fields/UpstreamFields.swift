@@ -39,17 +39,8 @@ package enum UpstreamFields {
             let through = Set(forward + policy.credentialFields).union(alwaysForwarded)
             fields.removeAll { !through.contains($0.name) }
         }
-        switch policy.credentials {
-        case .creation:
-            break
-        case .completing:
-            fields.removeAll { policy.credentialFields.contains($0.name) }
-            for field in completing ?? [:] where policy.credentialFields.contains(field.name) {
-                fields.append(field)
-            }
-        case .none:
-            fields.removeAll { policy.credentialFields.contains($0.name) }
-        }
+        fields = recorded(fields, policy: policy)
+        fields.append(contentsOf: keptOfCompletion(completing ?? [:], policy: policy))
         fields.removeAll { policy.strip.contains($0.name) }
         if !policy.trustsForwarded { fields.removeAll { isClaim($0.name) } }
         return fields
@@ -103,7 +94,11 @@ package enum UpstreamFields {
     /// upload protocol.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
-        return leftOutOfWhole.contains(text) || text.hasPrefix("upload-") || text.hasPrefix("tus-")
+        return leftOutOfWhole.contains(text) || isOfUploads(text)
+    }
+
+    private static func isOfUploads(_ name: String) -> Bool {
+        name.hasPrefix("upload-") || name.hasPrefix("tus-")
     }
 
     /// The fields of an upstream's response to an upload that a client may see.
@@ -111,11 +106,8 @@ package enum UpstreamFields {
     /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out
     /// too: the sender knows it.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
-        var kept = kept(of: fields, without: leftOutOfResponse)
-        kept.removeAll {
-            let name = $0.name.canonicalName
-            return name.hasPrefix("upload-") || name.hasPrefix("tus-")
-        }
+        var kept = passedBack(fields)
+        kept.removeAll { isOfUploads($0.name.canonicalName) }
         return kept
     }
 

@@ -5,29 +5,13 @@
 // method, the target and the upstream.
 
 import CCurl
-import HTTPTypes
-import TextFormats
-import UploadProtocol
 
 /// Words one attempt's reasons out.
 struct AttemptReasons {
-    private let method: HTTPRequest.Method
-    private let target: String
-    private let location: UpstreamLocation
-    private let settings: UpstreamSettings
-
-    /// Reasons for one request to one upstream.
-    init(_ request: UpstreamRequest, location: UpstreamLocation, settings: UpstreamSettings) {
-        method = request.method
-        target = request.target
-        self.location = location
-        self.settings = settings
-    }
-
     /// What was attempted, as the beginning of every reason.
-    var purpose: String {
-        "\(method.rawValue) \(target.shownTarget(withQuery: false).prefix(200)) to \(location.name)"
-    }
+    let purpose: String
+    let location: UpstreamLocation
+    let settings: UpstreamSettings
 
     /// Why no byte of the request was sent, libcurl having ended with `code` and `text`.
     func unreached(_ code: CURLcode, _ text: String) -> String {

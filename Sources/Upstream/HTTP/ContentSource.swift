@@ -22,7 +22,8 @@ final class ContentSource {
     private(set) var isAtEnd = false
 
     private let fill: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
-    private let isRepeatable: Bool
+    /// Whether it can be read as often as one likes.
+    let isRepeatable: Bool
     private var held: [UInt8] = []
 
     /// The source for `content`; nil where there is none to send.
@@ -31,35 +32,20 @@ final class ContentSource {
         case .none:
             return nil
         case .bytes(let bytes):
-            guard !bytes.isEmpty else { return nil }
-            length = Int64(bytes.count)
-            isRepeatable = true
-            fill = { buffer, position in
-                let count = min(buffer.count, bytes.count - Int(position))
-                bytes.withUnsafeBytes { source in
-                    buffer.copyMemory(
-                        from: .init(rebasing: source[Int(position)..<Int(position) + count])
-                    )
-                }
-                return count
-            }
+            let frame = Frame(before: bytes, middle: 0, after: [])
+            (length, isRepeatable) = (frame.length, true)
+            fill = { buffer, position in frame.fill(buffer, from: position) { _, _ in 0 } }
         case .file(_, let length, let read):
-            guard length > 0 else { return nil }
-            self.length = length
-            isRepeatable = true
-            fill = read
+            (self.length, isRepeatable, fill) = (length, true, read)
         case .framed(let before, let middle, let read, let after):
             let frame = Frame(before: before, middle: middle, after: after)
-            guard frame.length > 0 else { return nil }
-            length = frame.length
-            isRepeatable = true
+            (length, isRepeatable) = (frame.length, true)
             fill = { buffer, position in try frame.fill(buffer, from: position, read) }
         case .stream(let length, let read):
-            guard length != 0 else { return nil }
-            self.length = length
-            isRepeatable = false
+            (self.length, isRepeatable) = (length, false)
             fill = { buffer, _ in try read(buffer) }
         }
+        if length == 0 { return nil }
     }
 
     /// Whether it can (still) be read from its start.
@@ -131,7 +117,7 @@ private struct Frame {
         _ buffer: UnsafeMutableRawBufferPointer,
         from position: Int64,
         _ read: (UnsafeMutableRawBufferPointer, Int64) throws -> Int
-    ) throws -> Int {
+    ) rethrows -> Int {
         var filled = 0
         while filled < buffer.count {
             let room = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])

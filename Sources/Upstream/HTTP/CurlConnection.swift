@@ -5,6 +5,7 @@
 // invariant: a context knows the descriptor of the kept connection while libcurl has it open.
 
 import CCurl
+import Glibc
 import Posix
 
 /// An easy handle, its error text and its connection's socket.
@@ -74,18 +75,19 @@ final class CurlContext {
 
     /// Opens a socket for an address and remembers it.
     func openSocket(_ address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
-        let socket = spoolgate_curl_socket(address)
-        if socket != CURL_SOCKET_BAD {
-            sockets.append((socket, spoolgate_curl_is_tcp(address) != 0))
-        }
-        return socket
+        let address = address.pointee
+        let kind = address.socktype | Int32(SOCK_CLOEXEC.rawValue)
+        let number = socket(address.family, kind, address.protocol)
+        let isTCP = [AF_INET, AF_INET6].contains(address.family)
+        if number != CURL_SOCKET_BAD { sockets.append((number, isTCP)) }
+        return number
     }
 
     /// Closes a socket and forgets it.
     func closeSocket(_ socket: curl_socket_t) -> Int32 {
         sockets.removeAll { $0.number == socket }
         if let attempt { lastWords = attempt.awaitsAnswer ? Self.unread(socket) : [] }
-        return spoolgate_curl_close(socket)
+        return close(socket)
     }
 
     /// Forgets the last words of earlier connections.
@@ -95,7 +97,7 @@ final class CurlContext {
         .init(unsafeUninitializedCapacity: lastWordsLimit) { buffer, count in
             while count < buffer.count {
                 let part = UnsafeMutableBufferPointer(rebasing: buffer[count...])
-                let read = spoolgate_curl_read(socket, part.baseAddress, part.count)
+                let read = recv(socket, part.baseAddress, part.count, Int32(MSG_DONTWAIT))
                 guard read > 0 else { return }
                 count += read
             }
@@ -105,20 +107,36 @@ final class CurlContext {
     /// Holds back segments that are not full, so that a head waits for the content after it.
     func cork() {
         guard let socket = sockets.last, socket.isTCP else { return }
-        isCorked = spoolgate_curl_cork(socket.number, 1) == 0
+        isCorked = Self.setCork(socket.number, 1)
     }
 
     /// Lets everything go that `cork` held back.
     func uncork() {
         guard isCorked, let socket = sockets.last else { return }
-        isCorked = spoolgate_curl_cork(socket.number, 0) != 0
+        isCorked = !Self.setCork(socket.number, 0)
+    }
+
+    private static func setCork(_ socket: curl_socket_t, _ isOn: Int32) -> Bool {
+        withUnsafeBytes(of: isOn) {
+            setsockopt(socket, Int32(IPPROTO_TCP), TCP_CORK, $0.baseAddress, 4) == 0
+        }
     }
 
     /// Bytes in the socket that the upstream's system has not taken yet; -1 if it cannot be told.
-    var unsent: Int32 { sockets.last.map { spoolgate_curl_unsent($0.number) } ?? -1 }
+    var unsent: Int32 {
+        var count: Int32 = 0
+        guard let socket = sockets.last, ioctl(socket.number, UInt(TIOCOUTQ), &count) == 0 else {
+            return -1
+        }
+        return count
+    }
 
     /// Whether the upstream has said something that was not read yet, its end included.
-    var isReadable: Bool { sockets.last.map { spoolgate_curl_readable($0.number) != 0 } ?? false }
+    var isReadable: Bool {
+        guard let socket = sockets.last else { return false }
+        var entry = pollfd(fd: socket.number, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 1
+    }
 }
 
 /// The idle handles of one upstream, the one used last on top.

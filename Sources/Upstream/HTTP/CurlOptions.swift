@@ -7,6 +7,7 @@
 import CCurl
 import HTTPTypes
 import Posix
+import UploadProtocol
 
 /// An option libcurl did not take, or a request that cannot be written as HTTP/1.1.
 struct CurlOptionError: Error {
@@ -46,11 +47,12 @@ struct CurlOptions: ~Copyable {
         try set(CURLOPT_PROXY, "")
         try set(CURLOPT_NOPROXY, "*")
         try set(CURLOPT_NOSIGNAL, 1)
+        try set(CURLOPT_NOPROGRESS, 0)
         try set(CURLOPT_TCP_KEEPALIVE, 1)
         try set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
         try set(CURLOPT_MAXCONNECTS, 1)
         try set(CURLOPT_BUFFERSIZE, 64 * 1024)
-        try set(CURLOPT_CONNECTTIMEOUT_MS, max(1, settings.connectTimeout.milliseconds))
+        try set(CURLOPT_CONNECTTIMEOUT_MS, max(1, Int(settings.connectTimeout.wholeMilliseconds)))
         guard location.isSecure else { return }
         try set(CURLOPT_SSL_VERIFYPEER, 1)
         try set(CURLOPT_SSL_VERIFYHOST, 2)
@@ -58,7 +60,7 @@ struct CurlOptions: ~Copyable {
         if let file = settings.certificateAuthority {
             try set(CURLOPT_CAINFO, file)
             // The system's directory of authorities would be looked at besides.
-            try check(spoolgate_curl_set_string(easy, CURLOPT_CAPATH, nil), CURLOPT_CAPATH)
+            try check(spoolgate_curl_set_pointer(easy, CURLOPT_CAPATH, nil), CURLOPT_CAPATH)
         }
         if let file = settings.clientCertificate {
             try set(CURLOPT_SSLCERT, file)
@@ -86,17 +88,14 @@ struct CurlOptions: ~Copyable {
         if request.method == .head {
             try set(CURLOPT_NOBODY, 1)
         } else {
-            try setContent(
-                source,
-                inline: inline,
-                largestBuffer: location.isSecure
-                    ? Self.largestSecureUploadBuffer : Self.largestUploadBuffer
-            )
+            try setContent(source, inline: inline, isSecure: location.isSecure)
             try set(CURLOPT_CUSTOMREQUEST, request.method.rawValue)
         }
         try addFields(request.fields, location: location)
-        let framesNothing = source == nil && request.method.expectsContent
-        if framesNothing { try add("Content-Length: 0") }
+        // A request without content (RFC 9110 §8.6).
+        if source == nil, [.post, .put, .patch].contains(request.method) {
+            try add("Content-Length: 0")
+        }
         try check(
             spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, fieldList),
             CURLOPT_HTTPHEADER
@@ -106,7 +105,7 @@ struct CurlOptions: ~Copyable {
     private func setContent(
         _ source: ContentSource?,
         inline: [UInt8]?,
-        largestBuffer: Int
+        isSecure: Bool
     ) throws(CurlOptionError) {
         guard let source else {
             try set(CURLOPT_HTTPGET, 1)
@@ -124,7 +123,8 @@ struct CurlOptions: ~Copyable {
         }
         try set(CURLOPT_UPLOAD, 1)
         try set(offset: CURLOPT_INFILESIZE_LARGE, source.length ?? -1)
-        let wanted = source.length.map { Int(min($0, Int64(largestBuffer))) }
+        let largest = isSecure ? Self.largestSecureUploadBuffer : Self.largestUploadBuffer
+        let wanted = source.length.map { Int(min($0, Int64(largest))) }
         try set(CURLOPT_UPLOAD_BUFFERSIZE, max(16 * 1024, wanted ?? 256 * 1024))
     }
 
@@ -135,7 +135,7 @@ struct CurlOptions: ~Copyable {
         for field in fields where !Self.ownFields.contains(field.name) {
             try add(field)
         }
-        let host = fields.first { $0.name == Self.host && !$0.value.isEmpty }
+        let host = fields.first { $0.name == .host && !$0.value.isEmpty }
         if let host { try add(host) } else { try add("Host: \(location.authority)") }
         // A name with nothing after the colon keeps libcurl from sending its own.
         for (name, line) in Self.suppressed where !fields.contains(name) { try add(line) }
@@ -145,7 +145,6 @@ struct CurlOptions: ~Copyable {
     private static let suppressed: [(HTTPField.Name, String)] = [
         (.accept, "Accept:"), (.userAgent, "User-Agent:"), (.contentType, "Content-Type:"),
     ]
-    private static let host = HTTPField.Name("Host")
     private static let ownFields: Set<HTTPField.Name> = Set(
         [
             "Host", "Content-Length", "Transfer-Encoding", "Expect", "Connection", "Upgrade",
@@ -187,7 +186,7 @@ struct CurlOptions: ~Copyable {
     // MARK: One option
 
     func set(_ option: CURLoption, _ value: String) throws(CurlOptionError) {
-        try check(spoolgate_curl_set_string(easy, option, value), option)
+        try check(spoolgate_curl_set_pointer(easy, option, value), option)
     }
 
     func set(_ option: CURLoption, _ value: Int) throws(CurlOptionError) {
@@ -208,17 +207,5 @@ struct CurlOptions: ~Copyable {
         throw CurlOptionError(
             reason: "libcurl does not take its option \(option.rawValue): \(text)"
         )
-    }
-}
-
-extension HTTPRequest.Method {
-    /// Whether a request without content says `Content-Length: 0` (RFC 9110 §8.6).
-    fileprivate var expectsContent: Bool { self == .post || self == .put || self == .patch }
-}
-
-extension Duration {
-    /// Whole milliseconds, rounded down.
-    var milliseconds: Int {
-        Int(components.seconds) * 1000 + Int(components.attoseconds / 1_000_000_000_000_000)
     }
 }

@@ -63,7 +63,11 @@ final class HTTPAttempt {
         self.settings = settings
         self.connection = connection
         self.sink = sink
-        reasons = AttemptReasons(request, location: location, settings: settings)
+        reasons = AttemptReasons(
+            purpose: request.purpose(at: location.name),
+            location: location,
+            settings: settings
+        )
         reading = ResponseReading(of: request.method, purpose: reasons.purpose, to: sink)
         source = request.method == .head ? nil : ContentSource(request.content)
     }
@@ -99,19 +103,14 @@ final class HTTPAttempt {
 
     /// Small content that can be read again, read now: libcurl then sends it with the head.
     private func inlineContent() throws -> [UInt8]? {
-        guard let source, let length = source.length, length < CurlOptions.inlineLimit else {
-            return nil
-        }
-        switch request.content {
-        case .none, .stream: return nil
-        case .bytes(let bytes): return bytes
-        case .file, .framed:
-            return try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
-                while count < Int(length) {
-                    count += try source.read(
-                        into: .init(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
-                    )
-                }
+        guard let source, source.isRepeatable, let length = source.length,
+            length < CurlOptions.inlineLimit
+        else { return nil }
+        return try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
+            while count < Int(length) {
+                count += try source.read(
+                    into: .init(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
+                )
             }
         }
     }
@@ -298,7 +297,9 @@ final class HTTPAttempt {
         if reading.hasFinalHead {
             return .indeterminate(reason: "\(purpose): the response was cut short: \(text)")
         }
-        if starts > 0, !mayStartAgain, code == CURLE_ABORTED_BY_CALLBACK || isRefusal(code) {
+        // The latter is how libcurl reports a socket that `mayConnect` did not allow.
+        let isRefusal = code == CURLE_ABORTED_BY_CALLBACK || code == CURLE_COULDNT_CONNECT
+        if starts > 0, !mayStartAgain, isRefusal {
             return .indeterminate(
                 reason: "\(purpose) went over a kept connection that ended without an answer; "
                     + "it was not sent again because that is not safe"
@@ -306,7 +307,4 @@ final class HTTPAttempt {
         }
         return .indeterminate(reason: reasons.unanswered(text), timedOut: timedOut)
     }
-
-    /// Whether this is how libcurl reports a socket that `mayConnect` did not allow.
-    private func isRefusal(_ code: CURLcode) -> Bool { code == CURLE_COULDNT_CONNECT }
 }

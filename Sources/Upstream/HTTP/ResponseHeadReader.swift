@@ -88,8 +88,8 @@ struct ResponseHeadReader {
         _ line: UnsafeRawBufferPointer
     ) throws(Malformed) -> HTTPResponse.Status {
         let prefix = Array("HTTP/1.".utf8)
-        guard line.count >= 12, line.starts(with: prefix), isDigit(line[7]), line[8] == 0x20,
-            line[9..<12].allSatisfy(isDigit), line.count == 12 || line[12] == 0x20
+        guard line.count >= 12, line.starts(with: prefix), line[7].isDigit, line[8] == 0x20,
+            line[9..<12].allSatisfy(\.isDigit), line.count == 12 || line[12] == 0x20
         else {
             throw Malformed(reason: "its first line is no HTTP/1 status line")
         }
@@ -125,9 +125,7 @@ struct ResponseHeadReader {
         for field in fields[fields: .contentLength] {
             for part in field.value.split(separator: ",", omittingEmptySubsequences: false) {
                 let text = part.withoutOuterWhitespace
-                guard text.utf8.allSatisfy(isDigit), let one = Int64(text),
-                    length == nil || length == one
-                else {
+                guard let one = Int64(digits: text), length == nil || length == one else {
                     throw Malformed(reason: "its Content-Length is \(field.value)")
                 }
                 length = one
@@ -135,6 +133,4 @@ struct ResponseHeadReader {
         }
         return length
     }
-
-    private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
 }
