@@ -17,12 +17,12 @@ import Upstream
 package struct Delivery {
     /// What all deliveries share.
     let deliveries: Deliveries
-    var route: Route
+    let route: Route
     let journal: Journal
     /// How long to wait for a free place among the deliveries.
     let patience: Duration
     /// The request that drives it; nil: the queue does.
-    var visit: Visit?
+    let visit: Visit?
 
     /// Makes the delivery of uploads of one route.
     ///
@@ -81,7 +81,10 @@ package struct Delivery {
         // Who put it there may have died before it was durable, and clients are told of the attempt.
         try upload.sync()
         let responses = ResponseBuilder(dialect: .newest, limits: route.limits)
-        _ = try deliver(upload, to: .nobody(responses, completing: try upload.completion()))
+        _ = try deliver(
+            upload,
+            to: ResponseListener(responses, completing: try upload.completion())
+        )
     }
 
     /// Keeps of the completing request what a delivery by the queue needs.
@@ -124,13 +127,17 @@ package struct Delivery {
         let relay = FinalResponseRelay(
             upload,
             to: listener,
-            cap: Int(route.maxResponseSize),
-            keepsRefused: route.hasAccepted(nextAttempt: upload.nextAttempt),
+            of: self,
             isRepeatable: isRepeatable,
-            log: journal.log
+            in: slot
         )
-        relay.slot = slot
-        switch try checkDigests(of: upload, completing: listener.completing, relay.onProgress) {
+        let checked = try checkDigests(
+            of: upload,
+            completing: listener.completing,
+            told: route.settings.toldDigests,
+            relay.onProgress
+        )
+        switch checked {
         case .success(let digests): relay.digests = digests
         case .failure(let refusal): return refusal
         }

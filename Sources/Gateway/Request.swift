@@ -17,6 +17,7 @@ import Upstream
 struct Request {
     let gateway: Gateway
     let exchange: any Exchange
+    let content: RequestContent
     /// Whose request it is.
     let client: ClientName
     var head: RequestHead
@@ -25,6 +26,8 @@ struct Request {
     let inUseTimeout: Duration
     let interimRate: InterimRate
     var responses: ResponseBuilder
+    /// Whether its client did not ask for the protocol's fields.
+    let isOrdinary: Bool
     /// Its place among the requests at work; nil where it has none and is turned away.
     var visit: Visit?
     /// What the authorizer lets this request's upload have.
@@ -67,7 +70,8 @@ struct Request {
     /// Refuses a request; `offset` must be durable.
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: head.target)
-        exchange.answer(responses.refused(refusal, offset: offset))
+        let told = isOrdinary ? refusal.ofOrdinaryRequest : refusal
+        exchange.answer(responses.refused(told, offset: offset))
     }
 
     /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
@@ -84,6 +88,12 @@ struct Request {
         } else {
             log.spoolFailed(error, upload: upload)
         }
+    }
+
+    /// Ends a request whose client is gone, or whose content broke off.
+    func giveUp(_ reason: String) {
+        log.clientGone(route: route.name, target: head.target, reason: reason)
+        exchange.abort()
     }
 
     // MARK: Finding an upload

@@ -31,20 +31,33 @@ extension Delivery {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - completing: the fields of the request that completes it; nil if none does.
+    ///   - told: the digests that the upstream is told.
     ///   - onProgress: called between two parts.
     /// - Returns: the digests, or why the upload is not to be delivered: then it is removed.
     /// - Throws: `SpoolError` where it cannot be read or removed.
     func checkDigests(
         of upload: Upload,
         completing: HTTPFields?,
+        told: Set<DigestAlgorithm>,
         _ onProgress: () -> Void
     ) throws(SpoolError) -> Result<UploadDigests, Refusal> {
         let plan = DigestPlan(
             creation: upload.creation.head.fields,
             completing: completing,
-            route: route.settings
+            told: told
         )
-        let values = try compute(plan.algorithms, of: upload, onProgress)
+        let values = try DigestReading.values(
+            plan.algorithms,
+            length: upload.state.offset,
+            read: { buffer, position throws(SpoolError) in
+                try upload.read(into: buffer, at: position)
+            },
+            onProgress: onProgress
+        )
+        guard let values else {
+            let subject = "the content of \(upload.creation.id)"
+            throw .disk(SystemError(call: "pread", subject: subject, errno: SystemError.lost))
+        }
         if let refusal = plan.refusal(values) {
             try upload.remove(durably: true)
             journal.deactivated(upload, refusal)
@@ -69,33 +82,9 @@ extension Delivery {
         _ onProgress: () -> Void
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
-        var asIs = self
-        asIs.route = route.changed { route in
-            route.digest = nil
-            route.form = .body
-        }
-        switch try asIs.checkDigests(of: upload, completing: completing, onProgress) {
-        case .success: return nil
-        case .failure(let refusal): return refusal
-        }
-    }
-
-    private func compute(
-        _ algorithms: Set<DigestAlgorithm>,
-        of upload: Upload,
-        _ onProgress: () -> Void
-    ) throws(SpoolError) -> DigestValues {
-        let values = try DigestReading.values(
-            algorithms,
-            length: upload.state.offset,
-            read: { buffer, position throws(SpoolError) in
-                try upload.read(into: buffer, at: position)
-            },
-            onProgress: onProgress
-        )
-        if let values { return values }
-        let subject = "the content of \(upload.creation.id)"
-        throw .disk(SystemError(call: "pread", subject: subject, errno: SystemError.lost))
+        let checked = try checkDigests(of: upload, completing: completing, told: [], onProgress)
+        guard case .failure(let refusal) = checked else { return nil }
+        return refusal
     }
 
     /// Makes the one request of a whole upload from its creation.
@@ -106,29 +95,21 @@ extension Delivery {
     ///   - relay: has the upload's digests, and hears that a copy goes on.
     /// - Returns: the request in its form.
     /// - Throws: `FormFailure`; nothing was sent then.
-    package func form(
+    func form(
         of upload: Upload,
         completing: HTTPFields?,
         _ relay: FinalResponseRelay
     ) throws(FormFailure) -> UploadForm {
-        let creation = upload.creation
+        let length = upload.state.offset
         return try UploadForm(
-            WholeUpload(
-                id: creation.id,
-                creation: creation.head,
-                completing: completing,
-                owner: creation.principal,
-                address: creation.remoteAddress,
-                scheme: creation.scheme,
-                idempotencyKey: route.honoursIdempotencyKey ? "\"\(creation.id)\"" : nil,
-                length: upload.state.offset,
-                digests: relay.digests.values
-            ),
-            .file(descriptor: upload.dataFile, length: upload.state.offset) { buffer, position in
+            upload.creation,
+            .file(descriptor: upload.dataFile, length: length) { buffer, position in
                 try upload.read(into: buffer, at: position)
             },
+            length: length,
             route: route.settings,
-            told: relay.digests.plan.told,
+            completing: completing,
+            digests: relay.digests,
             time: deliveries.clock.now,
             onProgress: relay.onProgress
         )

@@ -12,21 +12,16 @@ package import UploadProtocol
 /// The digests that one upload needs.
 package struct DigestPlan {
     /// What `Repr-Digest` of the creation, and of the completing request, say; none if they say nothing.
-    private let representations: [DigestValues]
+    private var representations: [DigestValues] = []
     /// What `Content-Digest` says, where the one message is the whole upload.
-    private let content: DigestValues
+    private var content = DigestValues()
     /// What the client wants to hear with the final response.
-    private let wanted: DigestAlgorithm?
+    private var wanted: DigestAlgorithm?
     /// What the upstream is told.
-    package let told: Set<DigestAlgorithm>
+    private(set) var told: Set<DigestAlgorithm> = []
 
     /// No plan.
-    package init() {
-        representations = []
-        content = DigestValues()
-        wanted = nil
-        told = []
-    }
+    package init() {}
 
     /// The plan of an upload with a resource, at its delivery.
     ///
@@ -34,31 +29,26 @@ package struct DigestPlan {
     ///   - creation: the creation's fields.
     ///   - completing: the fields of the request that completes it; nil if that is the creation, or
     ///     nobody.
-    ///   - route: the upload's route.
-    package init(creation: HTTPFields, completing: HTTPFields?, route: RouteSettings) {
+    ///   - told: what the upstream is told.
+    init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
         // `try?`: what cannot be verified was refused with its request.
         representations = [creation, completing ?? [:]].compactMap {
             try? DigestValues(.reprDigest, in: $0)
         }
-        content = DigestValues()
         wanted = DigestAlgorithm.wanted(in: creation)
-        told = route.toldDigests
+        self.told = told
     }
 
     /// The plan of an ordinary upload.
     ///
-    /// - Throws: `Refusal.invalidDigest`, without the protocol's fields.
+    /// - Throws: `Refusal.invalidDigest`.
     package init(ordinary fields: HTTPFields, route: RouteSettings) throws(Refusal) {
-        do throws(Refusal) {
-            // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
-            let isPart = fields.contains(.contentRange)
-            representations = isPart ? [] : [try DigestValues(.reprDigest, in: fields)]
-            content = try DigestValues(.contentDigest, in: fields)
-        } catch {
-            throw error.ofOrdinaryRequest
+        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
+        if !fields.contains(.contentRange) {
+            representations = [try DigestValues(.reprDigest, in: fields)]
         }
-        // In an ordinary request the wish is for the upstream's own representation (RFC 9530 §4).
-        wanted = nil
+        content = try DigestValues(.contentDigest, in: fields)
+        // What it wants is for the upstream's own representation (RFC 9530 §4).
         told = route.toldDigests
     }
 
@@ -105,7 +95,7 @@ package struct DigestPlan {
 
 extension RouteSettings {
     /// The digests that the upstream is told of each upload.
-    fileprivate var toldDigests: Set<DigestAlgorithm> {
+    var toldDigests: Set<DigestAlgorithm> {
         Set([digest, form == .path ? .sha256 : nil].compactMap { $0 })
     }
 }

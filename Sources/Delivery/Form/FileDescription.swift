@@ -23,22 +23,21 @@ struct FileDescription {
     private let digests: [(name: String, value: String)]
     private let metadata: [(key: String, value: String)]
 
-    /// Describes an upload; `told` names the digests that go along.
-    init(_ upload: WholeUpload, told: Set<DigestAlgorithm>) {
-        let fields = upload.creation.fields
+    /// Describes an upload of `length` bytes.
+    init(_ creation: UploadCreation, length: Int64, _ digests: UploadDigests) {
+        let fields = creation.head.fields
         let metadata = UploadMetadata(fields)
-        id = upload.id
-        name = ClientFileName(target: upload.creation.target, fields: fields)
+        id = creation.id
+        name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
         let isVague = own == nil || own == Self.anyType
         type = isVague ? metadata["filetype"].flatMap(Self.mediaType) ?? Self.anyType : own ?? ""
-        length = upload.length
+        self.length = length
         coding = fields[.contentEncoding].flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
-        owner = upload.owner
-        digests = DigestAlgorithm.allCases.compactMap { algorithm in
-            guard told.contains(algorithm), let bytes = upload.digests[algorithm] else {
-                return nil
-            }
+        owner = creation.principal
+        self.digests = DigestAlgorithm.allCases.compactMap { algorithm in
+            guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]
+            else { return nil }
             return (algorithm.rawValue, Hexadecimal.text(bytes))
         }
         self.metadata = metadata.others
@@ -88,20 +87,19 @@ struct FileDescription {
     /// What a `path` form tells, but for time and signature.
     func notice(path: String, target: String) -> HandoverNotice {
         var notice = HandoverNotice()
-        notice.add("upload", .text(id.description))
-        notice.add("target", .text(target))
-        notice.add("path", .text(path))
-        notice.add("size", .number(length))
-        notice.add("content-type", .text(type))
-        if let coding { notice.add("content-encoding", .text(coding)) }
-        notice.add("name", .text(name.text))
-        for digest in digests { notice.add(digest.name, .text(digest.value)) }
-        if let owner { notice.add("owner", .text(owner)) }
+        notice.add("upload", .string(id.description))
+        notice.add("target", .string(target))
+        notice.add("path", .string(path))
+        notice.add("size", .integer(length))
+        notice.add("content-type", .string(type))
+        if let coding { notice.add("content-encoding", .string(coding)) }
+        notice.add("name", .string(name.text))
+        for digest in digests { notice.add(digest.name, .string(digest.value)) }
+        if let owner { notice.add("owner", .string(owner)) }
         if !metadata.isEmpty {
             let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })
-            notice.add("metadata", .text(object.text))
+            notice.add("metadata", .string(object.text))
         }
         return notice
     }
-
 }

@@ -26,7 +26,7 @@ extension Request {
         do throws(Refusal) {
             plan = try DigestPlan(ordinary: head.fields, route: route.settings)
         } catch {
-            return refuseOrdinary(error)
+            return refuse(error)
         }
         do throws(SpoolError) {
             switch route.reply {
@@ -35,7 +35,7 @@ extension Request {
             }
         } catch {
             note(error, upload: nil)
-            refuseOrdinary(error.refusal)
+            refuse(error.refusal)
         }
     }
 
@@ -53,7 +53,7 @@ extension Request {
     ) throws(SpoolError) -> OrdinaryEnd {
         let reading = DigestReading(plan.algorithms)
         let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
-            try Reception(exchange: exchange, buffer: buffer).receive(
+            try Reception(content: content, buffer: buffer).receive(
                 room: route.limits.maxSize,
                 store: { bytes throws(SpoolError) in
                     reading.update(bytes)
@@ -64,12 +64,12 @@ extension Request {
         switch end {
         case .ended where !exchange.isPeerGone:
             let digests = reading.finish()
-            return plan.refusal(digests).map { .refused($0.ofOrdinaryRequest) }
+            return plan.refusal(digests).map { .refused($0) }
                 ?? .whole(UploadDigests(plan: plan, values: digests))
         case .ended, .interrupted:
             return .broken
         case .exceeded:
-            return .refused(.ordinaryTooLarge(maxSize: route.limits.maxSize))
+            return .refused(.tooLarge(maxSize: route.limits.maxSize))
         }
     }
 
@@ -78,7 +78,7 @@ extension Request {
         switch end {
         case .whole(let digests): return digests
         case .broken: exchange.abort()
-        case .refused(let refusal): refuseOrdinary(refusal)
+        case .refused(let refusal): refuse(refusal)
         }
         return nil
     }
@@ -86,12 +86,8 @@ extension Request {
     // MARK: Accepted
 
     private func acceptOrdinary(_ plan: DigestPlan) throws(SpoolError) {
-        let id = UploadID.random()
         let upload = try gateway.spool.create(
-            uploadCreation(
-                id: id,
-                resourcePath: route.resources.path(of: id, creationPath: head.path)
-            ),
+            newResource,
             length: head.contentLength.count,
             expecting: head.contentLength.count ?? 0,
             requestRelease: {}
@@ -106,7 +102,7 @@ extension Request {
                 _ = digests(after: end)
                 return
             }
-            log.received(id, offset: upload.state.offset)
+            log.received(upload.creation.id, offset: upload.state.offset)
             journal.completed(upload)
             try accept(upload, isOrdinary: true)
         } catch {
@@ -125,14 +121,23 @@ extension Request {
             try content.append(bytes)
         }
         guard let digests = digests(after: end) else { return }
-        let creation = uploadCreation(id: .random(), resourcePath: "")
+        let creation = newUpload
         guard try inspectOrdinary(content, creation) else { return }
         let form: UploadForm
         do throws(FormFailure) {
-            form = try ordinaryForm(content, digests, id: creation.id)
+            form = try UploadForm(
+                creation,
+                content.ofUpstream,
+                length: content.length,
+                route: route.settings,
+                completing: head.fields,
+                isOrdinary: true,
+                digests: digests,
+                time: gateway.clock.now
+            )
         } catch {
             journal.ordinaryFailed(creation, length: content.length, reason: error.reason)
-            return refuseOrdinary(error.refusal(isKept: false))
+            return refuse(error.refusal(isKept: false))
         }
         deliverOrdinary(form, creation, length: content.length)
     }
@@ -151,36 +156,11 @@ extension Request {
         if case .unheard = outcome {
             // The upstream has answered; only its client does not hear all of it.
             journal.ordinaryDelivered(creation, length: length, status: relay.status)
-            log.clientGone(route: route.name, target: head.target, reason: reason)
-            return exchange.abort()
+            return giveUp(reason)
         }
         if outcome.isUnsent { form.takeBack() }
         journal.ordinaryFailed(creation, length: length, reason: reason)
         fail(refusal, relay)
-    }
-
-    private func ordinaryForm(
-        _ content: OrdinaryContent,
-        _ digests: UploadDigests,
-        id: UploadID
-    ) throws(FormFailure) -> UploadForm {
-        try UploadForm(
-            WholeUpload(
-                id: id,
-                creation: head,
-                completing: head.fields,
-                isWhole: true,
-                owner: exchange.context.owner ?? grant.owner,
-                address: exchange.context.remoteAddress,
-                scheme: exchange.context.scheme,
-                length: content.length,
-                digests: digests.values
-            ),
-            content.ofUpstream,
-            route: route.settings,
-            told: digests.plan.told,
-            time: gateway.clock.now
-        )
     }
 
     /// Runs the route's inspection; false where the request was answered here.
@@ -189,24 +169,11 @@ extension Request {
         _ creation: UploadCreation
     ) throws(SpoolError) -> Bool {
         guard let inspection = route.inspection else { return true }
-        let place = waitingPlace
-        guard place.take() else {
-            let refusal = place.refusal ?? .tooManyWait
-            noteTurnedAway(refusal)
-            refuseOrdinary(refusal)
-            return false
-        }
+        guard let place = takeWaitingPlace() else { return false }
         defer { place.giveBack() }
         let length = content.length
-        let subject = InspectionSubject(
-            id: creation.id,
-            route: route.name,
-            owner: exchange.context.owner ?? grant.owner,
-            head: head,
-            length: length
-        )
         let found = try content.asFile().withPath { path throws(SpoolError) in
-            try inspection.run(path, about: subject) {}
+            try inspection.run(path, about: creation, length: length) {}
         }
         switch found {
         case .taken:
@@ -217,7 +184,7 @@ extension Request {
             exchange.answer(Refusal.notTaken(status: status, message: message).response)
         case .failed(let reason):
             journal.ordinaryFailed(creation, length: length, reason: reason)
-            refuseOrdinary(.notChecked(isKept: false))
+            refuse(.notChecked(isKept: false))
         }
         return false
     }
@@ -226,13 +193,7 @@ extension Request {
 
     /// Ends a request that the upstream failed: refused, or broken off where its answer has begun.
     func fail(_ refusal: Refusal, _ relay: StreamRelay) {
-        if relay.hasBegun { exchange.abort() } else { refuseOrdinary(refusal) }
-    }
-
-    /// Refuses without the protocol's fields: this client did not ask for them.
-    func refuseOrdinary(_ refusal: Refusal) {
-        log.refused(refusal, target: head.target)
-        exchange.answer(refusal.response)
+        if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
     }
 }
 

@@ -96,7 +96,7 @@ extension Request {
                 rate: interimRate,
                 from: upload.state.offset
             )
-            return try Reception(exchange: exchange, buffer: buffer).receive(
+            return try Reception(content: content, buffer: buffer).receive(
                 room: ceiling.offset - upload.state.offset,
                 // A client that takes offset == length for success must not hear that of content that
                 // never ended.

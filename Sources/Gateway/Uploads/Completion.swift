@@ -47,14 +47,11 @@ extension Request {
     }
 
     private func deliver(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
-        let listener = ResponseListener(
-            exchange: exchange,
-            responses: responses,
-            location: isCreation ? location(upload.creation.resourcePath) : nil,
-            heartbeat: Heartbeat(progressReport, rate: interimRate),
-            completing: head.fields,
-            isResumable: !isCreation || isLocationTold
-        )
+        var listener = ResponseListener(responses, completing: head.fields)
+        listener.exchange = exchange
+        if isCreation { listener.location = location(upload.creation.resourcePath) }
+        listener.heartbeat = Heartbeat(progressReport, rate: interimRate)
+        listener.isResumable = !isCreation || isLocationTold
         if let refusal = try delivery.deliver(upload, to: listener) {
             enqueue(upload)
             if refusal.isOnlyLater, listener.isResumable { return breakOff(refusal) }
@@ -65,7 +62,7 @@ extension Request {
     /// Delivers an upload that waits for its next attempt, its final response only stored.
     func deliverUnseen(_ upload: Upload) throws(SpoolError) {
         // This request's client stands for the one who hears that it is not delivered.
-        var listener = ResponseListener.nobody(responses, completing: try upload.completion())
+        var listener = ResponseListener(responses, completing: try upload.completion())
         listener.isWitnessed = !exchange.isPeerGone
         _ = try delivery.deliver(upload, to: listener)
         enqueue(upload)
