@@ -124,23 +124,25 @@ package struct Delivery {
     ) throws(SpoolError) -> Refusal? {
         let id = upload.creation.id
         let isRepeatable = isRepeatable(upload)
+        let checked = try checkDigests(
+            of: upload,
+            completing: listener.completing,
+            told: route.settings.toldDigests,
+            listener.heartbeat
+        )
+        let digests: UploadDigests
+        switch checked {
+        case .success(let computed): digests = computed
+        case .failure(let refusal): return refusal
+        }
         let relay = FinalResponseRelay(
             upload,
+            digests,
             to: listener,
             of: self,
             isRepeatable: isRepeatable,
             in: slot
         )
-        let checked = try checkDigests(
-            of: upload,
-            completing: listener.completing,
-            told: route.settings.toldDigests,
-            relay.onProgress
-        )
-        switch checked {
-        case .success(let digests): relay.digests = digests
-        case .failure(let refusal): return refusal
-        }
         let form: UploadForm
         do throws(FormFailure) {
             form = try self.form(of: upload, completing: listener.completing, relay)

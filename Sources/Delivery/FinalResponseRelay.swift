@@ -50,6 +50,7 @@ package final class FinalResponseRelay: ResponseSink {
     private static let putOffStatuses: Set<Int> = [429, 502, 503, 504]
 
     private let upload: Upload
+    let digests: UploadDigests
     private let listener: ResponseListener
     private let delivery: Delivery
     /// Whether an error status is a failure, of which the content is kept for an operator, and not the
@@ -58,8 +59,6 @@ package final class FinalResponseRelay: ResponseSink {
     private let isRepeatable: Bool
     /// Given back when the head is there.
     private let slot: DeliverySlot
-    /// The upload's digests, of which the client may want one.
-    var digests = UploadDigests()
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
@@ -78,18 +77,21 @@ package final class FinalResponseRelay: ResponseSink {
     ///
     /// - Parameters:
     ///   - upload: what is delivered.
+    ///   - digests: the upload's, of which the client may want one.
     ///   - listener: who hears of it.
     ///   - delivery: by which rules.
     ///   - isRepeatable: whether the upstream may be sent it again.
     ///   - slot: the delivery's.
     init(
         _ upload: Upload,
+        _ digests: UploadDigests,
         to listener: ResponseListener,
         of delivery: Delivery,
         isRepeatable: Bool,
         in slot: DeliverySlot
     ) {
         self.upload = upload
+        self.digests = digests
         self.listener = listener
         self.delivery = delivery
         self.isRepeatable = isRepeatable

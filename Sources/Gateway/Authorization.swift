@@ -29,13 +29,12 @@ extension Request {
 
     /// Asks the authorizer about a creation or an ordinary upload.
     ///
-    /// - Parameter creation: what a creation says of the upload; nil for an ordinary upload.
+    /// - Parameter length: bytes of the upload, where known.
     /// - Returns: this request with what is granted; nil when the request was answered here.
-    func authorized(_ creation: UploadRequest.Creation? = nil) -> Request? {
+    func authorized(length: Int64?) -> Request? {
         guard let authorizer = route.authorizer else { return self }
         guard let place = takeWaitingPlace() else { return nil }
-        let length = creation.map(\.length) ?? head.contentLength.count
-        let answer = authorizer.ask(at: .creation, about: newUpload, length: length)
+        let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
         place.giveBack()
         switch answer {
         case .granted(let grant):

@@ -52,14 +52,15 @@ struct Request {
         }
         if refusesAnonymous(request) || refusesForHold(request) { return }
         switch request {
-        case .creation(let creation): authorized(creation)?.create(creation)
+        case .creation(let creation): authorized(length: creation.length)?.create(creation)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
         case .resourceOptions(let id): resourceOptions(id)
         case .status(let id): tellStatus(of: id)
         case .options: passThrough { responses.options($0) }
-        case .ordinaryUpload(let isMarked): authorized()?.takeOrdinaryUpload(isMarked: isMarked)
+        case .ordinaryUpload(let isMarked):
+            authorized(length: head.contentLength.count)?.takeOrdinaryUpload(isMarked: isMarked)
         case .passThrough: passThrough { $0 }
         case .refused(let refusal): refuse(refusal)
         }

@@ -57,7 +57,14 @@ package final class Inspection: Sendable {
         length: Int64,
         meanwhile: () throws(SpoolError) -> Void
     ) throws(SpoolError) -> InspectionVerdict {
-        guard try takePlace(meanwhile) else {
+        let place: Void? = try wait(meanwhile) { deadline in
+            running.wait(until: deadline) { running in
+                guard running < settings.maximumConcurrent else { return nil }
+                running += 1
+                return ()
+            }
+        }
+        guard place != nil else {
             return .failed(
                 reason: "no free place among the inspections within "
                     + "\(DurationText.text(settings.timeout)); raise inspect.maximum-concurrent or "
@@ -75,18 +82,25 @@ package final class Inspection: Sendable {
         } catch {
             return .failed(reason: "the inspection could not be started: \(error)")
         }
+        if let end = try wait(meanwhile, until: { child.wait(until: $0) }) {
+            return verdict(end, child, path, creation.head)
+        }
+        child.terminate(grace: Self.grace)
+        return .failed(
+            reason: "\(settings.command[0]) did not end within "
+                + "\(DurationText.text(settings.timeout)) (inspect.timeout) and was killed"
+        )
+    }
+
+    /// Waits for what `look` waits for until a deadline; nil where the timeout comes first.
+    private func wait<Found>(
+        _ meanwhile: () throws(SpoolError) -> Void,
+        until look: (Deadline) -> Found?
+    ) throws(SpoolError) -> Found? {
         let deadline = Deadline.after(settings.timeout)
         while true {
-            if let end = child.wait(until: min(deadline, .after(Self.step))) {
-                return verdict(end, child, path, creation.head)
-            }
-            if deadline.hasPassed {
-                child.terminate(grace: Self.grace)
-                return .failed(
-                    reason: "\(settings.command[0]) did not end within "
-                        + "\(DurationText.text(settings.timeout)) (inspect.timeout) and was killed"
-                )
-            }
+            if let found = look(min(deadline, .after(Self.step))) { return found }
+            if deadline.hasPassed { return nil }
             try meanwhile()
         }
     }
@@ -111,20 +125,6 @@ package final class Inspection: Sendable {
             ("SPOOLGATE_TYPE", UpstreamFields.delivered(head.fields)[.contentType] ?? ""),
             ("SPOOLGATE_LENGTH", "\(length)"), ("SPOOLGATE_TARGET", head.target),
         ].map { name, value in (name, value.filter { $0 != "\0" }) }
-    }
-
-    private func takePlace(_ meanwhile: () throws(SpoolError) -> Void) throws(SpoolError) -> Bool {
-        let deadline = Deadline.after(settings.timeout)
-        while true {
-            let place: Void? = running.wait(until: min(deadline, .after(Self.step))) { running in
-                guard running < settings.maximumConcurrent else { return nil }
-                running += 1
-                return ()
-            }
-            if place != nil { return true }
-            if deadline.hasPassed { return false }
-            try meanwhile()
-        }
     }
 
     private func verdict(

@@ -11,20 +11,6 @@ package import Spool
 package import UploadProtocol
 import Upstream
 
-/// The digests of one upload, computed, and whom they are for.
-package struct UploadDigests {
-    /// What they are for.
-    package var plan: DigestPlan
-    /// One for each of `plan.algorithms`.
-    package var values: DigestValues
-
-    /// The values of a plan; none of no plan.
-    package init(plan: DigestPlan = DigestPlan(), values: DigestValues = DigestValues()) {
-        self.plan = plan
-        self.values = values
-    }
-}
-
 extension Delivery {
     /// Computes the digests of a whole upload that somebody asked for; without any, nothing is read.
     ///
@@ -32,14 +18,14 @@ extension Delivery {
     ///   - upload: the upload.
     ///   - completing: the fields of the request that completes it; nil if none does.
     ///   - told: the digests that the upstream is told.
-    ///   - onProgress: called between two parts.
+    ///   - heartbeat: tells the client between two parts that the wait goes on.
     /// - Returns: the digests, or why the upload is not to be delivered: then it is removed.
     /// - Throws: `SpoolError` where it cannot be read or removed.
     func checkDigests(
         of upload: Upload,
         completing: HTTPFields?,
         told: Set<DigestAlgorithm>,
-        _ onProgress: () -> Void
+        _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Result<UploadDigests, Refusal> {
         let plan = DigestPlan(
             creation: upload.creation.head.fields,
@@ -52,18 +38,19 @@ extension Delivery {
             read: { buffer, position throws(SpoolError) in
                 try upload.read(into: buffer, at: position)
             },
-            onProgress: onProgress
+            // Where it fails, content that was cut back ends early for whoever reads it.
+            onProgress: { heartbeat?.beat(upload, failingInto: journal.log) }
         )
         guard let values else {
             let subject = "the content of \(upload.creation.id)"
             throw .disk(SystemError(call: "pread", subject: subject, errno: SystemError.lost))
         }
-        if let refusal = plan.refusal(values) {
+        let checked = plan.checked(values)
+        if case .failure(let refusal) = checked {
             try upload.remove(durably: true)
             journal.deactivated(upload, refusal)
-            return .failure(refusal)
         }
-        return .success(UploadDigests(plan: plan, values: values))
+        return checked
     }
 
     /// What of a whole upload contradicts the digests that clients told of it: then it is removed.
@@ -73,16 +60,16 @@ extension Delivery {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - completing: the fields of the request that completes it.
-    ///   - onProgress: called between two parts.
+    ///   - heartbeat: tells the client between two parts that the wait goes on.
     /// - Returns: nil where nothing does.
     /// - Throws: `SpoolError` where it cannot be read or removed.
     package func contradiction(
         of upload: Upload,
         completing: HTTPFields,
-        _ onProgress: () -> Void
+        _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
-        let checked = try checkDigests(of: upload, completing: completing, told: [], onProgress)
+        let checked = try checkDigests(of: upload, completing: completing, told: [], heartbeat)
         guard case .failure(let refusal) = checked else { return nil }
         return refusal
     }

@@ -9,6 +9,14 @@ package import HTTPTypes
 package import Settings
 package import UploadProtocol
 
+/// The digests of one upload, computed, and whom they are for.
+package struct UploadDigests {
+    /// What they are for.
+    let plan: DigestPlan
+    /// One for each of `plan.algorithms`.
+    let values: DigestValues
+}
+
 /// The digests that one upload needs.
 package struct DigestPlan {
     /// What `Repr-Digest` of the creation, and of the completing request, say; none if they say nothing.
@@ -19,9 +27,6 @@ package struct DigestPlan {
     private var wanted: DigestAlgorithm?
     /// What the upstream is told.
     private(set) var told: Set<DigestAlgorithm> = []
-
-    /// No plan.
-    package init() {}
 
     /// The plan of an upload with a resource, at its delivery.
     ///
@@ -58,19 +63,18 @@ package struct DigestPlan {
             .union(told).union(wanted.map { [$0] } ?? [])
     }
 
-    /// Why an upload with these digests, one for each of `algorithms`, is not to be delivered; nil if it
-    /// may be.
-    package func refusal(_ computed: DigestValues) -> Refusal? {
-        guard content.agrees(with: computed) else { return .contentDigestMismatch }
+    /// The digests of an upload, one for each of `algorithms`, or why it is not to be delivered.
+    package func checked(_ computed: DigestValues) -> Result<UploadDigests, Refusal> {
+        guard content.agrees(with: computed) else { return .failure(.contentDigestMismatch) }
         guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
-            return .reprDigestMismatch
+            return .failure(.reprDigestMismatch)
         }
-        return nil
+        return .success(UploadDigests(plan: self, values: computed))
     }
 
     /// Adds `Repr-Digest` to the upstream's final response for a client that wants it and would not hear
     /// it otherwise.
-    package func tell(_ computed: DigestValues, in response: inout ResponseHead) {
+    func tell(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
             return
@@ -167,27 +171,4 @@ extension DigestAlgorithm {
         case .sha512: .sha512
         }
     }
-}
-
-/// The `Content-Digest` of one message of an upload: all of it, or nothing (draft-11 §9).
-///
-/// Used by one thread.
-package final class ContentCheck {
-    private let told: DigestValues
-    private let reading: DigestReading
-
-    /// The check of a message; nil where it tells no digest that is known here.
-    ///
-    /// - Throws: `Refusal.invalidDigest`.
-    package init?(_ fields: HTTPFields) throws(Refusal) {
-        told = try DigestValues(.contentDigest, in: fields)
-        guard !told.isEmpty else { return nil }
-        reading = DigestReading(told.algorithms)
-    }
-
-    /// Adds the next part of the message's content.
-    package func update(_ bytes: RawSpan) { reading.update(bytes) }
-
-    /// Whether the content that was added is the one described; called once, at its proper end.
-    package func isRight() -> Bool { told.agrees(with: reading.finish()) }
 }

@@ -39,18 +39,11 @@ extension Request {
         }
     }
 
-    /// How the content of an ordinary upload came.
-    private enum OrdinaryEnd {
-        case whole(UploadDigests)
-        /// It came to no proper end, or nobody is there any more.
-        case broken
-        case refused(Refusal)
-    }
-
+    /// Receives the content; nil where that came to no proper end, or nobody is there any more.
     private func receiveOrdinary(
         _ plan: DigestPlan,
         store: (RawSpan) throws(SpoolError) -> Void
-    ) throws(SpoolError) -> OrdinaryEnd {
+    ) throws(SpoolError) -> Result<UploadDigests, Refusal>? {
         let reading = DigestReading(plan.algorithms)
         let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
             try Reception(content: content, buffer: buffer).receive(
@@ -62,23 +55,18 @@ extension Request {
             )
         }
         switch end {
-        case .ended where !exchange.isPeerGone:
-            let digests = reading.finish()
-            return plan.refusal(digests).map { .refused($0) }
-                ?? .whole(UploadDigests(plan: plan, values: digests))
-        case .ended, .interrupted:
-            return .broken
-        case .exceeded:
-            return .refused(.tooLarge(maxSize: route.limits.maxSize))
+        case .ended where !exchange.isPeerGone: return plan.checked(reading.finish())
+        case .ended, .interrupted: return nil
+        case .exceeded: return .failure(.tooLarge(maxSize: route.limits.maxSize))
         }
     }
 
     /// Answers a request whose content is not to be delivered; nil where it is.
-    private func digests(after end: OrdinaryEnd) -> UploadDigests? {
+    private func digests(after end: Result<UploadDigests, Refusal>?) -> UploadDigests? {
         switch end {
-        case .whole(let digests): return digests
-        case .broken: exchange.abort()
-        case .refused(let refusal): refuse(refusal)
+        case .success(let digests): return digests
+        case .failure(let refusal): refuse(refusal)
+        case nil: exchange.abort()
         }
         return nil
     }
@@ -87,7 +75,7 @@ extension Request {
 
     private func acceptOrdinary(_ plan: DigestPlan) throws(SpoolError) {
         let upload = try gateway.spool.create(
-            newResource,
+            newResource(),
             length: head.contentLength.count,
             expecting: head.contentLength.count ?? 0,
             requestRelease: {}
@@ -97,14 +85,14 @@ extension Request {
             let end = try receiveOrdinary(plan) { bytes throws(SpoolError) in
                 try upload.append(bytes)
             }
-            guard case .whole = end else {
+            guard case .success = end else {
                 try upload.remove()
                 _ = digests(after: end)
                 return
             }
             log.received(upload.creation.id, offset: upload.state.offset)
             journal.completed(upload)
-            try accept(upload, isOrdinary: true)
+            try accept(upload)
         } catch {
             // Its client sends it again: it must not be delivered as well.
             try? upload.remove(durably: true)
@@ -121,7 +109,7 @@ extension Request {
             try content.append(bytes)
         }
         guard let digests = digests(after: end) else { return }
-        let creation = newUpload
+        let creation = newUpload()
         guard try inspectOrdinary(content, creation) else { return }
         let form: UploadForm
         do throws(FormFailure) {

@@ -102,7 +102,7 @@ extension Request {
                 // never ended.
                 keepsLast: ceiling.isLength && dialect.takesOffsetForSuccess,
                 store: { bytes throws(SpoolError) in
-                    check?.update(bytes)
+                    check?.reading.update(bytes)
                     try upload.append(bytes)
                 },
                 afterEach: { () throws(SpoolError) in

@@ -32,11 +32,11 @@ extension Request {
         switch route.reply {
         case .accepted:
             // Whoever is told 202 is not there for what would come out later.
-            let heartbeat = Heartbeat(progressReport, rate: interimRate)
-            let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
-                // Where it fails, content that was cut back ends early for whoever reads it.
-                heartbeat?.beat(upload, failingInto: log)
-            }
+            let refusal = try delivery.contradiction(
+                of: upload,
+                completing: head.fields,
+                Heartbeat(progressReport, rate: interimRate)
+            )
             if let refusal {
                 return refuse(refusal, offset: upload.state.offset)
             }

@@ -14,7 +14,7 @@ import Upstream
 extension Request {
     /// Creates an upload and receives the creation's content (draft-12 §4.2).
     func create(_ creation: UploadRequest.Creation) {
-        let new = newResource
+        let new = newResource()
         var isTold = false
         do throws(SpoolError) {
             let upload = try gateway.spool.create(
@@ -65,7 +65,7 @@ extension Request {
     }
 
     /// The upload that this request brings, with all its fields.
-    var newUpload: UploadCreation {
+    func newUpload() -> UploadCreation {
         UploadCreation(
             id: .random(),
             route: route.name,
@@ -82,8 +82,8 @@ extension Request {
     }
 
     /// The same with an upload resource, without what its record must not keep.
-    var newResource: UploadCreation {
-        var creation = newUpload
+    func newResource() -> UploadCreation {
+        var creation = newUpload()
         creation.resourcePath = route.resources.path(of: creation.id, creationPath: head.path)
         creation.head.fields = UpstreamFields.recorded(head.fields, policy: route.fields)
         return creation
