@@ -7,7 +7,6 @@
 package import Exchange
 package import HTTPTypes
 package import Journal
-import Posix
 import Settings
 import Spool
 package import UploadProtocol

@@ -8,11 +8,9 @@ import Delivery
 import Exchange
 import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     /// Answers the upload of a client whom the web server does not name, where the route refuses those.

@@ -23,6 +23,8 @@ struct Request {
     var head: RequestHead
     var route: Route
     var journal: Journal
+    /// How long to wait for another request on the same upload where the answer must not keep the client
+    /// waiting.
     let inUseTimeout: Duration
     let interimRate: InterimRate
     var responses: ResponseBuilder
@@ -99,19 +101,19 @@ struct Request {
 
     // MARK: Finding an upload
 
-    /// How long to wait for another request on the same upload.
-    enum Patience {
-        /// As long as `timeouts.in-use`: the answer must not keep the client waiting.
-        case short
-        /// As long as a delivery may take: the answer is that delivery's final response.
-        case finalResponse
+    /// How long to wait for another request whose delivery may be under way: the answer is its final
+    /// response.
+    var deliveryTimeout: Duration {
+        let upstream = route.settings.upstream
+        let most = upstream.connectTimeout + upstream.stallTimeout + upstream.responseTimeout
+        return max(inUseTimeout, most)
     }
 
     /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
-    /// exist, expired, or is not this client's.
+    /// exist, expired, or is not this client's; `patience` is for another request on it.
     func withUpload(
         _ id: UploadID,
-        patience: Patience,
+        patience: Duration,
         _ body: (Upload) throws(SpoolError) -> Void
     ) {
         let place = waitingPlace
@@ -152,26 +154,13 @@ struct Request {
         }
     }
 
-    /// How long to wait for another request on the same upload: briefly, and as long as `patience` says
+    /// How long to wait for another request on the same upload: briefly, and for as long as `patience`
     /// with a place among those that wait, if the client is there.
-    private func limit(_ patience: Patience, _ place: WaitingPlace) -> WaitLimit {
-        let timeout = timeout(patience)
-        let end = Deadline.after(timeout)
-        return WaitLimit(.after(min(timeout, WaitingPlace.briefWait))) {
+    private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
+        let end = Deadline.after(patience)
+        return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
             guard !end.hasPassed, !exchange.isPeerGone, place.take() else { return nil }
             return min(end, .after(WaitingPlace.briefWait))
-        }
-    }
-
-    private func timeout(_ patience: Patience) -> Duration {
-        switch patience {
-        case .short: inUseTimeout
-        case .finalResponse:
-            max(
-                inUseTimeout,
-                route.settings.upstream.connectTimeout + route.settings.upstream.stallTimeout
-                    + route.settings.upstream.responseTimeout
-            )
         }
     }
 

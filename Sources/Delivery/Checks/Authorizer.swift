@@ -4,7 +4,6 @@
 // answer that cannot be understood lets nothing in.
 
 package import HTTPTypes
-import Posix
 import Settings
 package import Spool
 package import UploadProtocol

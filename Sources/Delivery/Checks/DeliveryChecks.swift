@@ -10,7 +10,6 @@ import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Delivery {
     /// What came of the checks before a delivery.

@@ -6,7 +6,6 @@
 package import HTTPTypes
 import Journal
 import Posix
-import Settings
 package import Spool
 package import UploadProtocol
 import Upstream

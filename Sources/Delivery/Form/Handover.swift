@@ -7,6 +7,7 @@ import Crypto
 import Journal
 import Posix
 import Settings
+import Spool
 import TextFormats
 import UploadProtocol
 import Upstream
@@ -32,7 +33,7 @@ struct Handover {
             throw FormFailure(reason: "path.directory is not set")
         }
         self.directory = directory
-        name = "\(description.id)-\(description.name.harmless)"
+        name = "\(description.creation.id)-\(description.name.harmless)"
         do {
             let files = try DropFiles(path: directory)
             _ = try files.store(content, as: name, onProgress)

@@ -3,7 +3,6 @@
 // The fields come from UpstreamFields, the forms' bytes from MultipartForm and HandoverNotice; here they
 // are put together. Invariant: the upload's own bytes are neither changed nor held in memory.
 
-import Crypto
 package import HTTPTypes
 package import Posix
 package import Settings
@@ -76,14 +75,14 @@ package struct UploadForm {
         case .body:
             if let algorithm = route.digest { fields.tell(digests.values, algorithm) }
         case .multipart:
-            let multipart = description.multipart(route.multipart, creation: head.fields)
+            let multipart = description.multipart(route.multipart)
             fields.describe(multipart.contentType)
             sent = content.framed(multipart.before, multipart.after)
         case .path:
             let key = try SigningKey(route.path)
             let placed = try Handover(content, description, route.path, onProgress)
             handover = placed
-            var notice = description.notice(path: placed.path, target: head.target)
+            var notice = description.notice(path: placed.path)
             key.sign(&notice, at: time)
             fields.describe(route.path.encoding.contentType)
             sent = .bytes(notice.content(route.path.encoding))

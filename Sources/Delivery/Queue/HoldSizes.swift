@@ -8,7 +8,6 @@ import Journal
 import Posix
 import Settings
 import Spool
-import UploadProtocol
 
 /// What `hold` keeps of each route, as far as this process knows.
 ///

@@ -113,11 +113,7 @@ extension Request {
             }
             let count = min(target.count, buffer.count - taken)
             buffer.withBytes { bytes in
-                bytes.withUnsafeBytes { filled in
-                    target.copyMemory(
-                        from: UnsafeRawBufferPointer(rebasing: filled[taken..<taken + count])
-                    )
-                }
+                bytes.withUnsafeBytes { target.copyBytes(from: $0[taken..<taken + count]) }
             }
             taken += count
             return count

@@ -4,19 +4,16 @@
 
 import Delivery
 import Exchange
-import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     /// Appends the request's content to an upload (draft-12 §4.4).
     func append(_ append: UploadRequest.Append, to id: UploadID) {
         if answersUnderWay(id, append) { return }
-        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
+        withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
             try on(upload).append(append, to: upload)
         }
     }

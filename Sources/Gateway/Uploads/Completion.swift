@@ -5,11 +5,9 @@ import Delivery
 import Exchange
 import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     private var delivery: Delivery {

@@ -4,7 +4,6 @@
 import Exchange
 import Posix
 import Spool
-import UploadProtocol
 
 /// How the content of one request came to an end.
 enum ReceptionEnd: Sendable, Equatable {

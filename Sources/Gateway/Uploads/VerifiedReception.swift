@@ -4,7 +4,6 @@
 // Invariant: what is not verified is never told, never delivered and does not survive its request.
 
 import Delivery
-import Posix
 import Spool
 import UploadProtocol
 
