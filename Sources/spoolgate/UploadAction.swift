@@ -7,7 +7,6 @@
 import ArgumentParser
 import Journal
 import Logging
-import Posix
 import Settings
 import Spool
 import TextFormats

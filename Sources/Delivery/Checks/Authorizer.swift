@@ -70,6 +70,7 @@ package final class Authorizer: Sendable {
     ///   - completing: the fields of the request that completes the upload, where one does.
     ///   - policy: whose credentials go along; the rest of it is for the upstream.
     ///   - meanwhile: called at least once a second once there is a connection.
+    /// - Returns: its answer.
     package func ask(
         at moment: Moment,
         about creation: UploadCreation,
