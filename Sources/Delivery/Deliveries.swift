@@ -5,7 +5,6 @@
 
 package import Exchange
 package import Journal
-import Posix
 package import Settings
 package import Spool
 import Synchronization

@@ -17,12 +17,12 @@ import Upstream
 package struct Delivery {
     /// What all deliveries share.
     let deliveries: Deliveries
-    var route: Route
+    let route: Route
     let journal: Journal
     /// How long to wait for a free place among the deliveries.
     let patience: Duration
     /// The request that drives it; nil: the queue does.
-    var visit: Visit?
+    let visit: Visit?
 
     /// Makes the delivery of uploads of one route.
     ///
@@ -81,7 +81,10 @@ package struct Delivery {
         // Who put it there may have died before it was durable, and clients are told of the attempt.
         try upload.sync()
         let responses = ResponseBuilder(dialect: .newest, limits: route.limits)
-        _ = try deliver(upload, to: .nobody(responses, completing: try upload.completion()))
+        _ = try deliver(
+            upload,
+            to: ResponseListener(responses, completing: try upload.completion())
+        )
     }
 
     /// Keeps of the completing request what a delivery by the queue needs.
@@ -121,19 +124,25 @@ package struct Delivery {
     ) throws(SpoolError) -> Refusal? {
         let id = upload.creation.id
         let isRepeatable = isRepeatable(upload)
-        let relay = FinalResponseRelay(
-            upload,
-            to: listener,
-            cap: Int(route.maxResponseSize),
-            keepsRefused: route.hasAccepted(nextAttempt: upload.nextAttempt),
-            isRepeatable: isRepeatable,
-            log: journal.log
+        let checked = try checkDigests(
+            of: upload,
+            completing: listener.completing,
+            told: route.settings.toldDigests,
+            listener.heartbeat
         )
-        relay.slot = slot
-        switch try checkDigests(of: upload, completing: listener.completing, relay.onProgress) {
-        case .success(let digests): relay.digests = digests
+        let digests: UploadDigests
+        switch checked {
+        case .success(let computed): digests = computed
         case .failure(let refusal): return refusal
         }
+        let relay = FinalResponseRelay(
+            upload,
+            digests,
+            to: listener,
+            of: self,
+            isRepeatable: isRepeatable,
+            in: slot
+        )
         let form: UploadForm
         do throws(FormFailure) {
             form = try self.form(of: upload, completing: listener.completing, relay)

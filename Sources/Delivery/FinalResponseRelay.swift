@@ -7,7 +7,7 @@
 package import Exchange
 package import HTTPTypes
 package import Journal
-import Posix
+import Settings
 import Spool
 package import UploadProtocol
 import Upstream
@@ -15,52 +15,31 @@ import Upstream
 /// Who hears the final response of a delivery, and how it is told.
 package struct ResponseListener {
     /// The request that waits for it; nil: it is only stored.
-    var exchange: (any Exchange)?
+    package var exchange: (any Exchange)?
     /// Builds what that request hears.
-    var responses: ResponseBuilder
+    let responses: ResponseBuilder
     /// The upload resource's URI, where the request is the creation.
-    var location: String?
+    package var location: String?
     /// Tells the client that the wait goes on; nil where it cannot hear that.
-    var heartbeat: Heartbeat?
+    package var heartbeat: Heartbeat?
     /// The fields of the request that completes the upload; nil if none does.
-    var completing: HTTPFields?
+    let completing: HTTPFields?
     /// Whether some client hears, of a final response that is only stored, that there is none yet.
     package var isWitnessed = false
     /// Whether its client knows where the upload is, and comes back when its connection breaks.
-    package let isResumable: Bool
-
-    /// Makes a listener from its parts.
-    package init(
-        exchange: (any Exchange)? = nil,
-        responses: ResponseBuilder,
-        location: String? = nil,
-        heartbeat: Heartbeat? = nil,
-        completing: HTTPFields?,
-        isResumable: Bool = false
-    ) {
-        self.exchange = exchange
-        self.responses = responses
-        self.location = location
-        self.heartbeat = heartbeat
-        self.completing = completing
-        self.isResumable = isResumable
-    }
+    package var isResumable = false
 
     /// Nobody: the final response is only stored.
-    package static func nobody(
-        _ responses: ResponseBuilder,
-        completing: HTTPFields?
-    ) -> ResponseListener {
-        ResponseListener(responses: responses, completing: completing)
+    package init(_ responses: ResponseBuilder, completing: HTTPFields?) {
+        self.responses = responses
+        self.completing = completing
     }
 
     /// The same where nobody will hear anything.
-    package var unheard: ResponseListener {
-        .nobody(responses, completing: completing)
-    }
+    var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
 
     /// Whether the client can still be told something.
-    package var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
+    var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
 }
 
 /// Stores the upstream's final response, then relays it, also where storing failed.
@@ -70,16 +49,15 @@ package final class FinalResponseRelay: ResponseSink {
     private static let putOffStatuses: Set<Int> = [429, 502, 503, 504]
 
     private let upload: Upload
+    let digests: UploadDigests
     private let listener: ResponseListener
-    private let cap: Int
-    /// Whether an error status is a failure to be kept, and not the client's answer.
+    private let delivery: Delivery
+    /// Whether an error status is a failure, of which the content is kept for an operator, and not the
+    /// client's answer.
     private let keepsRefused: Bool
     private let isRepeatable: Bool
-    private let log: Log
     /// Given back when the head is there.
-    var slot: DeliverySlot?
-    /// The upload's digests, of which the client may want one.
-    var digests = UploadDigests()
+    private let slot: DeliverySlot
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
@@ -94,32 +72,33 @@ package final class FinalResponseRelay: ResponseSink {
     /// Whether the client was told the final response.
     private(set) var hasBegun = false
 
-    /// Relays to `listener`, storing up to `cap` bytes of content.
+    /// Relays to `listener` what comes of a delivery of `upload`.
     ///
     /// - Parameters:
     ///   - upload: what is delivered.
+    ///   - digests: the upload's, of which the client may want one.
     ///   - listener: who hears of it.
-    ///   - cap: most bytes of content that are stored.
-    ///   - keepsRefused: whether an upload that the upstream answers with an error has failed, and keeps
-    ///     its content for an operator.
+    ///   - delivery: by which rules.
     ///   - isRepeatable: whether the upstream may be sent it again.
-    ///   - log: where a heartbeat that failed is told.
+    ///   - slot: the delivery's.
     init(
         _ upload: Upload,
+        _ digests: UploadDigests,
         to listener: ResponseListener,
-        cap: Int,
-        keepsRefused: Bool,
+        of delivery: Delivery,
         isRepeatable: Bool,
-        log: Log
+        in slot: DeliverySlot
     ) {
         self.upload = upload
+        self.digests = digests
         self.listener = listener
-        self.cap = cap
-        self.keepsRefused = keepsRefused
+        self.delivery = delivery
         self.isRepeatable = isRepeatable
-        self.log = log
+        self.slot = slot
+        keepsRefused = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
+    private var log: Log { delivery.journal.log }
     /// The upstream's status; 0 before its head came.
     var status: Int { head?.status.code ?? 0 }
 
@@ -130,7 +109,7 @@ package final class FinalResponseRelay: ResponseSink {
     func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }
 
     func receive(head: ResponseHead, contentLength: Int64?) {
-        slot?.giveBack()
+        slot.giveBack()
         var told = ResponseHead(
             status: head.status,
             fields: UpstreamFields.relayed(head.fields)
@@ -145,16 +124,13 @@ package final class FinalResponseRelay: ResponseSink {
     func receive(content part: RawSpan) throws {
         if isPutOff { return }
         if !isStreaming {
-            if content.count + part.byteCount <= cap {
+            if Int64(content.count + part.byteCount) <= delivery.route.maxResponseSize {
                 part.withUnsafeBytes { content.append(contentsOf: $0) }
                 return
             }
             isStreaming = true
             store(content: nil)
-            try sendHead(contentLength: contentLength)
-            let held = content
-            content = []
-            try listener.exchange?.send(content: held.span.bytes)
+            try begin(contentLength: contentLength)
         }
         try listener.exchange?.send(content: part)
     }
@@ -163,13 +139,25 @@ package final class FinalResponseRelay: ResponseSink {
     func finish() {
         guard !isStreaming, !isPutOff else { return }
         store(content: content)
+        // `try?`: the final response is stored, and a client that is gone can come back for it.
+        try? begin(contentLength: contentLength ?? Int64(content.count))
+    }
+
+    /// Relays the head, and what there is of the content.
+    private func begin(contentLength: Int64?) throws(ClientGone) {
         let held = content
-        do throws(ClientGone) {
-            try sendHead(contentLength: contentLength ?? Int64(held.count))
-            if !held.isEmpty { try listener.exchange?.send(content: held.span.bytes) }
-        } catch {
-            // The final response is stored; the client can come back for it.
-        }
+        content = []
+        guard let head, let exchange = listener.exchange else { return }
+        hasBegun = true
+        try exchange.send(
+            head: listener.responses.final(
+                head,
+                offset: upload.state.offset,
+                location: listener.location
+            ),
+            contentLength: head.status.hasContent ? contentLength : nil
+        )
+        if !held.isEmpty { try exchange.send(content: held.span.bytes) }
     }
 
     /// Ends a response whose content did not come whole.
@@ -189,19 +177,6 @@ package final class FinalResponseRelay: ResponseSink {
         } catch {
             spoolError = error
         }
-    }
-
-    private func sendHead(contentLength: Int64?) throws(ClientGone) {
-        guard let head, let exchange = listener.exchange else { return }
-        hasBegun = true
-        try exchange.send(
-            head: listener.responses.final(
-                head,
-                offset: upload.state.offset,
-                location: listener.location
-            ),
-            contentLength: head.status.hasContent ? contentLength : nil
-        )
     }
 }
 

@@ -59,29 +59,16 @@ extension HTTPFields {
     /// An address as a node (RFC 7239 §6): one of IPv6 in brackets and quotes, a text that is none
     /// `unknown`.
     private static func node(_ address: String) -> String {
-        let bytes = address.utf8
-        guard bytes.allSatisfy({ isOfAddress($0) }), !bytes.isEmpty else { return "unknown" }
+        let isAddress = address.utf8.allSatisfy("0123456789abcdefABCDEF.:".utf8.contains)
+        guard isAddress, !address.isEmpty else { return "unknown" }
         return address.contains(":") ? "\"[\(address)]\"" : address
-    }
-
-    private static func isOfAddress(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
-            UInt8(ascii: "A")...UInt8(ascii: "F"), UInt8(ascii: "."), UInt8(ascii: ":"):
-            true
-        default: false
-        }
     }
 
     /// A token, or else a quoted string (RFC 7239 §4).
     private static func value(_ text: String) -> String {
         if HTTPField.Name(text) != nil { return text }
-        var quoted = "\""
-        for character in text.unicodeScalars {
-            if character == "\"" || character == "\\" { quoted += "\\" }
-            quoted.unicodeScalars.append(character)
-        }
-        return quoted + "\""
+        let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }
+        return "\"\(escaped.joined())\""
     }
 }
 

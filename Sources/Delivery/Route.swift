@@ -75,7 +75,4 @@ package final class Route: Sendable {
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
         settings.reply == .accepted && nextAttempt != nil
     }
-
-    /// Whether there is nothing to ask before a delivery.
-    var hasNoChecks: Bool { authorizer == nil && inspection == nil }
 }

@@ -8,11 +8,9 @@ import Delivery
 import Exchange
 import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     /// Answers the upload of a client whom the web server does not name, where the route refuses those.
@@ -23,38 +21,18 @@ extension Request {
             exchange.context.owner == nil
         else { return false }
         log.anonymousRefused(route: route.name, target: head.target)
-        if case .creation = request {
-            refuse(.anonymousRefused)
-        } else {
-            refuseOrdinary(.anonymousRefused)
-        }
+        refuse(.anonymousRefused)
         return true
     }
 
     /// Asks the authorizer about a creation or an ordinary upload.
     ///
-    /// - Parameter creation: what a creation says of the upload; nil for an ordinary upload.
+    /// - Parameter length: bytes of the upload, where known.
     /// - Returns: this request with what is granted; nil when the request was answered here.
-    func authorized(_ creation: UploadRequest.Creation? = nil) -> Request? {
+    func authorized(length: Int64?) -> Request? {
         guard let authorizer = route.authorizer else { return self }
-        let place = waitingPlace
-        guard place.take() else {
-            let refusal = place.refusal ?? .tooManyWait
-            noteTurnedAway(refusal)
-            if creation == nil { refuseOrdinary(refusal) } else { refuse(refusal) }
-            return nil
-        }
-        let length = creation.map(\.length) ?? head.contentLength.count
-        let answer = authorizer.ask(
-            AuthorizationQuestion(
-                moment: .creation,
-                head: head,
-                length: length,
-                owner: exchange.context.owner,
-                remoteAddress: exchange.context.remoteAddress,
-                scheme: exchange.context.scheme
-            )
-        )
+        guard let place = takeWaitingPlace() else { return nil }
+        let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
         place.giveBack()
         switch answer {
         case .granted(let grant):
@@ -62,17 +40,10 @@ extension Request {
             var granted = limited(to: grant.maxSize)
             granted.grant = grant
             granted.head.fields = grant.applied(to: head.fields)
-            let isOver = max(length ?? 0, head.contentLength.count ?? 0)
-            guard isOver <= granted.route.limits.maxSize else {
-                let maxSize = granted.route.limits.maxSize
-                if creation == nil {
-                    refuseOrdinary(.ordinaryTooLarge(maxSize: maxSize))
-                } else {
-                    granted.refuse(.tooLarge(maxSize: maxSize))
-                }
-                return nil
-            }
-            return granted
+            let maxSize = granted.route.limits.maxSize
+            let size = max(length ?? 0, head.contentLength.count ?? 0)
+            if size <= maxSize { return granted }
+            granted.refuse(.tooLarge(maxSize: maxSize))
         case .refused(let response):
             log.notAuthorized(
                 route: route.name,
@@ -82,11 +53,7 @@ extension Request {
             exchange.answer(response)
         case .unavailable(let reason):
             log.authorizationFailed(route: route.name, target: head.target, reason: reason)
-            if creation == nil {
-                refuseOrdinary(.notChecked(isKept: false))
-            } else {
-                refuse(.notChecked(isKept: false))
-            }
+            refuse(.notChecked(isKept: false))
         }
         return nil
     }

@@ -5,8 +5,6 @@
 
 import Crypto
 import HTTPTypes
-import Spool
-import UploadProtocol
 
 extension HTTPFields {
     private static let correlationLimit = 128

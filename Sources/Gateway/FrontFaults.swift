@@ -17,16 +17,9 @@ package final class FrontFaults: Sendable {
         var route: String
     }
 
-    /// What is not told yet of one subject, and when it may be.
-    private struct Untold {
-        var count = 0
-        /// nil: not before the settings are read again.
-        var next: Deadline? = .after(.zero)
-    }
-
     private struct State {
         var counts: [FrontFault: Int] = [:]
-        var untold: [Subject: Untold] = [:]
+        var lines = RareLines<Subject>()
     }
 
     private let state = Monitor(State())
@@ -47,27 +40,18 @@ package final class FrontFaults: Sendable {
         state.update { state in
             state.counts[fault, default: 0] += 1
             var subject = Subject(fault: fault, route: route)
-            if state.untold[subject] == nil, state.untold.count >= Self.mostSubjects {
+            let subjects = state.lines.subjects
+            if subjects.count >= Self.mostSubjects, !subjects.contains(subject) {
                 subject.route = ""
             }
-            var untold = state.untold[subject] ?? Untold()
-            untold.count += 1
-            defer { state.untold[subject] = untold }
-            guard let next = untold.next, next.hasPassed else { return nil }
-            defer { untold.count = 0 }
             // Nothing is lost by it, so it is said once; the others do harm as long as they last.
-            untold.next = fault == .noOrigin ? nil : .after(interval)
-            return untold.count
+            return state.lines.note(subject, next: fault == .noOrigin ? .never : .after(interval))
         }
     }
 
     /// Tells again what is told only once: the settings were read again, and the web server's perhaps.
     func reload() {
-        state.update { state in
-            for subject in state.untold.keys where subject.fault == .noOrigin {
-                state.untold[subject] = nil
-            }
-        }
+        state.update { $0.lines.forget { $0.fault == .noOrigin } }
     }
 }
 
@@ -90,14 +74,13 @@ extension Gateway {
             log.badOrigin(text, route: route, count: count)
         }
         // What is no upload is buffered without harm.
-        if isUpload, context.faults.contains(.bufferingUntold),
+        guard isUpload else { return }
+        if context.faults.contains(.bufferingUntold),
             let count = faults.note(.bufferingUntold, route: route)
         {
             log.frontMayBuffer(route: route, count: count)
         }
-        if isUpload, context.faults.contains(.buffered),
-            let count = faults.note(.buffered, route: route)
-        {
+        if context.faults.contains(.buffered), let count = faults.note(.buffered, route: route) {
             log.frontBuffers(route: route, count: count)
         }
     }

@@ -23,7 +23,7 @@ package final class Gateway: Sendable {
     let buffers = BufferShelf()
     let admission: Admission
     /// What requests are turned away for, told now and then.
-    let turnedAway = TurnedAway()
+    let turnedAway = Monitor(RareLines<String>())
     /// How many requests the front serves at a time.
     private let threads: ThreadBudget
 
@@ -85,27 +85,28 @@ package final class Gateway: Sendable {
         let correlation = configuration.settings.correlationField.map { name in
             head.fields.correlate(by: name)
         }
-        let exchange = ContinuingExchange.wrapping(exchange, head)
         let client = ClientName(
             owner: exchange.context.owner,
             address: exchange.context.remoteAddress
-        )
-        var handled = Request(
-            gateway: self,
-            exchange: exchange,
-            client: client,
-            head: head,
-            route: route,
-            journal: deliveries.journal.correlated(correlation),
-            inUseTimeout: configuration.settings.inUseTimeout,
-            interimRate: configuration.settings.interim,
-            responses: ResponseBuilder(dialect: dialect, limits: route.limits)
         )
         let asked = UploadRequest(
             head,
             dialect: dialect,
             resources: route.resources,
             limits: route.limits
+        )
+        var handled = Request(
+            gateway: self,
+            exchange: exchange,
+            content: RequestContent(exchange, head),
+            client: client,
+            head: head,
+            route: route,
+            journal: deliveries.journal.correlated(correlation),
+            inUseTimeout: configuration.settings.inUseTimeout,
+            interimRate: configuration.settings.interim,
+            responses: ResponseBuilder(dialect: dialect, limits: route.limits),
+            isOrdinary: asked.isOrdinary
         )
         noteFaults(exchange.context, route: name, isUpload: asked.isUpload)
         switch admission.admit(client, isShort: asked.isShort, at: place) {

@@ -17,14 +17,19 @@ import Upstream
 struct Request {
     let gateway: Gateway
     let exchange: any Exchange
+    let content: RequestContent
     /// Whose request it is.
     let client: ClientName
     var head: RequestHead
     var route: Route
     var journal: Journal
+    /// How long to wait for another request on the same upload where the answer must not keep the client
+    /// waiting.
     let inUseTimeout: Duration
     let interimRate: InterimRate
     var responses: ResponseBuilder
+    /// Whether its client did not ask for the protocol's fields.
+    let isOrdinary: Bool
     /// Its place among the requests at work; nil where it has none and is turned away.
     var visit: Visit?
     /// What the authorizer lets this request's upload have.
@@ -49,14 +54,15 @@ struct Request {
         }
         if refusesAnonymous(request) || refusesForHold(request) { return }
         switch request {
-        case .creation(let creation): authorized(creation)?.create(creation)
+        case .creation(let creation): authorized(length: creation.length)?.create(creation)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
         case .resourceOptions(let id): resourceOptions(id)
         case .status(let id): tellStatus(of: id)
         case .options: passThrough { responses.options($0) }
-        case .ordinaryUpload(let isMarked): authorized()?.takeOrdinaryUpload(isMarked: isMarked)
+        case .ordinaryUpload(let isMarked):
+            authorized(length: head.contentLength.count)?.takeOrdinaryUpload(isMarked: isMarked)
         case .passThrough: passThrough { $0 }
         case .refused(let refusal): refuse(refusal)
         }
@@ -67,7 +73,8 @@ struct Request {
     /// Refuses a request; `offset` must be durable.
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: head.target)
-        exchange.answer(responses.refused(refusal, offset: offset))
+        let told = isOrdinary ? refusal.ofOrdinaryRequest : refusal
+        exchange.answer(responses.refused(told, offset: offset))
     }
 
     /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
@@ -86,21 +93,27 @@ struct Request {
         }
     }
 
+    /// Ends a request whose client is gone, or whose content broke off.
+    func giveUp(_ reason: String) {
+        log.clientGone(route: route.name, target: head.target, reason: reason)
+        exchange.abort()
+    }
+
     // MARK: Finding an upload
 
-    /// How long to wait for another request on the same upload.
-    enum Patience {
-        /// As long as `timeouts.in-use`: the answer must not keep the client waiting.
-        case short
-        /// As long as a delivery may take: the answer is that delivery's final response.
-        case finalResponse
+    /// How long to wait for another request whose delivery may be under way: the answer is its final
+    /// response.
+    var deliveryTimeout: Duration {
+        let upstream = route.settings.upstream
+        let most = upstream.connectTimeout + upstream.stallTimeout + upstream.responseTimeout
+        return max(inUseTimeout, most)
     }
 
     /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
-    /// exist, expired, or is not this client's.
+    /// exist, expired, or is not this client's; `patience` is for another request on it.
     func withUpload(
         _ id: UploadID,
-        patience: Patience,
+        patience: Duration,
         _ body: (Upload) throws(SpoolError) -> Void
     ) {
         let place = waitingPlace
@@ -141,26 +154,13 @@ struct Request {
         }
     }
 
-    /// How long to wait for another request on the same upload: briefly, and as long as `patience` says
+    /// How long to wait for another request on the same upload: briefly, and for as long as `patience`
     /// with a place among those that wait, if the client is there.
-    private func limit(_ patience: Patience, _ place: WaitingPlace) -> WaitLimit {
-        let timeout = timeout(patience)
-        let end = Deadline.after(timeout)
-        return WaitLimit(.after(min(timeout, WaitingPlace.briefWait))) {
+    private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
+        let end = Deadline.after(patience)
+        return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
             guard !end.hasPassed, !exchange.isPeerGone, place.take() else { return nil }
             return min(end, .after(WaitingPlace.briefWait))
-        }
-    }
-
-    private func timeout(_ patience: Patience) -> Duration {
-        switch patience {
-        case .short: inUseTimeout
-        case .finalResponse:
-            max(
-                inUseTimeout,
-                route.settings.upstream.connectTimeout + route.settings.upstream.stallTimeout
-                    + route.settings.upstream.responseTimeout
-            )
         }
     }
 

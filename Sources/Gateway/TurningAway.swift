@@ -19,7 +19,7 @@ extension Request {
         case .append, .offsetRetrieval, .cancellation: breakOff(refusal)
         case .creation: refuse(refusal)
         case .resourceOptions, .options, .status, .ordinaryUpload, .passThrough, .refused:
-            refuseOrdinary(refusal)
+            refuse(refusal.ofOrdinaryRequest)
         }
     }
 
@@ -37,7 +37,9 @@ extension Request {
 
     /// Tells, once in a while, of a request that a bound turned away.
     func noteTurnedAway(_ refusal: Refusal) {
-        guard let bound = refusal.bound, let count = gateway.turnedAway.note(bound) else { return }
+        guard let bound = refusal.bound,
+            let count = gateway.turnedAway.update({ $0.note(bound) })
+        else { return }
         gateway.log.turnedAway(bound: bound, client: "\(client)", count: count)
     }
 
@@ -49,19 +51,35 @@ extension Request {
             gateway.deliveries.isHoldFull(route)
         else { return false }
         gateway.deliveries.noteHoldFull(route)
-        if case .creation = request {
-            refuse(.notAccepted)
-        } else {
-            refuseOrdinary(.notAccepted.ofOrdinaryRequest)
-        }
+        refuse(.notAccepted(isOrdinary: isOrdinary))
         return true
     }
 
-    /// Why the request may wait no longer.
+    /// The request's place among those that wait; not taken yet.
     var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: visit) }
+
+    /// The place, taken; nil where there is none and the request was refused.
+    func takeWaitingPlace() -> WaitingPlace? {
+        let place = waitingPlace
+        if place.take() { return place }
+        let refusal = place.refusal ?? .tooManyWait
+        noteTurnedAway(refusal)
+        refuse(refusal)
+        return nil
+    }
 }
 
 extension UploadRequest {
+    /// Whether its client speaks no upload protocol, or not with the gateway.
+    var isOrdinary: Bool {
+        switch self {
+        case .ordinaryUpload, .passThrough, .options: true
+        case .creation, .append, .offsetRetrieval, .cancellation, .resourceOptions, .status,
+            .refused:
+            false
+        }
+    }
+
     /// Whether it asks for no more than a look at an upload, or its removal, and so ends within moments.
     var isShort: Bool {
         switch self {
@@ -81,33 +99,6 @@ extension Refusal {
         case .clientWaits: "clients.maximum-waiting"
         case .clientHasUploads: "clients.maximum-uploads"
         default: nil
-        }
-    }
-}
-
-/// How often requests were turned away, by the setting that did: a line for each would bury the log.
-///
-/// Any thread.
-final class TurnedAway: Sendable {
-    private struct Untold {
-        var count = 0
-        var next = Deadline.after(.zero)
-    }
-
-    private let untold = Monitor<[String: Untold]>([:])
-    private let interval: Duration
-
-    init(interval: Duration = .seconds(60)) { self.interval = interval }
-
-    /// Counts one; how many are to be told now, this one included, or nil.
-    func note(_ bound: String) -> Int? {
-        untold.update { all in
-            var untold = all[bound] ?? Untold()
-            untold.count += 1
-            defer { all[bound] = untold }
-            guard untold.next.hasPassed else { return nil }
-            defer { untold = Untold(next: .after(interval)) }
-            return untold.count
         }
     }
 }

@@ -79,15 +79,10 @@ struct PathFault {
         }
     }
 
-    /// One sentence about a directory that is usable and somebody else's.
-    func sentence(notOwn facts: PathFacts) -> String {
-        "\(facts.path) is not user \(user.name)'s own (\(facts.description)); \(chown(facts.path))"
-    }
-
-    /// One sentence about something in the user's own directory that is somebody else's.
-    func sentence(notOwn facts: PathFacts, in directory: String) -> String {
+    /// One sentence about a directory that is usable and somebody else's, or something in `directory`.
+    func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
         "\(facts.path) is not user \(user.name)'s own (\(facts.description)); "
-            + "chown -R \(user.name): \(directory.shellWord)"
+            + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
     }
 
     /// One sentence about a directory that is not there and cannot be made by the user.

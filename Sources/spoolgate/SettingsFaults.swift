@@ -37,7 +37,9 @@ struct SettingsFaults {
             require(.place, PathAccess.parent(of: path), "listen")
             if let group { requireGroup(group) }
         }
-        requireSpool(settings.spoolDirectory)
+        if let sentence = spoolFault(settings.spoolDirectory) {
+            sentences.append("spool.directory: \(sentence)")
+        }
         for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
             require(route, "routes.\(name)")
         }
@@ -150,28 +152,23 @@ struct SettingsFaults {
 
     // MARK: The spool
 
-    private mutating func requireSpool(_ path: String) {
-        let key = "spool.directory"
+    /// Why a directory is no spool for the user; nil where it is one, is empty, or can be made.
+    private func spoolFault(_ path: String) -> String? {
         let fault = PathFault(user: user, use: .ownDirectory, path: path)
         do throws(PathObstacle) {
             let facts = try PathAccess.require(.all, to: path)
             guard facts.isDirectory else { throw .notDirectory(facts) }
-            if facts.owner != user.number, !user.isRoot {
-                sentences.append("\(key): \(fault.sentence(notOwn: facts))")
-            } else if let sentence = faultInside(path, fault) {
-                sentences.append("\(key): \(sentence)")
+            let isOwn = facts.owner == user.number || user.isRoot
+            return isOwn ? faultInside(path, fault) : fault.sentence(notOwn: facts)
+        } catch .missing(_, isLast: true) {
+            do throws(PathObstacle) {
+                _ = try PathAccess.require(PathUse.place.rights, to: PathAccess.parent(of: path))
+                return nil
+            } catch {
+                return fault.sentence(notMade: error)
             }
         } catch {
-            guard case .missing(_, isLast: true) = error else {
-                sentences.append("\(key): \(fault.sentence(error))")
-                return
-            }
-            do throws(PathObstacle) {
-                _ = try PathAccess.require([.write, .search], to: PathAccess.parent(of: path))
-            } catch {
-                if makesDirectories, canMake(path) { return }
-                sentences.append("\(key): \(fault.sentence(notMade: error))")
-            }
+            return fault.sentence(error)
         }
     }
 

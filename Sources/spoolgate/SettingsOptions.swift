@@ -4,7 +4,6 @@ import ArgumentParser
 import Glibc
 import Posix
 import Settings
-import Upstream
 
 struct ListenOption: ParsableArguments {
     @Option(

@@ -7,22 +7,22 @@
 import ArgumentParser
 import Journal
 import Logging
-import Posix
 import Settings
 import Spool
 import TextFormats
 import UploadProtocol
 
+/// Reads an upload's identity from the command line.
+func uploadID(_ text: String) throws -> UploadID {
+    if let id = UploadID(text) { return id }
+    throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
+}
+
 /// Which uploads a command is about.
 struct NamedUploads: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The uploads, by their identities.", valueName: "upload"),
-        transform: { text in
-            guard let id = UploadID(text) else {
-                throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
-            }
-            return id
-        }
+        transform: uploadID
     )
     var ids: [UploadID] = []
 }

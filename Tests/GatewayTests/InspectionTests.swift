@@ -179,17 +179,21 @@ import Upstream
         let inspection = try #require(Inspection(settings))
         let path = NSTemporaryDirectory() + "/inspection-\(UInt64.random(in: 0...(.max)))"
         defer { try? FileManager.default.removeItem(atPath: path + ".up") }
-        let subject = InspectionSubject(
+        let creation = UploadCreation(
             id: UploadID(high: 1, low: 1),
             route: "r",
             owner: nil,
             head: RequestHead(method: .put, target: "/x"),
-            length: 0
+            resourcePath: "",
+            remoteAddress: nil,
+            scheme: nil,
+            created: .now,
+            isRepeatable: true
         )
         let isOver = Monitor(false)
         struct Enough: Error {}
         try Posix.Thread.start(name: "first") {
-            _ = try? inspection.run(path, about: subject) { () throws(SpoolError) in
+            _ = try? inspection.run(path, about: creation, length: 0) { () throws(SpoolError) in
                 if isOver.update({ $0 }) { throw .busy(UploadID(high: 1, low: 1)) }
             }
             isOver.update { $0 = false }
@@ -197,7 +201,7 @@ import Upstream
         try eventually("the first runs") { FileManager.default.fileExists(atPath: path + ".up") }
         var calls = 0
         #expect(throws: SpoolError.self) {
-            try inspection.run(path, about: subject) { () throws(SpoolError) in
+            try inspection.run(path, about: creation, length: 0) { () throws(SpoolError) in
                 calls += 1
                 if calls == 2 { throw .busy(UploadID(high: 1, low: 2)) }
             }

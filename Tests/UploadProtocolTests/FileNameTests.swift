@@ -133,11 +133,11 @@ struct FileNameTests {
     @Test("what is signed depends on the members alone")
     func notice() {
         var one = HandoverNotice()
-        one.add("size", .number(12))
-        one.add("name", .text("é&=\n"))
+        one.add("size", .integer(12))
+        one.add("name", .string("é&=\n"))
         var other = HandoverNotice()
-        other.add("name", .text("é&=\n"))
-        other.add("size", .number(12))
+        other.add("name", .string("é&=\n"))
+        other.add("size", .integer(12))
         #expect(one.signedText == other.signedText)
         #expect(String(decoding: one.signedText, as: UTF8.self) == "4:name,5:é&=\n,4:size,2:12,")
         #expect(
@@ -148,7 +148,7 @@ struct FileNameTests {
                 == "{\"size\":12,\"name\":\"é&=\\n\"}"
         )
         var confusable = HandoverNotice()
-        confusable.add("size", .text("12,4:name,5:é&=\n"))
+        confusable.add("size", .string("12,4:name,5:é&=\n"))
         #expect(confusable.signedText != one.signedText)
     }
 

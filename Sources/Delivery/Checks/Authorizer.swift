@@ -4,63 +4,10 @@
 // answer that cannot be understood lets nothing in.
 
 package import HTTPTypes
-import Posix
 import Settings
-import Spool
+package import Spool
 package import UploadProtocol
 package import Upstream
-
-/// What is asked about.
-package struct AuthorizationQuestion {
-    /// The moments at which it is asked.
-    package enum Moment: String {
-        /// Before any content is read.
-        case creation
-        /// Before the upstream is sent the whole upload.
-        case delivery
-    }
-
-    var moment: Moment
-    /// The request that creates the upload.
-    var head: RequestHead
-    /// The upload; nil where it has no resource, or not yet.
-    var id: UploadID?
-    /// Bytes of the upload, where known.
-    var length: Int64?
-    /// Who the client is, as far as known.
-    var owner: String?
-    /// The client's address.
-    var remoteAddress: String?
-    /// The scheme the client used.
-    var scheme: String?
-    /// The fields of the request that completes the upload, where one does.
-    var completing: HTTPFields?
-    /// Whose credentials go along; the rest of it is for the upstream.
-    var policy: FieldPolicy
-
-    /// Makes a question from its parts.
-    package init(
-        moment: Moment,
-        head: RequestHead,
-        id: UploadID? = nil,
-        length: Int64?,
-        owner: String?,
-        remoteAddress: String?,
-        scheme: String?,
-        completing: HTTPFields? = nil,
-        policy: FieldPolicy = FieldPolicy()
-    ) {
-        self.moment = moment
-        self.head = head
-        self.id = id
-        self.length = length
-        self.owner = owner
-        self.remoteAddress = remoteAddress
-        self.scheme = scheme
-        self.completing = completing
-        self.policy = policy
-    }
-}
 
 /// What an authorizer lets an upload have.
 package struct Grant: Equatable {
@@ -98,6 +45,14 @@ package final class Authorizer: Sendable {
     /// Most content of an answer that a client gets.
     static let answerCap = 64 << 10
 
+    /// The moments at which it is asked.
+    package enum Moment: String {
+        /// Before any content is read.
+        case creation
+        /// Before the upstream is sent the whole upload.
+        case delivery
+    }
+
     /// Makes an authorizer; nil where the settings name none.
     init?(_ settings: ServiceSettings) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
@@ -108,11 +63,26 @@ package final class Authorizer: Sendable {
 
     /// Asks; blocks for up to the timeouts.
     ///
-    /// `meanwhile` is called at least once a second once there is a connection.
+    /// - Parameters:
+    ///   - moment: when; an upload that is still to be created is not named.
+    ///   - creation: the upload, and the request that creates it.
+    ///   - length: bytes of the upload, where known.
+    ///   - completing: the fields of the request that completes the upload, where one does.
+    ///   - policy: whose credentials go along; the rest of it is for the upstream.
+    ///   - meanwhile: called at least once a second once there is a connection.
+    /// - Returns: its answer.
     package func ask(
-        _ question: AuthorizationQuestion,
+        at moment: Moment,
+        about creation: UploadCreation,
+        length: Int64?,
+        completing: HTTPFields? = nil,
+        policy: FieldPolicy = FieldPolicy(),
         meanwhile: @escaping () -> Void = {}
     ) -> AuthorizationAnswer {
+        var fields = Self.fields(of: creation, completing: completing, policy)
+        fields[.spoolgateEvent] = moment.rawValue
+        fields[.spoolgateUpload] = moment == .creation ? nil : "\(creation.id)"
+        fields[.uploadLength] = length.map { "\($0)" }
         let sink = WholeResponse(
             cap: Self.answerCap,
             timeout: settings.timeout,
@@ -122,7 +92,7 @@ package final class Authorizer: Sendable {
             UpstreamRequest(
                 method: .get,
                 target: url.requestTarget,
-                fields: Self.fields(for: question),
+                fields: fields,
                 content: .none
             ),
             sink: sink
@@ -140,31 +110,32 @@ package final class Authorizer: Sendable {
         return .granted(grant)
     }
 
-    /// The client's fields, without what belongs to content, framing or conditions, and what is asked.
-    private static func fields(for question: AuthorizationQuestion) -> HTTPFields {
+    /// The client's fields, without what belongs to content, framing or conditions, and who it is.
+    private static func fields(
+        of creation: UploadCreation,
+        completing: HTTPFields?,
+        _ routes: FieldPolicy
+    ) -> HTTPFields {
         var policy = FieldPolicy()
-        policy.credentials = question.policy.credentials
-        policy.credentialFields = question.policy.credentialFields
-        policy.trustsForwarded = question.policy.trustsForwarded
+        policy.credentials = routes.credentials
+        policy.credentialFields = routes.credentialFields
+        policy.trustsForwarded = routes.trustsForwarded
         var fields = UpstreamFields.delivered(
-            question.head.fields,
-            completing: question.completing,
+            creation.head.fields,
+            completing: completing,
             policy: policy
         )
         let host = fields[.host]
         fields.removeAll { leftOut($0.name.canonicalName) }
         fields.addForwarding(
             .xForwarded,
-            address: question.remoteAddress,
-            scheme: question.scheme,
+            address: creation.remoteAddress,
+            scheme: creation.scheme,
             host: host
         )
-        fields[.xForwardedMethod] = question.head.method.rawValue
-        fields[.xForwardedUri] = question.head.target
-        fields[.spoolgateEvent] = question.moment.rawValue
-        fields[.spoolgateOwner] = question.owner
-        fields[.spoolgateUpload] = question.id?.description
-        fields[.uploadLength] = question.length.map { String($0) }
+        fields[.xForwardedMethod] = creation.head.method.rawValue
+        fields[.xForwardedUri] = creation.head.target
+        fields[.spoolgateOwner] = creation.principal
         return fields
     }
 

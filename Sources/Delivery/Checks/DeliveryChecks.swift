@@ -1,7 +1,7 @@
 // What stands between a whole upload and its delivery: the inspection, then the authorizer once more.
 //
-// Nothing is moved, removed or answered here. Invariant: neither is asked while the upload is in
-// `active`, so that a crash meanwhile leaves an upload that was never sent.
+// Invariant: neither is asked while the upload is in `active`, so that a crash meanwhile leaves an upload
+// that was never sent.
 
 import Exchange
 import HTTPTypes
@@ -10,77 +10,6 @@ import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
-
-extension Route {
-    /// Whether an upload may be delivered.
-    enum Clearance {
-        /// Deliver it.
-        case cleared
-        /// This is its final response; it is not to be delivered.
-        case refused(Response, reason: String)
-        /// Nobody knows yet: try again later.
-        case postponed(reason: String)
-    }
-
-    /// Finds out whether a whole upload may be delivered.
-    ///
-    /// - Parameters:
-    ///   - upload: held, and not in `active`.
-    ///   - policy: whose credentials the authorizer gets.
-    ///   - completing: the fields of the request that completes the upload, where one does.
-    ///   - meanwhile: called at least once a second, except while a connection is being made; what it
-    ///     throws ends the check.
-    /// - Returns: the final response; an authorizer that has trouble of its own (408, 429 or 5xx) gives none.
-    /// - Throws: what `meanwhile` throws.
-    func clear(
-        _ upload: Upload,
-        policy: FieldPolicy,
-        completing: HTTPFields?,
-        meanwhile: () throws(SpoolError) -> Void
-    ) throws(SpoolError) -> Clearance {
-        let creation = upload.creation
-        if let inspection {
-            let subject = InspectionSubject(creation, length: upload.state.offset)
-            switch try inspection.run(upload.path, about: subject, meanwhile: meanwhile) {
-            case .taken: break
-            case .refused(let message):
-                let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
-                return .refused(refusal.response, reason: "refused by the inspection: \(message)")
-            case .failed(let reason): return .postponed(reason: reason)
-            }
-        }
-        guard let authorizer else { return .cleared }
-        let question = AuthorizationQuestion(
-            moment: .delivery,
-            head: creation.head,
-            id: creation.id,
-            length: upload.state.offset,
-            owner: creation.principal,
-            remoteAddress: creation.remoteAddress,
-            scheme: creation.scheme,
-            completing: completing,
-            policy: policy
-        )
-        var failure: SpoolError?
-        let answer = withoutActuallyEscaping(meanwhile) { meanwhile in
-            authorizer.ask(question) {
-                guard failure == nil else { return }
-                do throws(SpoolError) { try meanwhile() } catch { failure = error }
-            }
-        }
-        if let failure { throw failure }
-        switch answer {
-        case .granted: return .cleared
-        case .unavailable(let reason): return .postponed(reason: reason)
-        case .refused(let response):
-            let status = response.head.status.code
-            let reason = "the authorizer answered \(status)"
-            return status >= 500 || [408, 429].contains(status)
-                ? .postponed(reason: reason) : .refused(response, reason: reason)
-        }
-    }
-}
 
 extension Delivery {
     /// What came of the checks before a delivery.
@@ -91,6 +20,15 @@ extension Delivery {
         case ended(Refusal?)
     }
 
+    /// What the checks say of an upload.
+    private enum Clearance {
+        case cleared
+        /// This is its final response.
+        case refused(Response, reason: String)
+        /// Nobody knows yet: try again later.
+        case postponed(reason: String)
+    }
+
     /// Asks what stands before the delivery of a whole upload.
     ///
     /// One that is refused has that for its final response, and its content is gone.
@@ -98,7 +36,7 @@ extension Delivery {
         _ upload: Upload,
         _ listener: ResponseListener
     ) throws(SpoolError) -> Checked {
-        guard !route.hasNoChecks else { return .cleared }
+        guard route.authorizer != nil || route.inspection != nil else { return .cleared }
         // Whoever asks for it must hear the final response, not what came before.
         upload.awaitFinalResponse()
         let place = WaitingPlace(deliveries.admission, for: visit)
@@ -113,14 +51,7 @@ extension Delivery {
             )
         }
         defer { place.giveBack() }
-        let clearance = try route.clear(
-            upload,
-            policy: route.fields,
-            completing: listener.completing
-        ) { () throws(SpoolError) in
-            try listener.heartbeat?.beat(upload)
-        }
-        switch clearance {
+        switch try clearance(of: upload, listener) {
         case .cleared:
             return .cleared
         case .postponed(let reason):
@@ -146,6 +77,48 @@ extension Delivery {
             )
             listener.exchange?.answer(Response(head, content: response.content))
             return .ended(nil)
+        }
+    }
+
+    /// Asks the inspection, then the authorizer; one that has trouble of its own (408, 429 or 5xx) gives
+    /// no final response.
+    private func clearance(
+        of upload: Upload,
+        _ listener: ResponseListener
+    ) throws(SpoolError) -> Clearance {
+        let length = upload.state.offset
+        if let inspection = route.inspection {
+            let verdict = try inspection.run(upload.path, about: upload.creation, length: length) {
+                () throws(SpoolError) in try listener.heartbeat?.beat(upload)
+            }
+            switch verdict {
+            case .taken: break
+            case .refused(let message):
+                let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
+                return .refused(refusal.response, reason: "refused by the inspection: \(message)")
+            case .failed(let reason): return .postponed(reason: reason)
+            }
+        }
+        guard let authorizer = route.authorizer else { return .cleared }
+        var failure: SpoolError?
+        let answer = authorizer.ask(
+            at: .delivery,
+            about: upload.creation,
+            length: length,
+            completing: listener.completing,
+            policy: route.fields
+        ) {
+            do throws(SpoolError) { try listener.heartbeat?.beat(upload) } catch { failure = error }
+        }
+        if let failure { throw failure }
+        switch answer {
+        case .granted: return .cleared
+        case .unavailable(let reason): return .postponed(reason: reason)
+        case .refused(let response):
+            let status = response.head.status.code
+            let reason = "the authorizer answered \(status)"
+            return status >= 500 || [408, 429].contains(status)
+                ? .postponed(reason: reason) : .refused(response, reason: reason)
         }
     }
 }

@@ -8,7 +8,7 @@ import Posix
 package import Settings
 package import Spool
 import TextFormats
-package import UploadProtocol
+import UploadProtocol
 import Upstream
 
 /// What an inspection found.
@@ -19,41 +19,6 @@ package enum InspectionVerdict: Sendable, Equatable {
     case refused(message: String)
     /// The command did not come to a verdict.
     case failed(reason: String)
-}
-
-/// What a command is told of an upload beside its content.
-package struct InspectionSubject: Sendable {
-    /// The variables it gets, beside `PATH` and `SPOOLGATE_FILE`.
-    package var environment: [(name: String, value: String)]
-    /// `SPOOLGATE_NAME`: what the client calls the file, harmless.
-    package var name: String
-
-    /// An upload with a resource.
-    package init(_ creation: UploadCreation, length: Int64) {
-        self.init(
-            id: creation.id,
-            route: creation.route,
-            owner: creation.principal,
-            head: creation.head,
-            length: length
-        )
-    }
-
-    /// Any upload.
-    package init(id: UploadID, route: String, owner: String?, head: RequestHead, length: Int64) {
-        let type = UpstreamFields.delivered(head.fields)[.contentType]
-        name = ClientFileName(target: head.target, fields: head.fields).harmless
-        environment = [
-            ("SPOOLGATE_UPLOAD", id.description), ("SPOOLGATE_ROUTE", route),
-            ("SPOOLGATE_OWNER", owner ?? ""),
-            ("SPOOLGATE_NAME", name),
-            ("SPOOLGATE_TYPE", type ?? ""), ("SPOOLGATE_LENGTH", String(length)),
-            ("SPOOLGATE_TARGET", head.target),
-        ].map { ($0.0, Self.clean($0.1)) }
-    }
-
-    /// A variable's value ends at the first NUL.
-    private static func clean(_ text: String) -> String { text.filter { $0 != "\0" } }
 }
 
 /// The inspection of one route.
@@ -81,16 +46,25 @@ package final class Inspection: Sendable {
     ///
     /// - Parameters:
     ///   - path: the file, the command's last argument.
-    ///   - subject: what the command is told of the upload.
+    ///   - creation: the upload, of which the command is told.
+    ///   - length: bytes of content.
     ///   - meanwhile: called at least once a second; what it throws ends the command and the wait.
     /// - Returns: the verdict.
     /// - Throws: what `meanwhile` throws.
     package func run(
         _ path: String,
-        about subject: InspectionSubject,
+        about creation: UploadCreation,
+        length: Int64,
         meanwhile: () throws(SpoolError) -> Void
     ) throws(SpoolError) -> InspectionVerdict {
-        guard try takePlace(meanwhile) else {
+        let place: Void? = try wait(meanwhile) { deadline in
+            running.wait(until: deadline) { running in
+                guard running < settings.maximumConcurrent else { return nil }
+                running += 1
+                return ()
+            }
+        }
+        guard place != nil else {
             return .failed(
                 reason: "no free place among the inspections within "
                     + "\(DurationText.text(settings.timeout)); raise inspect.maximum-concurrent or "
@@ -102,57 +76,69 @@ package final class Inspection: Sendable {
         do throws(SystemError) {
             child = try ChildProcess(
                 settings.command + [path],
-                environment: [
-                    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-                    ("SPOOLGATE_FILE", path),
-                ] + subject.environment,
+                environment: Self.environment(path, creation, length: length),
                 limit: Self.messageLimit
             )
         } catch {
             return .failed(reason: "the inspection could not be started: \(error)")
         }
+        if let end = try wait(meanwhile, until: { child.wait(until: $0) }) {
+            return verdict(end, child, path, creation.head)
+        }
+        child.terminate(grace: Self.grace)
+        return .failed(
+            reason: "\(settings.command[0]) did not end within "
+                + "\(DurationText.text(settings.timeout)) (inspect.timeout) and was killed"
+        )
+    }
+
+    /// Waits for what `look` waits for until a deadline; nil where the timeout comes first.
+    private func wait<Found>(
+        _ meanwhile: () throws(SpoolError) -> Void,
+        until look: (Deadline) -> Found?
+    ) throws(SpoolError) -> Found? {
         let deadline = Deadline.after(settings.timeout)
         while true {
-            if let end = child.wait(until: min(deadline, .after(Self.step))) {
-                return verdict(end, child, path, subject)
-            }
-            if deadline.hasPassed {
-                child.terminate(grace: Self.grace)
-                return .failed(
-                    reason: "\(settings.command[0]) did not end within "
-                        + "\(DurationText.text(settings.timeout)) (inspect.timeout) and was killed"
-                )
-            }
+            if let found = look(min(deadline, .after(Self.step))) { return found }
+            if deadline.hasPassed { return nil }
             try meanwhile()
         }
     }
 
-    private func takePlace(_ meanwhile: () throws(SpoolError) -> Void) throws(SpoolError) -> Bool {
-        let deadline = Deadline.after(settings.timeout)
-        while true {
-            let place: Void? = running.wait(until: min(deadline, .after(Self.step))) { running in
-                guard running < settings.maximumConcurrent else { return nil }
-                running += 1
-                return ()
-            }
-            if place != nil { return true }
-            if deadline.hasPassed { return false }
-            try meanwhile()
-        }
+    /// What the client calls the file, harmless.
+    private static func name(_ head: RequestHead) -> String {
+        ClientFileName(target: head.target, fields: head.fields).harmless
+    }
+
+    /// The variables that a command gets.
+    private static func environment(
+        _ path: String,
+        _ creation: UploadCreation,
+        length: Int64
+    ) -> [(name: String, value: String)] {
+        let head = creation.head
+        return [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("SPOOLGATE_FILE", path), ("SPOOLGATE_UPLOAD", "\(creation.id)"),
+            ("SPOOLGATE_ROUTE", creation.route), ("SPOOLGATE_OWNER", creation.principal ?? ""),
+            ("SPOOLGATE_NAME", name(head)),
+            ("SPOOLGATE_TYPE", UpstreamFields.delivered(head.fields)[.contentType] ?? ""),
+            ("SPOOLGATE_LENGTH", "\(length)"), ("SPOOLGATE_TARGET", head.target),
+        ].map { name, value in (name, value.filter { $0 != "\0" }) }
     }
 
     private func verdict(
         _ end: ChildProcess.End,
         _ child: ChildProcess,
         _ path: String,
-        _ subject: InspectionSubject
+        _ head: RequestHead
     ) -> InspectionVerdict {
         let program = settings.command[0]
         switch end {
         case .exited(0): return .taken
         case .exited(1):
             // Scanners begin their line with the path, which is not the client's to know.
-            let output = Self.replacing(path, with: subject.name, in: child.output)
+            let output = child.output.replacing(Array(path.utf8), with: Self.name(head).utf8)
             return .refused(message: Self.text(output))
         case .exited(let status):
             return .failed(reason: "\(program) ended with status \(status)\(Self.tail(child))")
@@ -167,36 +153,16 @@ package final class Inspection: Sendable {
         return said.isEmpty ? "" : ": \(said.prefix(200))"
     }
 
-    private static func replacing(_ old: String, with new: String, in bytes: [UInt8]) -> [UInt8] {
-        let old = Array(old.utf8)
-        var replaced: [UInt8] = []
-        var rest = bytes[...]
-        while let byte = rest.first {
-            if rest.starts(with: old) {
-                replaced += new.utf8
-                rest.removeFirst(old.count)
-            } else {
-                replaced.append(byte)
-                rest.removeFirst()
-            }
-        }
-        return replaced
-    }
-
     /// A command's output as one line of text.
     private static func text(_ bytes: [UInt8]) -> String {
-        var text = String.UnicodeScalarView()
         // The limit can have cut a character in two, which decoding makes U+FFFD.
-        for scalar in String(decoding: bytes, as: UTF8.self).unicodeScalars {
+        let spaced = String(decoding: bytes, as: UTF8.self).unicodeScalars.map {
+            scalar -> Character in
             switch scalar {
-            case "\0"..."\u{1f}", "\u{7f}"..."\u{9f}", "\u{2028}", "\u{2029}": text.append(" ")
-            default: text.append(scalar)
+            case "\0"..."\u{1f}", "\u{7f}"..."\u{9f}", "\u{2028}", "\u{2029}": " "
+            default: Character(scalar)
             }
         }
-        let line = String(text)
-        guard let first = line.firstIndex(where: { $0 != " " }),
-            let last = line.lastIndex(where: { $0 != " " })
-        else { return "" }
-        return String(line[first...last])
+        return String(Substring(String(spaced)).withoutOuterWhitespace)
     }
 }

@@ -6,24 +6,9 @@
 package import HTTPTypes
 import Journal
 import Posix
-import Settings
 package import Spool
 package import UploadProtocol
 import Upstream
-
-/// The digests of one upload, computed, and whom they are for.
-package struct UploadDigests {
-    /// What they are for.
-    package var plan: DigestPlan
-    /// One for each of `plan.algorithms`.
-    package var values: DigestValues
-
-    /// The values of a plan; none of no plan.
-    package init(plan: DigestPlan = DigestPlan(), values: DigestValues = DigestValues()) {
-        self.plan = plan
-        self.values = values
-    }
-}
 
 extension Delivery {
     /// Computes the digests of a whole upload that somebody asked for; without any, nothing is read.
@@ -31,26 +16,40 @@ extension Delivery {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - completing: the fields of the request that completes it; nil if none does.
-    ///   - onProgress: called between two parts.
+    ///   - told: the digests that the upstream is told.
+    ///   - heartbeat: tells the client between two parts that the wait goes on.
     /// - Returns: the digests, or why the upload is not to be delivered: then it is removed.
     /// - Throws: `SpoolError` where it cannot be read or removed.
     func checkDigests(
         of upload: Upload,
         completing: HTTPFields?,
-        _ onProgress: () -> Void
+        told: Set<DigestAlgorithm>,
+        _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Result<UploadDigests, Refusal> {
         let plan = DigestPlan(
             creation: upload.creation.head.fields,
             completing: completing,
-            route: route.settings
+            told: told
         )
-        let values = try compute(plan.algorithms, of: upload, onProgress)
-        if let refusal = plan.refusal(values) {
+        let values = try DigestReading.values(
+            plan.algorithms,
+            length: upload.state.offset,
+            read: { buffer, position throws(SpoolError) in
+                try upload.read(into: buffer, at: position)
+            },
+            // Where it fails, content that was cut back ends early for whoever reads it.
+            onProgress: { heartbeat?.beat(upload, failingInto: journal.log) }
+        )
+        guard let values else {
+            let subject = "the content of \(upload.creation.id)"
+            throw .disk(SystemError(call: "pread", subject: subject, errno: SystemError.lost))
+        }
+        let checked = plan.checked(values)
+        if case .failure(let refusal) = checked {
             try upload.remove(durably: true)
             journal.deactivated(upload, refusal)
-            return .failure(refusal)
         }
-        return .success(UploadDigests(plan: plan, values: values))
+        return checked
     }
 
     /// What of a whole upload contradicts the digests that clients told of it: then it is removed.
@@ -60,42 +59,18 @@ extension Delivery {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - completing: the fields of the request that completes it.
-    ///   - onProgress: called between two parts.
+    ///   - heartbeat: tells the client between two parts that the wait goes on.
     /// - Returns: nil where nothing does.
     /// - Throws: `SpoolError` where it cannot be read or removed.
     package func contradiction(
         of upload: Upload,
         completing: HTTPFields,
-        _ onProgress: () -> Void
+        _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
-        var asIs = self
-        asIs.route = route.changed { route in
-            route.digest = nil
-            route.form = .body
-        }
-        switch try asIs.checkDigests(of: upload, completing: completing, onProgress) {
-        case .success: return nil
-        case .failure(let refusal): return refusal
-        }
-    }
-
-    private func compute(
-        _ algorithms: Set<DigestAlgorithm>,
-        of upload: Upload,
-        _ onProgress: () -> Void
-    ) throws(SpoolError) -> DigestValues {
-        let values = try DigestReading.values(
-            algorithms,
-            length: upload.state.offset,
-            read: { buffer, position throws(SpoolError) in
-                try upload.read(into: buffer, at: position)
-            },
-            onProgress: onProgress
-        )
-        if let values { return values }
-        let subject = "the content of \(upload.creation.id)"
-        throw .disk(SystemError(call: "pread", subject: subject, errno: SystemError.lost))
+        let checked = try checkDigests(of: upload, completing: completing, told: [], heartbeat)
+        guard case .failure(let refusal) = checked else { return nil }
+        return refusal
     }
 
     /// Makes the one request of a whole upload from its creation.
@@ -106,29 +81,21 @@ extension Delivery {
     ///   - relay: has the upload's digests, and hears that a copy goes on.
     /// - Returns: the request in its form.
     /// - Throws: `FormFailure`; nothing was sent then.
-    package func form(
+    func form(
         of upload: Upload,
         completing: HTTPFields?,
         _ relay: FinalResponseRelay
     ) throws(FormFailure) -> UploadForm {
-        let creation = upload.creation
+        let length = upload.state.offset
         return try UploadForm(
-            WholeUpload(
-                id: creation.id,
-                creation: creation.head,
-                completing: completing,
-                owner: creation.principal,
-                address: creation.remoteAddress,
-                scheme: creation.scheme,
-                idempotencyKey: route.honoursIdempotencyKey ? "\"\(creation.id)\"" : nil,
-                length: upload.state.offset,
-                digests: relay.digests.values
-            ),
-            .file(descriptor: upload.dataFile, length: upload.state.offset) { buffer, position in
+            upload.creation,
+            .file(descriptor: upload.dataFile, length: length) { buffer, position in
                 try upload.read(into: buffer, at: position)
             },
+            length: length,
             route: route.settings,
-            told: relay.digests.plan.told,
+            completing: completing,
+            digests: relay.digests,
             time: deliveries.clock.now,
             onProgress: relay.onProgress
         )

@@ -9,24 +9,24 @@ package import HTTPTypes
 package import Settings
 package import UploadProtocol
 
+/// The digests of one upload, computed, and whom they are for.
+package struct UploadDigests {
+    /// What they are for.
+    let plan: DigestPlan
+    /// One for each of `plan.algorithms`.
+    let values: DigestValues
+}
+
 /// The digests that one upload needs.
 package struct DigestPlan {
     /// What `Repr-Digest` of the creation, and of the completing request, say; none if they say nothing.
-    private let representations: [DigestValues]
+    private var representations: [DigestValues] = []
     /// What `Content-Digest` says, where the one message is the whole upload.
-    private let content: DigestValues
+    private var content = DigestValues()
     /// What the client wants to hear with the final response.
-    private let wanted: DigestAlgorithm?
+    private var wanted: DigestAlgorithm?
     /// What the upstream is told.
-    package let told: Set<DigestAlgorithm>
-
-    /// No plan.
-    package init() {
-        representations = []
-        content = DigestValues()
-        wanted = nil
-        told = []
-    }
+    private(set) var told: Set<DigestAlgorithm> = []
 
     /// The plan of an upload with a resource, at its delivery.
     ///
@@ -34,31 +34,26 @@ package struct DigestPlan {
     ///   - creation: the creation's fields.
     ///   - completing: the fields of the request that completes it; nil if that is the creation, or
     ///     nobody.
-    ///   - route: the upload's route.
-    package init(creation: HTTPFields, completing: HTTPFields?, route: RouteSettings) {
+    ///   - told: what the upstream is told.
+    init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
         // `try?`: what cannot be verified was refused with its request.
         representations = [creation, completing ?? [:]].compactMap {
             try? DigestValues(.reprDigest, in: $0)
         }
-        content = DigestValues()
         wanted = DigestAlgorithm.wanted(in: creation)
-        told = route.toldDigests
+        self.told = told
     }
 
     /// The plan of an ordinary upload.
     ///
-    /// - Throws: `Refusal.invalidDigest`, without the protocol's fields.
+    /// - Throws: `Refusal.invalidDigest`.
     package init(ordinary fields: HTTPFields, route: RouteSettings) throws(Refusal) {
-        do throws(Refusal) {
-            // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
-            let isPart = fields.contains(.contentRange)
-            representations = isPart ? [] : [try DigestValues(.reprDigest, in: fields)]
-            content = try DigestValues(.contentDigest, in: fields)
-        } catch {
-            throw error.ofOrdinaryRequest
+        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
+        if !fields.contains(.contentRange) {
+            representations = [try DigestValues(.reprDigest, in: fields)]
         }
-        // In an ordinary request the wish is for the upstream's own representation (RFC 9530 §4).
-        wanted = nil
+        content = try DigestValues(.contentDigest, in: fields)
+        // What it wants is for the upstream's own representation (RFC 9530 §4).
         told = route.toldDigests
     }
 
@@ -68,19 +63,18 @@ package struct DigestPlan {
             .union(told).union(wanted.map { [$0] } ?? [])
     }
 
-    /// Why an upload with these digests, one for each of `algorithms`, is not to be delivered; nil if it
-    /// may be.
-    package func refusal(_ computed: DigestValues) -> Refusal? {
-        guard content.agrees(with: computed) else { return .contentDigestMismatch }
+    /// The digests of an upload, one for each of `algorithms`, or why it is not to be delivered.
+    package func checked(_ computed: DigestValues) -> Result<UploadDigests, Refusal> {
+        guard content.agrees(with: computed) else { return .failure(.contentDigestMismatch) }
         guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
-            return .reprDigestMismatch
+            return .failure(.reprDigestMismatch)
         }
-        return nil
+        return .success(UploadDigests(plan: self, values: computed))
     }
 
     /// Adds `Repr-Digest` to the upstream's final response for a client that wants it and would not hear
     /// it otherwise.
-    package func tell(_ computed: DigestValues, in response: inout ResponseHead) {
+    func tell(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
             return
@@ -105,7 +99,7 @@ package struct DigestPlan {
 
 extension RouteSettings {
     /// The digests that the upstream is told of each upload.
-    fileprivate var toldDigests: Set<DigestAlgorithm> {
+    var toldDigests: Set<DigestAlgorithm> {
         Set([digest, form == .path ? .sha256 : nil].compactMap { $0 })
     }
 }
@@ -177,27 +171,4 @@ extension DigestAlgorithm {
         case .sha512: .sha512
         }
     }
-}
-
-/// The `Content-Digest` of one message of an upload: all of it, or nothing (draft-11 §9).
-///
-/// Used by one thread.
-package final class ContentCheck {
-    private let told: DigestValues
-    private let reading: DigestReading
-
-    /// The check of a message; nil where it tells no digest that is known here.
-    ///
-    /// - Throws: `Refusal.invalidDigest`.
-    package init?(_ fields: HTTPFields) throws(Refusal) {
-        told = try DigestValues(.contentDigest, in: fields)
-        guard !told.isEmpty else { return nil }
-        reading = DigestReading(told.algorithms)
-    }
-
-    /// Adds the next part of the message's content.
-    package func update(_ bytes: RawSpan) { reading.update(bytes) }
-
-    /// Whether the content that was added is the one described; called once, at its proper end.
-    package func isRight() -> Bool { told.agrees(with: reading.finish()) }
 }

@@ -12,39 +12,39 @@ import Upstream
 
 /// The words that go with one upload's file.
 struct FileDescription {
-    /// The upload's identity.
-    let id: UploadID
+    /// The upload.
+    let creation: UploadCreation
     /// The name the client gave.
     let name: ClientFileName
     private let type: String
     private let length: Int64
-    private let coding: String?
-    private let owner: String?
     private let digests: [(name: String, value: String)]
     private let metadata: [(key: String, value: String)]
 
-    /// Describes an upload; `told` names the digests that go along.
-    init(_ upload: WholeUpload, told: Set<DigestAlgorithm>) {
-        let fields = upload.creation.fields
+    /// Describes an upload of `length` bytes.
+    init(_ creation: UploadCreation, length: Int64, _ digests: UploadDigests) {
+        let fields = creation.head.fields
         let metadata = UploadMetadata(fields)
-        id = upload.id
-        name = ClientFileName(target: upload.creation.target, fields: fields)
+        self.creation = creation
+        name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
         let isVague = own == nil || own == Self.anyType
         type = isVague ? metadata["filetype"].flatMap(Self.mediaType) ?? Self.anyType : own ?? ""
-        length = upload.length
-        coding = fields[.contentEncoding].flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
-        owner = upload.owner
-        digests = DigestAlgorithm.allCases.compactMap { algorithm in
-            guard told.contains(algorithm), let bytes = upload.digests[algorithm] else {
-                return nil
-            }
+        self.length = length
+        self.digests = DigestAlgorithm.allCases.compactMap { algorithm in
+            guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]
+            else { return nil }
             return (algorithm.rawValue, Hexadecimal.text(bytes))
         }
         self.metadata = metadata.others
     }
 
     private static let anyType = "application/octet-stream"
+
+    private var coding: String? {
+        creation.head.fields[.contentEncoding]
+            .flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
+    }
 
     /// A text that is a media type; nil for another.
     private static func mediaType(_ text: String) -> String? {
@@ -59,10 +59,10 @@ struct FileDescription {
     }
 
     /// The bytes around the file in a `multipart` form.
-    func multipart(_ settings: MultipartSettings, creation: HTTPFields) -> MultipartForm {
+    func multipart(_ settings: MultipartSettings) -> MultipartForm {
         var own = settings.fields.map { ($0.name, $0.value) }
         for field in settings.fromFields {
-            if let value = creation[field.source] { own.append((field.name, value)) }
+            if let value = creation.head.fields[field.source] { own.append((field.name, value)) }
         }
         own += digests.map { ($0.name, $0.value) }
         if let coding { own.append(("content-encoding", coding)) }
@@ -86,22 +86,21 @@ struct FileDescription {
     }
 
     /// What a `path` form tells, but for time and signature.
-    func notice(path: String, target: String) -> HandoverNotice {
+    func notice(path: String) -> HandoverNotice {
         var notice = HandoverNotice()
-        notice.add("upload", .text(id.description))
-        notice.add("target", .text(target))
-        notice.add("path", .text(path))
-        notice.add("size", .number(length))
-        notice.add("content-type", .text(type))
-        if let coding { notice.add("content-encoding", .text(coding)) }
-        notice.add("name", .text(name.text))
-        for digest in digests { notice.add(digest.name, .text(digest.value)) }
-        if let owner { notice.add("owner", .text(owner)) }
+        notice.add("upload", .string("\(creation.id)"))
+        notice.add("target", .string(creation.head.target))
+        notice.add("path", .string(path))
+        notice.add("size", .integer(length))
+        notice.add("content-type", .string(type))
+        if let coding { notice.add("content-encoding", .string(coding)) }
+        notice.add("name", .string(name.text))
+        for digest in digests { notice.add(digest.name, .string(digest.value)) }
+        if let owner = creation.principal { notice.add("owner", .string(owner)) }
         if !metadata.isEmpty {
             let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })
-            notice.add("metadata", .text(object.text))
+            notice.add("metadata", .string(object.text))
         }
         return notice
     }
-
 }

@@ -7,6 +7,7 @@ import Crypto
 import Journal
 import Posix
 import Settings
+import Spool
 import TextFormats
 import UploadProtocol
 import Upstream
@@ -32,10 +33,10 @@ struct Handover {
             throw FormFailure(reason: "path.directory is not set")
         }
         self.directory = directory
-        name = "\(description.id)-\(description.name.harmless)"
+        name = "\(description.creation.id)-\(description.name.harmless)"
         do {
             let files = try DropFiles(path: directory)
-            try Self.place(content, as: name, in: files, onProgress)
+            _ = try files.store(content, as: name, onProgress)
             try files.sync()
         } catch let error as SystemError {
             throw FormFailure(
@@ -49,41 +50,6 @@ struct Handover {
             )
         } catch {
             throw FormFailure(reason: "hand over \(path): \(error)")
-        }
-    }
-
-    private static func place(
-        _ content: UpstreamContent,
-        as name: String,
-        in files: borrowing DropFiles,
-        _ onProgress: () -> Void
-    ) throws {
-        switch content {
-        case .none:
-            _ = try files.write(as: name) { _ in 0 }
-        case .bytes(let bytes):
-            var rest = bytes[...]
-            _ = try files.write(as: name) { buffer in
-                let part = rest.prefix(buffer.count)
-                buffer.copyBytes(from: part)
-                rest = rest.dropFirst(part.count)
-                return part.count
-            }
-        case .file(let descriptor, let length, let read):
-            if let descriptor, try files.link(descriptor, length: length, as: name) { return }
-            var position: Int64 = 0
-            _ = try files.write(as: name) { buffer in
-                onProgress()
-                let part = Int(min(Int64(buffer.count), length - position))
-                let count = part == 0 ? 0 : try read(.init(rebasing: buffer[..<part]), position)
-                if count == 0, position < length {
-                    throw SystemError(call: "pread", subject: "the upload", errno: SystemError.lost)
-                }
-                position += Int64(count)
-                return count
-            }
-        case .framed, .stream:
-            preconditionFailure("an upload is whole before it is handed over, and as it is")
         }
     }
 
@@ -131,17 +97,13 @@ struct SigningKey {
         id = settings.keyID
     }
 
-    fileprivate func sign(_ notice: inout HandoverNotice, at time: WallTime) {
-        notice.add("time", .number(time.seconds))
-        if let id { notice.add("key-id", .text(id)) }
-        let code = HMAC256.code(notice.signedText, key: bytes)
-        notice.add("signature", .text(Hexadecimal.text(code)))
-    }
-}
-
-extension HandoverNotice {
     /// Adds time, key and, over everything, the signature.
-    mutating func sign(with key: SigningKey, at time: WallTime) { key.sign(&self, at: time) }
+    func sign(_ notice: inout HandoverNotice, at time: WallTime) {
+        notice.add("time", .integer(time.seconds))
+        if let id { notice.add("key-id", .string(id)) }
+        let code = HMAC256.code(notice.signedText, key: bytes)
+        notice.add("signature", .string(Hexadecimal.text(code)))
+    }
 }
 
 extension RouteSettings {

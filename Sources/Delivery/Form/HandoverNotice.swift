@@ -4,38 +4,30 @@
 // members alone, so that it does not depend on their order, their encoding or what else a form has.
 
 package import Settings
-import TextFormats
+package import TextFormats
 
 /// What an upstream is told of a file.
-package struct HandoverNotice: Sendable, Equatable {
-    /// One member's value.
-    package enum Value: Sendable, Equatable {
-        /// A text.
-        case text(String)
-        /// A whole number; in JSON without quotes.
-        case number(Int64)
-
-        package var text: String {
-            switch self {
-            case .text(let text): text
-            case .number(let number): String(number)
-            }
-        }
-    }
-
-    private var members: [(name: String, value: Value)] = []
+package struct HandoverNotice: Sendable {
+    private var members: [(name: String, value: JSON)] = []
 
     /// A notice without members.
     package init() {}
 
-    /// Adds a member; no name comes twice.
-    package mutating func add(_ name: String, _ value: Value) { members.append((name, value)) }
+    /// Adds a member, a string or an integer; no name comes twice.
+    package mutating func add(_ name: String, _ value: JSON) { members.append((name, value)) }
+
+    /// Names and values as texts.
+    private var texts: [(name: String, value: String)] {
+        members.map { name, value in
+            if case .string(let text) = value { (name, text) } else { (name, value.text) }
+        }
+    }
 
     /// The text that is signed: of each member, in the order of the names' bytes, name and value, each as
     /// a netstring (its length in bytes, a colon, the bytes, a comma).
     package var signedText: [UInt8] {
-        members.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.flatMap { member in
-            [member.name, member.value.text].flatMap { Array("\($0.utf8.count):\($0),".utf8) }
+        texts.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.flatMap { member in
+            [member.name, member.value].flatMap { Array("\($0.utf8.count):\($0),".utf8) }
         }
     }
 
@@ -43,27 +35,11 @@ package struct HandoverNotice: Sendable, Equatable {
     package func content(_ encoding: PathSettings.Encoding) -> [UInt8] {
         switch encoding {
         case .form:
-            Array(
-                members.map {
-                    "\(PercentText.encode($0.name))=\(PercentText.encode($0.value.text))"
-                }.joined(separator: "&").utf8
-            )
-        case .json:
-            Array(
-                JSON.object(
-                    members.map { member in
-                        switch member.value {
-                        case .text(let text): (member.name, .string(text))
-                        case .number(let number): (member.name, .integer(number))
-                        }
-                    }
-                ).text.utf8
-            )
+            let pairs = texts.map {
+                "\(PercentText.encode($0.name))=\(PercentText.encode($0.value))"
+            }
+            return Array(pairs.joined(separator: "&").utf8)
+        case .json: return Array(JSON.object(members).text.utf8)
         }
-    }
-
-    /// Member-wise equality; the order counts.
-    package static func == (one: HandoverNotice, other: HandoverNotice) -> Bool {
-        one.members.elementsEqual(other.members) { $0 == $1 }
     }
 }

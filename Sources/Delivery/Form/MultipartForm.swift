@@ -38,24 +38,12 @@ package struct MultipartForm: Sendable, Equatable {
 
     /// A name without what would end its quotes or its line (HTML, "multipart form data").
     private static func quotable(_ name: String) -> String {
-        var text = String.UnicodeScalarView()
-        for scalar in name.unicodeScalars {
-            switch scalar {
-            case "\"": text.append(contentsOf: "%22".unicodeScalars)
-            case "\r": text.append(contentsOf: "%0D".unicodeScalars)
-            case "\n": text.append(contentsOf: "%0A".unicodeScalars)
-            default: text.append(scalar)
-            }
-        }
-        return String(text)
+        let escapes: [Unicode.Scalar: String] = ["\"": "%22", "\r": "%0D", "\n": "%0A"]
+        return name.unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
 
     private static func oneLine(_ value: String) -> String {
-        var text = String.UnicodeScalarView()
-        for scalar in value.unicodeScalars where scalar.value >= 0x20 && scalar.value != 0x7f {
-            text.append(scalar)
-        }
-        return String(text)
+        String(value.unicodeScalars.filter { $0.value >= 0x20 && $0.value != 0x7f })
     }
 }
 

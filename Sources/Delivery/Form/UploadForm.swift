@@ -3,61 +3,12 @@
 // The fields come from UpstreamFields, the forms' bytes from MultipartForm and HandoverNotice; here they
 // are put together. Invariant: the upload's own bytes are neither changed nor held in memory.
 
-import Crypto
 package import HTTPTypes
 package import Posix
 package import Settings
+package import Spool
 package import UploadProtocol
 package import Upstream
-
-/// A whole upload, and what is known of it.
-package struct WholeUpload {
-    /// Its identity.
-    var id: UploadID
-    /// Its creation, fields as recorded.
-    var creation: RequestHead
-    /// The fields of the request that completes it; nil if there is none.
-    var completing: HTTPFields?
-    /// Whether the creation's message brought the whole of it.
-    var isWhole: Bool
-    /// Who created it.
-    var owner: String?
-    /// The client's address at the creation.
-    var address: String?
-    /// The client's scheme at the creation.
-    var scheme: String?
-    /// Sent as `Idempotency-Key` where the client has none; nil: none is made up.
-    var idempotencyKey: String?
-    /// Bytes of content.
-    var length: Int64
-    /// The digests that were computed, those the upstream is told among them.
-    var digests: DigestValues
-
-    /// Describes a whole upload.
-    package init(
-        id: UploadID,
-        creation: RequestHead,
-        completing: HTTPFields?,
-        isWhole: Bool = false,
-        owner: String?,
-        address: String?,
-        scheme: String?,
-        idempotencyKey: String? = nil,
-        length: Int64,
-        digests: DigestValues = DigestValues()
-    ) {
-        self.id = id
-        self.creation = creation
-        self.completing = completing
-        self.isWhole = isWhole
-        self.owner = owner
-        self.address = address
-        self.scheme = scheme
-        self.idempotencyKey = idempotencyKey
-        self.length = length
-        self.digests = digests
-    }
-}
 
 /// Why a form could not be made; nothing was sent.
 package struct FormFailure: Error, Equatable {
@@ -79,49 +30,70 @@ package struct UploadForm {
     /// In a `path` form the file is in its directory, and on disk, on return.
     ///
     /// - Parameters:
-    ///   - upload: the upload; its digests are all that `told` of its `DigestPlan` asks for.
+    ///   - creation: the upload.
     ///   - content: its bytes, readable from any position.
+    ///   - length: how many.
     ///   - route: its route.
-    ///   - told: the digests that the upstream is told.
+    ///   - completing: the fields of the request that completes it; nil if there is none.
+    ///   - isOrdinary: whether its one message brought the whole of it.
+    ///   - digests: its digests.
     ///   - time: the present moment, which a notice is signed with.
     ///   - onProgress: called between two parts of a copy.
     /// - Throws: `FormFailure` where a file cannot be handed over or the key cannot be read.
     package init(
-        _ upload: WholeUpload,
+        _ creation: UploadCreation,
         _ content: UpstreamContent,
+        length: Int64,
         route: RouteSettings,
-        told: Set<DigestAlgorithm>,
+        completing: HTTPFields?,
+        isOrdinary: Bool = false,
+        digests: UploadDigests,
         time: WallTime,
         onProgress: () -> Void = {}
     ) throws(FormFailure) {
-        var fields = Self.fields(of: upload, policy: route.fields)
-        let description = FileDescription(upload, told: told)
-        let form = route.form(for: upload.creation)
+        let head = creation.head
+        var fields = UpstreamFields.delivered(
+            head.fields,
+            completing: completing,
+            isWhole: isOrdinary,
+            policy: route.fields
+        )
+        fields.addForwarding(
+            route.fields.forwarding,
+            address: creation.remoteAddress,
+            scheme: creation.scheme,
+            host: head.fields[.host]
+        )
+        if route.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
+            fields[.idempotencyKey] = "\"\(creation.id)\""
+        }
+        UpstreamFields.finish(&fields, policy: route.fields)
+        let description = FileDescription(creation, length: length, digests)
         var sent = content
         var handover: Handover?
-        switch form {
+        switch route.form(for: head) {
         case .body:
-            if let algorithm = route.digest { fields.tell(upload.digests, algorithm) }
+            if let algorithm = route.digest { fields.tell(digests.values, algorithm) }
         case .multipart:
-            let multipart = description.multipart(route.multipart, creation: upload.creation.fields)
+            let multipart = description.multipart(route.multipart)
             fields.describe(multipart.contentType)
             sent = content.framed(multipart.before, multipart.after)
         case .path:
             let key = try SigningKey(route.path)
             let placed = try Handover(content, description, route.path, onProgress)
             handover = placed
-            var notice = description.notice(path: placed.path, target: upload.creation.target)
-            notice.sign(with: key, at: time)
+            var notice = description.notice(path: placed.path)
+            key.sign(&notice, at: time)
             fields.describe(route.path.encoding.contentType)
             sent = .bytes(notice.content(route.path.encoding))
         }
         self.handover = handover
         request = UpstreamRequest(
-            method: route.method(for: upload.creation),
-            target: upload.creation.target,
+            method: route.method(for: head),
+            target: head.target,
             fields: fields,
             content: sent,
-            upload: upload.id
+            upload: creation.id
         )
     }
 
@@ -135,26 +107,6 @@ package struct UploadForm {
 
     /// Takes back what was handed over, where the upstream never heard of it and will not.
     package func takeBack() { handover?.withdraw() }
-
-    private static func fields(of upload: WholeUpload, policy: FieldPolicy) -> HTTPFields {
-        var fields = UpstreamFields.delivered(
-            upload.creation.fields,
-            completing: upload.completing,
-            isWhole: upload.isWhole,
-            policy: policy
-        )
-        fields.addForwarding(
-            policy.forwarding,
-            address: upload.address,
-            scheme: upload.scheme,
-            host: upload.creation.fields[.host]
-        )
-        if let key = upload.idempotencyKey, fields[.idempotencyKey] == nil {
-            fields[.idempotencyKey] = key
-        }
-        UpstreamFields.finish(&fields, policy: policy)
-        return fields
-    }
 }
 
 extension RouteSettings {

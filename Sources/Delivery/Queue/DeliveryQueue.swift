@@ -18,7 +18,7 @@ package final class DeliveryQueue: Sendable {
     private struct Table {
         var schedule = DueList()
         /// Uploads whose time has come, of each route in the order in which it did.
-        var ready: [String: ReadyList] = [:]
+        var ready: [String: ArraySlice<UploadID>] = [:]
         var known: Set<UploadID> = []
         /// When those that wait for their time are due; what the schedule says else is out of date.
         var due: [UploadID: WallTime] = [:]
@@ -33,7 +33,7 @@ package final class DeliveryQueue: Sendable {
             while let entry = schedule.popFirst(until: now) {
                 guard due[entry.id] == entry.due else { continue }
                 due[entry.id] = nil
-                ready[entry.route, default: ReadyList()].append(entry.id)
+                ready[entry.route, default: []].append(entry.id)
             }
         }
 

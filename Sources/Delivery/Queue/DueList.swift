@@ -1,4 +1,4 @@
-// Two lists of the delivery queue: what waits for its time, and what waits for its turn.
+// What of the delivery queue waits for its time.
 
 import Posix
 import UploadProtocol
@@ -40,30 +40,5 @@ struct DueList {
             entries.swapAt(parent, least)
             parent = least
         }
-    }
-}
-
-/// Uploads in the order in which their time came.
-struct ReadyList {
-    private var ids: [UploadID] = []
-    private var start = 0
-
-    /// How many there are.
-    var count: Int { ids.count - start }
-    /// Whether there is none.
-    var isEmpty: Bool { count == 0 }
-
-    /// Adds one at the end.
-    mutating func append(_ id: UploadID) { ids.append(id) }
-
-    /// Takes the first.
-    mutating func popFirst() -> UploadID? {
-        guard start < ids.count else { return nil }
-        defer { start += 1 }
-        if start > 1024, start > ids.count / 2 {
-            ids.removeFirst(start)
-            start = 0
-        }
-        return ids[start]
     }
 }

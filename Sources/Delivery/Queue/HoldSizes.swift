@@ -8,7 +8,6 @@ import Journal
 import Posix
 import Settings
 import Spool
-import UploadProtocol
 
 /// What `hold` keeps of each route, as far as this process knows.
 ///
@@ -19,13 +18,12 @@ final class HoldSizes: Sendable {
         /// When it may be counted again, and whether a thread does so.
         var nextCount = Deadline.after(.zero)
         var isCounting = false
-        /// Refusals of each route that were not told, and when the next line may be.
-        var untold: [String: (count: Int, next: Deadline)] = [:]
+        /// Refusals of each route.
+        var refusals = RareLines<String>()
     }
 
     private let state = Monitor(State())
     private static let countInterval = Duration.seconds(10)
-    private static let tellInterval = Duration.seconds(60)
 
     /// Notes that an upload of a route has come to `hold`.
     func add(_ size: Int64, of route: String) {
@@ -54,17 +52,7 @@ final class HoldSizes: Sendable {
     }
 
     /// Counts a refusal; how many are to be told now, or nil for none.
-    func noteRefusal(of route: String) -> Int? {
-        state.update { state in
-            var (count, next) = state.untold[route] ?? (0, .after(.zero))
-            count += 1
-            defer { state.untold[route] = (count, next) }
-            guard next.hasPassed else { return nil }
-            next = .after(Self.tellInterval)
-            defer { count = 0 }
-            return count
-        }
-    }
+    func noteRefusal(of route: String) -> Int? { state.update { $0.refusals.note(route) } }
 }
 
 extension Deliveries {

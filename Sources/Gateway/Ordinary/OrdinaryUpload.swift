@@ -7,9 +7,7 @@
 
 import Delivery
 import Exchange
-import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
@@ -26,7 +24,7 @@ extension Request {
         do throws(Refusal) {
             plan = try DigestPlan(ordinary: head.fields, route: route.settings)
         } catch {
-            return refuseOrdinary(error)
+            return refuse(error)
         }
         do throws(SpoolError) {
             switch route.reply {
@@ -35,25 +33,18 @@ extension Request {
             }
         } catch {
             note(error, upload: nil)
-            refuseOrdinary(error.refusal)
+            refuse(error.refusal)
         }
     }
 
-    /// How the content of an ordinary upload came.
-    private enum OrdinaryEnd {
-        case whole(UploadDigests)
-        /// It came to no proper end, or nobody is there any more.
-        case broken
-        case refused(Refusal)
-    }
-
+    /// Receives the content; nil where that came to no proper end, or nobody is there any more.
     private func receiveOrdinary(
         _ plan: DigestPlan,
         store: (RawSpan) throws(SpoolError) -> Void
-    ) throws(SpoolError) -> OrdinaryEnd {
+    ) throws(SpoolError) -> Result<UploadDigests, Refusal>? {
         let reading = DigestReading(plan.algorithms)
         let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
-            try Reception(exchange: exchange, buffer: buffer).receive(
+            try Reception(content: content, buffer: buffer).receive(
                 room: route.limits.maxSize,
                 store: { bytes throws(SpoolError) in
                     reading.update(bytes)
@@ -62,23 +53,18 @@ extension Request {
             )
         }
         switch end {
-        case .ended where !exchange.isPeerGone:
-            let digests = reading.finish()
-            return plan.refusal(digests).map { .refused($0.ofOrdinaryRequest) }
-                ?? .whole(UploadDigests(plan: plan, values: digests))
-        case .ended, .interrupted:
-            return .broken
-        case .exceeded:
-            return .refused(.ordinaryTooLarge(maxSize: route.limits.maxSize))
+        case .ended where !exchange.isPeerGone: return plan.checked(reading.finish())
+        case .ended, .interrupted: return nil
+        case .exceeded: return .failure(.tooLarge(maxSize: route.limits.maxSize))
         }
     }
 
     /// Answers a request whose content is not to be delivered; nil where it is.
-    private func digests(after end: OrdinaryEnd) -> UploadDigests? {
+    private func digests(after end: Result<UploadDigests, Refusal>?) -> UploadDigests? {
         switch end {
-        case .whole(let digests): return digests
-        case .broken: exchange.abort()
-        case .refused(let refusal): refuseOrdinary(refusal)
+        case .success(let digests): return digests
+        case .failure(let refusal): refuse(refusal)
+        case nil: exchange.abort()
         }
         return nil
     }
@@ -86,12 +72,8 @@ extension Request {
     // MARK: Accepted
 
     private func acceptOrdinary(_ plan: DigestPlan) throws(SpoolError) {
-        let id = UploadID.random()
         let upload = try gateway.spool.create(
-            uploadCreation(
-                id: id,
-                resourcePath: route.resources.path(of: id, creationPath: head.path)
-            ),
+            newResource(),
             length: head.contentLength.count,
             expecting: head.contentLength.count ?? 0,
             requestRelease: {}
@@ -101,14 +83,14 @@ extension Request {
             let end = try receiveOrdinary(plan) { bytes throws(SpoolError) in
                 try upload.append(bytes)
             }
-            guard case .whole = end else {
+            guard case .success = end else {
                 try upload.remove()
                 _ = digests(after: end)
                 return
             }
-            log.received(id, offset: upload.state.offset)
+            log.received(upload.creation.id, offset: upload.state.offset)
             journal.completed(upload)
-            try accept(upload, isOrdinary: true)
+            try accept(upload)
         } catch {
             // Its client sends it again: it must not be delivered as well.
             try? upload.remove(durably: true)
@@ -125,14 +107,23 @@ extension Request {
             try content.append(bytes)
         }
         guard let digests = digests(after: end) else { return }
-        let creation = uploadCreation(id: .random(), resourcePath: "")
+        let creation = newUpload()
         guard try inspectOrdinary(content, creation) else { return }
         let form: UploadForm
         do throws(FormFailure) {
-            form = try ordinaryForm(content, digests, id: creation.id)
+            form = try UploadForm(
+                creation,
+                content.ofUpstream,
+                length: content.length,
+                route: route.settings,
+                completing: head.fields,
+                isOrdinary: true,
+                digests: digests,
+                time: gateway.clock.now
+            )
         } catch {
             journal.ordinaryFailed(creation, length: content.length, reason: error.reason)
-            return refuseOrdinary(error.refusal(isKept: false))
+            return refuse(error.refusal(isKept: false))
         }
         deliverOrdinary(form, creation, length: content.length)
     }
@@ -151,36 +142,11 @@ extension Request {
         if case .unheard = outcome {
             // The upstream has answered; only its client does not hear all of it.
             journal.ordinaryDelivered(creation, length: length, status: relay.status)
-            log.clientGone(route: route.name, target: head.target, reason: reason)
-            return exchange.abort()
+            return giveUp(reason)
         }
         if outcome.isUnsent { form.takeBack() }
         journal.ordinaryFailed(creation, length: length, reason: reason)
         fail(refusal, relay)
-    }
-
-    private func ordinaryForm(
-        _ content: OrdinaryContent,
-        _ digests: UploadDigests,
-        id: UploadID
-    ) throws(FormFailure) -> UploadForm {
-        try UploadForm(
-            WholeUpload(
-                id: id,
-                creation: head,
-                completing: head.fields,
-                isWhole: true,
-                owner: exchange.context.owner ?? grant.owner,
-                address: exchange.context.remoteAddress,
-                scheme: exchange.context.scheme,
-                length: content.length,
-                digests: digests.values
-            ),
-            content.ofUpstream,
-            route: route.settings,
-            told: digests.plan.told,
-            time: gateway.clock.now
-        )
     }
 
     /// Runs the route's inspection; false where the request was answered here.
@@ -189,24 +155,11 @@ extension Request {
         _ creation: UploadCreation
     ) throws(SpoolError) -> Bool {
         guard let inspection = route.inspection else { return true }
-        let place = waitingPlace
-        guard place.take() else {
-            let refusal = place.refusal ?? .tooManyWait
-            noteTurnedAway(refusal)
-            refuseOrdinary(refusal)
-            return false
-        }
+        guard let place = takeWaitingPlace() else { return false }
         defer { place.giveBack() }
         let length = content.length
-        let subject = InspectionSubject(
-            id: creation.id,
-            route: route.name,
-            owner: exchange.context.owner ?? grant.owner,
-            head: head,
-            length: length
-        )
         let found = try content.asFile().withPath { path throws(SpoolError) in
-            try inspection.run(path, about: subject) {}
+            try inspection.run(path, about: creation, length: length) {}
         }
         switch found {
         case .taken:
@@ -217,7 +170,7 @@ extension Request {
             exchange.answer(Refusal.notTaken(status: status, message: message).response)
         case .failed(let reason):
             journal.ordinaryFailed(creation, length: length, reason: reason)
-            refuseOrdinary(.notChecked(isKept: false))
+            refuse(.notChecked(isKept: false))
         }
         return false
     }
@@ -226,13 +179,7 @@ extension Request {
 
     /// Ends a request that the upstream failed: refused, or broken off where its answer has begun.
     func fail(_ refusal: Refusal, _ relay: StreamRelay) {
-        if relay.hasBegun { exchange.abort() } else { refuseOrdinary(refusal) }
-    }
-
-    /// Refuses without the protocol's fields: this client did not ask for them.
-    func refuseOrdinary(_ refusal: Refusal) {
-        log.refused(refusal, target: head.target)
-        exchange.answer(refusal.response)
+        if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
     }
 }
 

@@ -40,12 +40,7 @@ extension Request {
         do throws(ContentError) {
             content = try passedContent(buffer, room)
         } catch {
-            log.clientGone(
-                route: route.name,
-                target: head.target,
-                reason: "the content could not be read: \(error)"
-            )
-            return exchange.abort()
+            return giveUp("the content could not be read: \(error)")
         }
         var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
         fields.addForwarding(
@@ -75,12 +70,11 @@ extension Request {
         else { return }
         switch outcome {
         case .abandoned where room.isExceeded:
-            fail(.ordinaryTooLarge(maxSize: most), relay)
+            fail(.tooLarge(maxSize: most), relay)
         case .abandoned, .unheard:
             // The client's content broke off, or the client is gone: it hears nothing of the
             // upstream, which is not at fault.
-            log.clientGone(route: route.name, target: head.target, reason: reason)
-            exchange.abort()
+            giveUp(reason)
         case .answered, .notReached, .noRoom, .indeterminate:
             log.passThroughFailed(route: route.name, target: head.target, reason: reason)
             fail(refusal, relay)
@@ -102,27 +96,24 @@ extension Request {
         case .known(let known): length = known
         case .unknown where head.expectsContinue: length = nil
         case .unknown:
-            guard try exchange.receive(into: buffer) else { return .none }
+            guard try content.receive(into: buffer) else { return .none }
             length = nil
             // What is too much already is told when it is read.
-            room.note(buffer.count)
+            room.free -= Int64(buffer.count)
         }
         var taken = 0
-        return .stream(length: length) { [exchange] target in
+        return .stream(length: length) { [content] target in
             try room.check()
             if taken == buffer.count {
                 buffer.removeAll()
                 taken = 0
-                guard try exchange.receive(into: buffer) else { return 0 }
-                try room.take(buffer.count)
+                guard try content.receive(into: buffer) else { return 0 }
+                room.free -= Int64(buffer.count)
+                try room.check()
             }
             let count = min(target.count, buffer.count - taken)
             buffer.withBytes { bytes in
-                bytes.withUnsafeBytes { filled in
-                    target.copyMemory(
-                        from: UnsafeRawBufferPointer(rebasing: filled[taken..<taken + count])
-                    )
-                }
+                bytes.withUnsafeBytes { target.copyBytes(from: $0[taken..<taken + count]) }
             }
             taken += count
             return count
@@ -134,19 +125,12 @@ extension Request {
 private final class PassedRoom {
     private struct Exceeded: Error {}
 
-    private var free: Int64
+    var free: Int64
     var isExceeded: Bool { free < 0 }
 
     init(_ most: Int64) { free = most }
 
-    func note(_ count: Int) { free -= Int64(count) }
-
     func check() throws { if isExceeded { throw Exceeded() } }
-
-    func take(_ count: Int) throws {
-        note(count)
-        try check()
-    }
 }
 
 /// Relays a response as it arrives.

@@ -13,7 +13,7 @@ extension Request {
     /// Leaves a whole upload to the queue and answers 202 (RFC 9110 §15.3.3).
     ///
     /// The upload is unlocked.
-    func accept(_ upload: Upload, isOrdinary: Bool = false) throws(SpoolError) {
+    func accept(_ upload: Upload) throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
         if isNew { try upload.postpone(reason: upload.reason, next: gateway.clock.now) }
         // Also where that was before: who wrote it may have died before it was durable.

@@ -4,19 +4,16 @@
 
 import Delivery
 import Exchange
-import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     /// Appends the request's content to an upload (draft-12 §4.4).
     func append(_ append: UploadRequest.Append, to id: UploadID) {
         if answersUnderWay(id, append) { return }
-        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
+        withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
             try on(upload).append(append, to: upload)
         }
     }
@@ -96,13 +93,13 @@ extension Request {
                 rate: interimRate,
                 from: upload.state.offset
             )
-            return try Reception(exchange: exchange, buffer: buffer).receive(
+            return try Reception(content: content, buffer: buffer).receive(
                 room: ceiling.offset - upload.state.offset,
                 // A client that takes offset == length for success must not hear that of content that
                 // never ended.
                 keepsLast: ceiling.isLength && dialect.takesOffsetForSuccess,
                 store: { bytes throws(SpoolError) in
-                    check?.update(bytes)
+                    check?.reading.update(bytes)
                     try upload.append(bytes)
                 },
                 afterEach: { () throws(SpoolError) in

@@ -8,7 +8,7 @@ import UploadProtocol
 extension Request {
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.
     func cancel(_ id: UploadID) {
-        withUpload(id, patience: .finalResponse) { upload throws(SpoolError) in
+        withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
             switch upload.state.row(dialect).cancellation {
             case .remove:
                 try upload.remove(durably: true)

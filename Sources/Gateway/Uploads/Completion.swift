@@ -5,11 +5,9 @@ import Delivery
 import Exchange
 import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
-import Upstream
 
 extension Request {
     private var delivery: Delivery {
@@ -32,11 +30,11 @@ extension Request {
         switch route.reply {
         case .accepted:
             // Whoever is told 202 is not there for what would come out later.
-            let heartbeat = Heartbeat(progressReport, rate: interimRate)
-            let refusal = try delivery.contradiction(of: upload, completing: head.fields) {
-                // Where it fails, content that was cut back ends early for whoever reads it.
-                heartbeat?.beat(upload, failingInto: log)
-            }
+            let refusal = try delivery.contradiction(
+                of: upload,
+                completing: head.fields,
+                Heartbeat(progressReport, rate: interimRate)
+            )
             if let refusal {
                 return refuse(refusal, offset: upload.state.offset)
             }
@@ -47,14 +45,11 @@ extension Request {
     }
 
     private func deliver(_ upload: Upload, isCreation: Bool) throws(SpoolError) {
-        let listener = ResponseListener(
-            exchange: exchange,
-            responses: responses,
-            location: isCreation ? location(upload.creation.resourcePath) : nil,
-            heartbeat: Heartbeat(progressReport, rate: interimRate),
-            completing: head.fields,
-            isResumable: !isCreation || isLocationTold
-        )
+        var listener = ResponseListener(responses, completing: head.fields)
+        listener.exchange = exchange
+        if isCreation { listener.location = location(upload.creation.resourcePath) }
+        listener.heartbeat = Heartbeat(progressReport, rate: interimRate)
+        listener.isResumable = !isCreation || isLocationTold
         if let refusal = try delivery.deliver(upload, to: listener) {
             enqueue(upload)
             if refusal.isOnlyLater, listener.isResumable { return breakOff(refusal) }
@@ -65,7 +60,7 @@ extension Request {
     /// Delivers an upload that waits for its next attempt, its final response only stored.
     func deliverUnseen(_ upload: Upload) throws(SpoolError) {
         // This request's client stands for the one who hears that it is not delivered.
-        var listener = ResponseListener.nobody(responses, completing: try upload.completion())
+        var listener = ResponseListener(responses, completing: try upload.completion())
         listener.isWitnessed = !exchange.isPeerGone
         _ = try delivery.deliver(upload, to: listener)
         enqueue(upload)

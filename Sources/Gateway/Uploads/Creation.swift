@@ -3,9 +3,7 @@
 
 import Delivery
 import Exchange
-import HTTPTypes
 import Journal
-import Posix
 import Settings
 import Spool
 import UploadProtocol
@@ -14,12 +12,11 @@ import Upstream
 extension Request {
     /// Creates an upload and receives the creation's content (draft-12 §4.2).
     func create(_ creation: UploadRequest.Creation) {
-        let id = UploadID.random()
-        let path = route.resources.path(of: id, creationPath: head.path)
+        let new = newResource()
         var isTold = false
         do throws(SpoolError) {
             let upload = try gateway.spool.create(
-                uploadCreation(id: id, resourcePath: path),
+                new,
                 length: creation.length,
                 expecting: head.contentLength.count ?? 0,
                 requestRelease: releaseOfCreation
@@ -29,7 +26,9 @@ extension Request {
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
                 isTold = true
-                exchange.send(interim: responses.interimCreated(location: location(path)))
+                exchange.send(
+                    interim: responses.interimCreated(location: location(new.resourcePath))
+                )
             }
             do throws(SpoolError) {
                 var request = on(upload)
@@ -46,7 +45,7 @@ extension Request {
                 throw error
             }
         } catch {
-            refuse(error, upload: id, exists: isTold)
+            refuse(error, upload: new.id, exists: isTold)
         }
     }
 
@@ -63,15 +62,16 @@ extension Request {
         return {}
     }
 
-    func uploadCreation(id: UploadID, resourcePath: String) -> UploadCreation {
+    /// The upload that this request brings, with all its fields.
+    func newUpload() -> UploadCreation {
         UploadCreation(
-            id: id,
+            id: .random(),
             route: route.name,
             owner: exchange.context.owner,
             authorizedOwner: exchange.context.owner == nil ? grant.owner : nil,
             maxSize: grant.maxSize,
-            head: recordedHead,
-            resourcePath: resourcePath,
+            head: head,
+            resourcePath: "",
             remoteAddress: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
             created: gateway.clock.now,
@@ -79,10 +79,11 @@ extension Request {
         )
     }
 
-    /// The head without what the record must not keep.
-    private var recordedHead: RequestHead {
-        var head = head
-        head.fields = UpstreamFields.recorded(head.fields, policy: route.fields)
-        return head
+    /// The same with an upload resource, without what its record must not keep.
+    func newResource() -> UploadCreation {
+        var creation = newUpload()
+        creation.resourcePath = route.resources.path(of: creation.id, creationPath: head.path)
+        creation.head.fields = UpstreamFields.recorded(head.fields, policy: route.fields)
+        return creation
     }
 }

@@ -10,7 +10,7 @@ extension Request {
     /// Tells the offset, made durable first (draft-12 §4.3).
     func retrieveOffset(_ id: UploadID) {
         if answersUnderWay(id) { return }
-        withUpload(id, patience: .short) { upload throws(SpoolError) in
+        withUpload(id, patience: inUseTimeout) { upload throws(SpoolError) in
             var decision = try seen(upload).decideRetrieval(dialect)
             if decision == .deliverFirst {
                 // A delivery is no short request.

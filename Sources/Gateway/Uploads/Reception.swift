@@ -4,7 +4,6 @@
 import Exchange
 import Posix
 import Spool
-import UploadProtocol
 
 /// How the content of one request came to an end.
 enum ReceptionEnd: Sendable, Equatable {
@@ -21,7 +20,7 @@ struct Reception {
     /// A part smaller than this tells that content comes more slowly than it is stored.
     private static let slowPart = 4096
 
-    let exchange: any Exchange
+    let content: RequestContent
     let buffer: ContentBuffer
 
     /// Stores content until it ends.
@@ -46,7 +45,7 @@ struct Reception {
             buffer.removeAll()
             let hasMore: Bool
             do throws(ContentError) {
-                hasMore = try exchange.receive(into: buffer)
+                hasMore = try content.receive(into: buffer)
             } catch {
                 // What came before the error counts: the front adds it to the buffer first.
                 _ = try storePart(&room, store)
@@ -98,7 +97,7 @@ struct Reception {
         _ store: (RawSpan) throws(SpoolError) -> Void
     ) throws(SpoolError) -> ReceptionEnd {
         guard let last = room.last else { return .ended }
-        guard !exchange.isPeerGone else { return .interrupted(.truncated) }
+        guard !content.exchange.isPeerGone else { return .interrupted(.truncated) }
         let bytes = [last]
         try store(bytes.span.bytes)
         return .ended

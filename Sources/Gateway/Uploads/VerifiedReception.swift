@@ -4,9 +4,14 @@
 // Invariant: what is not verified is never told, never delivered and does not survive its request.
 
 import Delivery
-import Posix
 import Spool
 import UploadProtocol
+
+/// What the content of one message has to be, and what came of it.
+struct ContentCheck {
+    let told: DigestValues
+    let reading: DigestReading
+}
 
 extension Request {
     /// Makes what the message brings count only once it is verified.
@@ -15,10 +20,11 @@ extension Request {
     func beginCheck(of upload: Upload) throws(SpoolError) -> ContentCheck? {
         // `try?`: a field that cannot be verified was refused before. An upload that is whole takes no
         // content any more.
-        guard upload.state.phase == .receiving, let check = (try? ContentCheck(head.fields)) ?? nil
+        guard upload.state.phase == .receiving,
+            let told = try? DigestValues(.contentDigest, in: head.fields), !told.isEmpty
         else { return nil }
         try upload.beginUnverified()
-        return check
+        return ContentCheck(told: told, reading: DigestReading(told.algorithms))
     }
 
     /// Ends the check of a message's content, whichever way that ended; what is not right is taken back.
@@ -34,7 +40,7 @@ extension Request {
             try upload.discardUnverified()
             return true
         }
-        guard !check.isRight() else {
+        guard !check.told.agrees(with: check.reading.finish()) else {
             try upload.verify()
             return true
         }

@@ -14,7 +14,7 @@
 // Dropping the same upload again ends in the same two files.
 
 import HTTPTypes
-import Posix
+package import Posix
 import TextFormats
 import UploadProtocol
 
@@ -72,7 +72,7 @@ struct DirectoryDrop {
         let files = try DropFiles(path: path)
         let name = ClientFileName(target: request.target, fields: request.fields).harmless
         let file = "\(upload)-\(name)"
-        let length = try storeContent(request.content, as: file, in: files, sink)
+        let length = try files.store(request.content, as: file, sink.onProgress)
         let record = JSON.object([
             ("id", .string("\(upload)")),
             ("name", .string(name)),
@@ -108,24 +108,6 @@ struct DirectoryDrop {
         )
     }
 
-    private func storeContent(
-        _ content: UpstreamContent,
-        as file: String,
-        in files: borrowing DropFiles,
-        _ sink: any ResponseSink
-    ) throws -> Int64 {
-        if case .file(let descriptor?, let length, _) = content,
-            try files.link(descriptor, length: length, as: file)
-        {
-            return length
-        }
-        let source = ContentSource(content)
-        return try files.write(as: file) { buffer in
-            sink.onProgress()
-            return try source?.read(into: buffer) ?? 0
-        }
-    }
-
     private static let refusal = Response(
         ResponseHead(
             status: .methodNotAllowed,
@@ -140,4 +122,31 @@ struct DirectoryDrop {
             ]).text + "\n").utf8
         )
     )
+}
+
+extension DropFiles {
+    /// Puts an upload's content there, by a hard link where that can be, else by a copy; mode 0640, on disk.
+    ///
+    /// - Parameters:
+    ///   - content: what is stored.
+    ///   - name: the file's name.
+    ///   - onProgress: called between two parts of a copy.
+    /// - Returns: bytes of content.
+    /// - Throws: `DropContentError` where the content cannot be read, else `SystemError`.
+    package func store(
+        _ content: UpstreamContent,
+        as name: String,
+        _ onProgress: () -> Void
+    ) throws -> Int64 {
+        if case .file(let descriptor?, let length, _) = content,
+            try link(descriptor, length: length, as: name)
+        {
+            return length
+        }
+        let source = ContentSource(content)
+        return try write(as: name) { buffer in
+            onProgress()
+            return try source?.read(into: buffer) ?? 0
+        }
+    }
 }

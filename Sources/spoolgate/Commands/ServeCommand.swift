@@ -61,8 +61,7 @@ struct Serve: ParsableCommand {
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
             for id in held { gateway.deliveries.noteHeld(id) }
             let server = try Self.startServer(settings, threads, gateway, log)
-            try Self.startWatch(of: spool)
-            try Self.startQueue(of: gateway)
+            try Self.startThreads(of: gateway, spool)
             log.serving(
                 listen: settings.listen.text,
                 spool: settings.spoolDirectory,
@@ -83,10 +82,14 @@ struct Serve: ParsableCommand {
         }
     }
 
-    /// Lets requests of another process that works in the spool have uploads that are being received
-    /// here, as requests of this one do.
-    private static func startWatch(of spool: Spool) throws(CommandFailure) {
+    /// Starts what works beside the requests.
+    private static func startThreads(
+        of gateway: Gateway,
+        _ spool: Spool
+    ) throws(CommandFailure) {
         do throws(SystemError) {
+            // Lets requests of another process that works in the spool have uploads that are being
+            // received here, as requests of this one do.
             try Thread.start(name: "spool-watch") {
                 while true {
                     Thread.pause(.milliseconds(100))
@@ -94,16 +97,6 @@ struct Serve: ParsableCommand {
                     try? spool.requestReleaseForOthers()
                 }
             }
-        } catch {
-            throw CommandFailure(
-                code: .unavailable,
-                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
-            )
-        }
-    }
-
-    private static func startQueue(of gateway: Gateway) throws(CommandFailure) {
-        do throws(SystemError) {
             try gateway.deliveries.startQueue()
             try gateway.events.startSending()
         } catch {
@@ -224,7 +217,16 @@ struct Serve: ParsableCommand {
             let server = try FastCGIServer(
                 settings: front,
                 listener: try Listener.open(settings.listen),
-                report: { event in log.front(event) },
+                report: { event in
+                    switch event {
+                    case .acceptFailed(let error):
+                        log.frontTrouble("cannot take a connection: \(error)")
+                    case .threadFailed(let error):
+                        log.frontTrouble("cannot start a thread: \(error)")
+                    case .noRequest: log.noRequest()
+                    case .incompleteAnswer: log.incompleteAnswer()
+                    }
+                },
                 answer: { exchange, place in gateway.serve(exchange, at: place) }
             )
             try server.start()
@@ -252,8 +254,8 @@ extension Settings {
     /// Paths from a settings file are never made: a missing one is more likely a disk that is not
     /// mounted.
     fileprivate func makeDirectories() throws(CommandFailure) {
-        var needed = [parent(of: spoolDirectory)]
-        if case .unix(let path, _, _) = listen { needed.append(parent(of: path)) }
+        var needed = [PathAccess.parent(of: spoolDirectory)]
+        if case .unix(let path, _, _) = listen { needed.append(PathAccess.parent(of: path)) }
         for route in routes.values {
             for case .directory(let path) in route.upstream.targets { needed.append(path) }
         }
@@ -263,7 +265,7 @@ extension Settings {
     }
 
     private func makeDirectory(_ path: String) throws(CommandFailure) {
-        let above = parent(of: path)
+        let above = PathAccess.parent(of: path)
         if access(above, F_OK) != 0 { try makeDirectory(above) }
         guard mkdir(path, 0o750) == 0 || errno == EEXIST else {
             let error = SystemError(call: "mkdir", subject: path, errno: errno)
@@ -271,23 +273,6 @@ extension Settings {
                 code: .cannotCreate,
                 sentence: "\(error); name places of your own with --spool, --listen and --upstream"
             )
-        }
-    }
-
-    private func parent(of path: String) -> String {
-        let parent = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
-        return parent.isEmpty ? "/" : String(parent)
-    }
-}
-
-extension Log {
-    /// What the front has to say.
-    fileprivate func front(_ event: FrontEvent) {
-        switch event {
-        case .acceptFailed(let error): frontTrouble("cannot take a connection: \(error)")
-        case .threadFailed(let error): frontTrouble("cannot start a thread: \(error)")
-        case .noRequest: noRequest()
-        case .incompleteAnswer: incompleteAnswer()
         }
     }
 }

@@ -25,12 +25,7 @@ struct Show: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp("The upload, by its identity.", valueName: "upload"),
-        transform: { text in
-            guard let id = UploadID(text) else {
-                throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
-            }
-            return id
-        }
+        transform: uploadID
     )
     var id: UploadID
 

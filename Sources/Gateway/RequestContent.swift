@@ -1,0 +1,37 @@
+// The content of one request, and 100 (Continue) for a client that waits for it before it sends any (RFC 9110
+// §10.1.1), where the web server leaves that to us.
+//
+// Invariant: whatever reads content, the 100 goes out before the first read; a request that is answered
+// unread hears only its final response.
+
+import Exchange
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+/// The one way to a request's content.
+///
+/// One thread.
+final class RequestContent {
+    let exchange: any Exchange
+    private var isContinueAwaited: Bool
+
+    init(_ exchange: any Exchange, _ head: RequestHead) {
+        self.exchange = exchange
+        isContinueAwaited =
+            head.expectsContinue && head.contentLength != .known(0)
+            && exchange.context.interimStatuses.contains(100)
+    }
+
+    /// As `Exchange.receive`.
+    func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        if isContinueAwaited { exchange.send(interim: ResponseHead(status: .continue)) }
+        isContinueAwaited = false
+        return try exchange.receive(into: buffer)
+    }
+}
+
+extension RequestHead {
+    /// Whether the client waits for 100 (Continue) before it sends its content.
+    var expectsContinue: Bool { fields[.expect]?.lowercased() == "100-continue" }
+}
