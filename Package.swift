@@ -95,7 +95,8 @@ let package = Package(
         .target(
             name: "Settings",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Upstream", "CYAML", httpTypes, logging,
+                "UploadProtocol", "TextFormats", "Posix", "Spool", "Upstream", "CYAML", httpTypes,
+                logging,
             ],
             swiftSettings: settings
         ),

@@ -10,6 +10,10 @@ int spoolgate_open_nameless(int directory, const char *path, unsigned mode) {
     return openat(directory, path, O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t) mode);
 }
 
+void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count) {
+    (void) sync_file_range(descriptor, position, count, SYNC_FILE_RANGE_WRITE);
+}
+
 /* Exclusive use is a lock on every byte a file can have content at; a mark is one beyond them. */
 #define MARK ((off_t) 1 << 62)
 

@@ -236,15 +236,16 @@ package struct Delivery {
         )
         let next = WallTime(seconds: deliveries.clock.now.seconds + pause.components.seconds)
         if isOver(upload, in: pause) {
-            // It goes to `hold` from `deferred` or `active`, never from where it is received.
-            if upload.state.phase == .receiving { try upload.postpone(reason: reason) }
             try fail(upload, reason: reason)
             return .deliveryFailed
         }
         // Who hears that it is not delivered must not find it delivered behind its back.
         let isQueued = !listener.isThere
         if isQueued { try keepCompletion(upload, listener.completing) }
-        try upload.postpone(reason: reason, next: isQueued ? next : nil)
+        let end = WallTime(
+            seconds: deliveries.clock.now.seconds + route.queue.lifetime.components.seconds
+        )
+        try upload.postpone(reason: reason, isQueued ? .queue(next) : .client(end))
         try upload.sync()
         journal.deferred(upload, reason: reason)
         return refusal

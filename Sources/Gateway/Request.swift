@@ -193,7 +193,7 @@ extension SpoolError {
         case .exhausted: .noDescriptor
         case .busy: .uploadInUse
         case .corrupt: .uploadLost
-        case .disk, .contradiction, .unusable, .bootUnknown: .spoolFailed
+        case .disk, .newer, .contradiction, .unusable, .bootUnknown: .spoolFailed
         }
     }
 }

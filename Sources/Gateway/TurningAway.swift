@@ -51,7 +51,7 @@ extension Request {
             gateway.deliveries.isHoldFull(route)
         else { return false }
         gateway.deliveries.noteHoldFull(route)
-        refuse(.notAccepted(isOrdinary: isOrdinary))
+        refuse(.notAccepted)
         return true
     }
 

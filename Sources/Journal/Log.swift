@@ -51,11 +51,11 @@ package struct Log: Sendable {
         }
     }
 
-    /// What recovery found in the spool.
+    /// What a walk through the spool found and did.
     package func recovered(_ recovery: Recovery) {
         write(.notice, "spool recovered") {
             [
-                "uploads": recovery.uploads, "cut-back": recovery.cutBack,
+                "uploads": recovery.uploads,
                 "interrupted": recovery.interrupted, "orphans": recovery.orphans,
                 "forgotten": recovery.forgotten, "corrupt": recovery.corrupt,
                 "failed": recovery.failed,

@@ -42,6 +42,7 @@ extension SpoolError: CustomStringConvertible {
         case .busy(let id): "upload \(id) is in use and was not let go in time"
         case .corrupt(let id, let reason):
             "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt"
+        case .newer(let id, let reason): "upload \(id) was left alone: \(reason)"
         case .contradiction(let id, let reason):
             "upload \(id) was left as it is: \(reason); this is a fault of spoolgate, please report it "
                 + "with this line"

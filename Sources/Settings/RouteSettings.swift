@@ -4,6 +4,7 @@
 
 package import HTTPTypes
 package import Posix
+package import Spool
 package import UploadProtocol
 package import Upstream
 
@@ -30,6 +31,8 @@ package struct RouteSettings: Sendable, Equatable {
     package var responseRetention = Duration.seconds(86_400)
     /// What the client of a whole upload gets.
     package var reply = Reply.upstream
+    /// What a promise to a client survives.
+    package var promise = UploadPromise.powerCut
     /// How ordinary uploads reach the upstream.
     package var ordinary = OrdinaryUploads.spool
     /// Whether anonymous clients may upload; nil: nothing is said, and they may.

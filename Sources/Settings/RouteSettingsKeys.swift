@@ -2,6 +2,7 @@
 
 import HTTPTypes
 import Posix
+import Spool
 import UploadProtocol
 import Upstream
 
@@ -30,6 +31,7 @@ extension RouteSettings {
             Key("tls.certificate", \.upstream.clientCertificate, .path()),
             Key("tls.key", \.upstream.clientKey, .path()),
             Key("reply", \.reply, .word()),
+            Key("promise", \.promise, .choice()),
             Key("ordinary", \.ordinary, .choice()),
             Key("queue.maximum-concurrent", \.queue.maximumConcurrent, .integer(1...4096)),
             Key(
@@ -81,6 +83,12 @@ extension RouteSettings {
         }
         if form == .path, path.directory == nil || path.keyFile == nil {
             return ("form", "it needs path.directory and path.key-file")
+        }
+        if promise == .process, reply == .accepted {
+            return (
+                "promise",
+                "reply: accepted promises that an upload survives a power cut; use promise: power-cut"
+            )
         }
         if ordinary == .pass, let need = needOfWhole {
             return (

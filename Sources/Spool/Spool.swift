@@ -1,8 +1,8 @@
 // The disk queue: opens the directory, creates and finds uploads.
 //
 // See spoolgate-spool(5) for the directories, the files and every state a crash can leave. Changing
-// an upload is in Upload, start-up in Recovery, looking and purging in Listing. Invariant: an
-// upload's files are changed only under the lock on its data file (on its record once delivered).
+// an upload is in Upload, what comes after a death in Recovery, looking and purging in Listing. Invariant: an
+// upload's files are changed only under the lock on its record.
 
 package import Posix
 package import UploadProtocol
@@ -19,73 +19,93 @@ package final class Spool: Sendable {
     let room: SpoolRoom
     /// What time it is here.
     package let clock: SpoolClock
+    /// Who this process is in the states it writes.
+    let writer: String
     let locks = UploadLocks()
+    let daemons = Daemons()
     let creations = CreationCache()
-    let population: Population
-    /// What the last recovery could not look at.
-    let unrecovered = Monitor(Unrecovered())
+    let syncedStates = SyncedStates()
 
     /// Opens a spool, making its directories on first use.
     ///
     /// - Parameters:
     ///   - directory: the path; its parent must exist.
     ///   - reserve: bytes that must stay free on the file system; no content is taken below it.
-    ///   - quota: most bytes of content that the spool may hold; nil: no limit.
+    ///   - quota: most bytes of content that the spool may hold; nil: no limit. With one, all files are
+    ///     looked at before this returns.
     ///   - disk: the calls that change the disk; tests give one that fails.
     ///   - clock: the machine's clocks; tests give some that jump.
-    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use.
-    package init(
+    ///   - writer: who this process is in the states it writes; nil: the running kernel. Tests give
+    ///     another one after a power cut.
+    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use;
+    ///   `.bootUnknown`.
+    package convenience init(
         directory: String,
         reserve: Int64,
         quota: Int64? = nil,
         disk: Disk = Disk(),
-        clock: SystemClock = SystemClock()
+        clock: SystemClock = SystemClock(),
+        writer: String? = nil
     ) throws(SpoolError) {
-        layout = try SpoolLayout(path: directory, creating: true, disk: disk)
-        self.directory = directory
-        self.disk = disk
-        self.clock = try Self.usable(layout) { [layout] () throws(SystemError) in
-            try SpoolClock(clock, in: layout.root)
-        }
-        population = Population(layout)
-        room = try Self.usable(layout) { [layout] () throws(SystemError) in
-            try SpoolRoom(layout, reserve: reserve, quota: quota)
+        try self.init(
+            SpoolLayout(path: directory, creating: true, disk: disk),
+            directory,
+            reserve,
+            quota,
+            disk,
+            clock,
+            writer
+        )
+        if quota != nil {
+            do throws(SystemError) {
+                try room.count { () throws(SystemError) in try layout.census(readingRecords: false)
+                }
+            } catch {
+                throw .unusable(directory: directory, reason: error.description)
+            }
         }
         // From the start on: what is not noted down is not known after a step of the clock.
         if self.clock.isFirst { noteClock() }
     }
 
-    /// Opens a spool that exists, to list and purge it; makes nothing.
+    /// Opens a spool that exists, to look at it and change what is in it; makes nothing.
     ///
     /// - Parameter directory: the path.
-    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use.
-    package init(existing directory: String) throws(SpoolError) {
-        disk = Disk()
-        layout = try SpoolLayout(path: directory, creating: false, disk: disk)
-        self.directory = directory
-        clock = try Self.usable(layout) { [layout] () throws(SystemError) in
-            try SpoolClock(SystemClock(), in: layout.root)
-        }
-        population = Population(layout)
-        room = try Self.usable(layout) { [layout] () throws(SystemError) in
-            try SpoolRoom(layout, reserve: 0, quota: nil)
-        }
+    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use;
+    ///   `.bootUnknown`.
+    package convenience init(existing directory: String) throws(SpoolError) {
+        let disk = Disk()
+        let layout = try SpoolLayout(path: directory, creating: false, disk: disk)
+        try self.init(layout, directory, 0, nil, disk, SystemClock(), nil)
     }
 
-    /// Makes a part of the spool, which cannot be used without.
-    private static func usable<R>(
+    private init(
         _ layout: SpoolLayout,
-        _ make: () throws(SystemError) -> R
-    ) throws(SpoolError) -> R {
-        do throws(SystemError) { return try make() } catch {
-            throw .unusable(directory: layout.root.path, reason: error.description)
+        _ directory: String,
+        _ reserve: Int64,
+        _ quota: Int64?,
+        _ disk: Disk,
+        _ clock: SystemClock,
+        _ writer: String?
+    ) throws(SpoolError) {
+        self.layout = layout
+        self.directory = directory
+        self.disk = disk
+        if let writer {
+            self.writer = writer
+        } else {
+            self.writer = Writer.name(of: try Writer.boot())
         }
+        do throws(SystemError) { self.clock = try SpoolClock(clock, in: layout.root) } catch {
+            throw SpoolError.unusable(directory: directory, reason: error.description)
+        }
+        room = SpoolRoom(layout, reserve: reserve, quota: quota)
     }
 
     /// Creates an upload and locks it.
     ///
     /// Survives the death of the process at once, a power cut after the first `sync()`: the instant
-    /// it exists is the one `linkat` of its record.
+    /// it exists is the one write of its record.
     ///
     /// - Parameters:
     ///   - creation: what is known of it, kept for its whole life.
@@ -104,40 +124,30 @@ package final class Spool: Sendable {
     ) throws(SpoolError) -> Upload {
         try room.check(for: max(length ?? 0, expected), makesFile: true)
         let id = creation.id
-        // An upload among others that nobody could look at would be judged with them.
-        _ = try isUnrecovered(id)
-        let name = FileName(id)
-        let state = RecordState(length: length)
+        var state = RecordState(length: length)
+        state.writer = writer
         let bytes = LoadedRecord.bytes(state: state, creation: creation)
-        try population.take(creation)
-        do throws(SpoolError) { try room.takeRecord(Int64(bytes.count)) } catch {
-            population.remove(id)
+        let size = RecordSlots.early[0] + Int64(bytes.count)
+        try room.takeUpload(of: creation.client)
+        do throws(SpoolError) { try room.takeRecord(size) } catch {
+            room.giveBackUpload(of: creation.client, isFinished: false)
             throw error
         }
         let lock = locks.lockNew(creation, requestRelease: requestRelease)
         do throws(SystemError) {
-            let data = try createData(name)
-            do throws(SystemError) {
-                let files = UploadFiles(
-                    of: id,
-                    in: .incoming,
-                    of: self,
-                    data: data,
-                    record: try createRecord(bytes, name),
-                    state: state,
-                    creationEnd: Int64(bytes.count)
-                )
-                population.noteMade(id)
-                return Upload(spool: self, lock: lock, creation: creation, files: files)
-            } catch {
-                // The first error tells; what stays behind has no record, and recovery removes it.
-                _ = try? disk.unlink(name.name, in: layout.data[name])
-                throw error
-            }
+            let record = try createRecord(bytes, FileName(id))
+            let files = UploadFiles(
+                of: id,
+                in: self,
+                record: record,
+                state: state,
+                creationEnd: size
+            )
+            return Upload(spool: self, lock: lock, creation: creation, files: files)
         } catch {
             lock.unlock()
-            population.remove(id)
-            room.giveBackRecord(Int64(bytes.count))
+            room.giveBackUpload(of: creation.client, isFinished: false)
+            room.giveBackRecord(size)
             throw failure(error)
         }
     }
@@ -195,36 +205,25 @@ package final class Spool: Sendable {
 
     // MARK: Making files
 
-    /// Makes a data file and locks it.
-    private func createData(_ name: FileName) throws(SystemError) -> OpenFile {
-        while true {
-            let made = try disk.create(name.name, in: layout.data[name])
-            let data = OpenFile(made, name.name, in: layout.data[name])
-            // Between the two calls a recovery in another process can take it for an orphan; it
-            // then removes it and unlocks, and it is made again.
-            if try !data.tryLock() { try data.descriptor.lock(subject: data.subject) }
-            if try data.status().names > 0 { return data }
-        }
-    }
-
-    /// Makes a record whole and gives it its name, at which instant the upload exists.
+    /// Makes a record, locks it and writes it, at which instant the upload exists.
     private func createRecord(_ bytes: [UInt8], _ name: FileName) throws(SystemError) -> OpenFile {
-        let incoming = layout[.incoming][name]
-        if let nameless = try disk.createNameless(in: incoming) {
-            let record = OpenFile(nameless, name.name, in: incoming)
-            try disk.write(bytes, to: record, at: 0)
-            try disk.link(record.descriptor, as: name.name, in: incoming)
-            return record
+        let directory = layout.directory(of: name)
+        while true {
+            let made = try disk.create(name.record, in: directory)
+            let record = OpenFile(made, name.record, in: directory)
+            // Between the two calls another process can take it for one that was never written; it
+            // then removes it and unlocks, and it is made again.
+            if try !record.tryLock() { try record.descriptor.lock(subject: record.subject) }
+            guard try record.status().names > 0 else { continue }
+            do throws(SystemError) {
+                try disk.write(bytes, to: record, at: RecordSlots.early[0])
+                return record
+            } catch {
+                // The first error tells; what stays behind was never written, and is removed later.
+                _ = try? disk.unlink(name.record, in: directory)
+                throw error
+            }
         }
-        let newName = TemporaryName.next()
-        let record = OpenFile(
-            try disk.create(newName, in: layout.temporary),
-            newName,
-            in: layout.temporary
-        )
-        try disk.write(bytes, to: record, at: 0)
-        try disk.rename(newName, in: layout.temporary, to: name.name, in: incoming)
-        return record
     }
 
     // MARK: Finding files
@@ -238,48 +237,73 @@ package final class Spool: Sendable {
     ) throws(SpoolError) -> Upload? {
         var upload: Upload?
         defer { if upload == nil { lock.unlock() } }
-        guard let files = try open(lock, until: limit, admits: admits) else { return nil }
+        let name = FileName(lock.id)
+        let opened = try openSound(name) { () throws(SystemError) in try layout.openRecord(name) }
+        guard let record = opened,
+            try waitForLock(on: record, lock, until: limit, admits: admits),
+            // Removed while this request waited.
+            try onDisk({ () throws(SystemError) in try record.status().names }) > 0
+        else { return nil }
+        lock.setInUse()
+        let files = UploadFiles(of: lock.id, in: self, record: record)
         // Closed before another request in this process looks.
         defer { if upload == nil { files.close() } }
-        let isUnrecovered = try isUnrecovered(lock.id)
-        let creation = try files.read()
-        lock.setCreation(creation)
-        guard admits(creation) else { return nil }
-        let repair = try files.repair(creation, afterPowerCut: isUnrecovered)
-        if isUnrecovered { try noteRecovered(lock.id) }
-        if repair == .forget { return nil }
-        files.closeRecord()
-        upload = Upload(spool: self, lock: lock, creation: creation, files: files)
-        return upload
+        let read = try openSound(name) { () throws(SpoolError) in try files.read() }
+        switch read {
+        case .failure(let fault) where fault.kind == .unwritten:
+            try files.remove(of: nil)
+            return nil
+        case .failure(let fault) where fault.kind == .newer:
+            throw .newer(lock.id, reason: fault.reason)
+        case .failure(let fault):
+            try files.setAside()
+            throw .corrupt(lock.id, reason: fault.reason)
+        case .success(let record):
+            lock.setCreation(record.creation)
+            guard admits(record.creation) else { return nil }
+            if try files.repair(record) == .forget { return nil }
+            upload = Upload(spool: self, lock: lock, creation: record.creation, files: files)
+            return upload
+        }
     }
 
-    /// Opens an upload's files and takes the kernel's lock; nil if there are none to be used.
-    private func open(
-        _ lock: UploadLock,
-        until limit: WaitLimit?,
-        admits: (UploadCreation) -> Bool
-    ) throws(SpoolError) -> UploadFiles? {
-        let name = FileName(lock.id)
-        let data = try openSound(lock.id) { () throws(SystemError) in try layout.data.open(name) }
-        if let data {
-            guard try waitForLock(on: data, lock, until: limit, admits: admits) else { return nil }
-            lock.setInUse()
+    /// Opens and locks the record of an upload; nil if it is in use or no longer there.
+    func openUnused(_ id: UploadID) throws(SystemError) -> UploadFiles? {
+        guard let record = try layout.openRecord(FileName(id)), try record.tryLock(),
+            try record.status().names > 0
+        else { return nil }
+        return UploadFiles(of: id, in: self, record: record)
+    }
+
+    /// Opens files of an upload; sets it aside where one of them is something else than a file.
+    ///
+    /// - Throws: `.corrupt` then, if it has a record.
+    private func openSound<R, E: Error>(
+        _ name: FileName,
+        _ body: () throws(E) -> R
+    ) throws(SpoolError) -> R {
+        do { return try body() } catch {
+            let failure = (error as? SpoolError) ?? (error as? SystemError).map { self.failure($0) }
+            guard case .disk(let error)? = failure, error.isNotRegular,
+                let id = UploadID(name.record)
+            else { throw failure ?? .unusable(directory: directory, reason: "\(error)") }
+            // A move touches the name alone, whatever it stands for. It has no lock that would mean
+            // anything, and nobody can use it.
+            try setAside(name)
+            throw .corrupt(id, reason: "\(error.subject) is no regular file")
         }
-        // Without content only a delivered upload is one.
-        for queue in data == nil ? [.delivered] : SpoolLayout.usable {
-            let record = try openSound(lock.id) { () throws(SystemError) in
-                try layout[queue].open(name)
-            }
-            guard let record else { continue }
-            if data == nil || queue == .delivered {
-                guard try waitForLock(on: record, lock, until: limit, admits: admits),
-                    // Removed while this request waited.
-                    try onDisk({ () throws(SystemError) in try record.status().names }) > 0
-                else { return nil }
-            }
-            return UploadFiles(of: lock.id, in: queue, of: self, data: data, record: record)
+    }
+
+    /// Moves a record to `corrupt`.
+    func setAside(_ name: FileName) throws(SpoolError) {
+        try onDisk { () throws(SystemError) in
+            try disk.rename(
+                name.record,
+                in: layout.directory(of: name),
+                to: name.record,
+                in: layout.corrupt
+            )
         }
-        return nil
     }
 
     /// Takes the kernel's lock, waiting for another process; false if the caller may not use the upload.
@@ -323,14 +347,8 @@ package final class Spool: Sendable {
 
     /// The creation of an upload that another process has locked; nil where it cannot be seen just now.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
-        for queue in SpoolLayout.usable {
-            guard let file = try layout[queue].open(FileName(id), forWriting: false) else {
-                continue
-            }
-            let read = try LoadedRecord.read(file, of: id, knowing: creations)
-            return (try? read.get())?.creation
-        }
-        return nil
+        guard let file = try layout.openRecord(FileName(id), forWriting: false) else { return nil }
+        return try? LoadedRecord.read(file, of: id, knowing: creations).get().creation
     }
 
     // MARK: Errors and room
@@ -354,5 +372,5 @@ package final class Spool: Sendable {
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
     /// Changes how many uploads there may be; those there are stay.
-    package func setBounds(_ bounds: UploadBounds) { population.setBounds(bounds) }
+    package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
 }

@@ -26,6 +26,8 @@ package enum SpoolError: Error, Sendable, Equatable {
     case exhausted(SystemError)
     /// The record of an upload cannot be read; it was moved to `corrupt/`.
     case corrupt(UploadID, reason: String)
+    /// A newer program wrote the record of an upload; it was left alone.
+    case newer(UploadID, reason: String)
     /// A step that does not fit the upload's state, which no request should lead to; nothing was
     /// changed.
     case contradiction(UploadID, reason: String)

@@ -17,7 +17,7 @@ package enum UpstreamContent {
     /// Content held in memory.
     case bytes([UInt8])
     /// `length` bytes of an open file, from its start; `read` fills a buffer from a position on.
-    /// `descriptor` is the open file, or nil where there is no file because the length is 0.
+    /// `descriptor` is the open file, or nil where the content is in no file.
     case file(
         descriptor: Int32?,
         length: Int64,

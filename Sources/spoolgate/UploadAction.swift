@@ -53,9 +53,6 @@ struct UploadAction {
         events = Events(try options.settings(), spool: spool, log: log)
         self.word = word
         self.json = json
-        do throws(SpoolError) { try spool.requireRecovered() } catch {
-            throw CommandFailure(code: .unavailable, sentence: error.sentence)
-        }
     }
 
     /// Holds an upload while `body` changes it, and tells what became of it.
@@ -120,16 +117,6 @@ struct UploadAction {
         // What is over in a moment is told only where nothing else went wrong.
         let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
         return order.first { $0 == one || $0 == other } ?? other
-    }
-
-    /// Says when a daemon notices what was queued.
-    func tellOfDaemon(_ settings: Settings) {
-        guard done > 0, !json else { return }
-        print(
-            "A running daemon takes \(done == 1 ? "it" : "them") up at its next queue run, within "
-                + "\(DurationText.text(settings.queueRunInterval)); "
-                + "systemctl kill -s USR1 spoolgate makes that now."
-        )
     }
 
     /// Ends the command with the code of what went wrong, if anything did.

@@ -103,9 +103,9 @@ struct CheckTests {
         Trouble(
             testDescription: "a directory in the spool is root's",
             script: owned + "touch over/spool/format && chown nobody: over/spool/format "
-                + "&& mkdir -m 0700 over/spool/incoming",
+                + "&& mkdir -m 0700 over/spool/uploads",
             fault:
-                "spool.directory: ROOT/over/spool/incoming is not user nobody's own (owner root, "
+                "spool.directory: ROOT/over/spool/uploads is not user nobody's own (owner root, "
                 + "group root, mode 0700); chown -R nobody: ROOT/over/spool"
         ),
         Trouble(

@@ -36,7 +36,7 @@ struct DigestTests {
             sent: rest.prefix(1 << 20),
             fields: [digest]
         )
-        let data = sandbox.directory.appending(path: "spool/data").path()
+        let data = sandbox.directory.appending(path: "spool/uploads").path()
         try eventually("more than the first part is on the disk") {
             try Self.bytes(below: data) > first.count
         }

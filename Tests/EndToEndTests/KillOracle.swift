@@ -96,7 +96,7 @@ struct KillOracle {
                 faults.append("logged: \(line)")
             }
             if line.contains("spool recovered") {
-                for word in ["cut-back=0", "corrupt=0", "forgotten=0"] where !line.contains(word) {
+                for word in ["corrupt=0", "forgotten=0", "failed=0"] where !line.contains(word) {
                     faults.append("recovery was not clean: \(line)")
                 }
             }

@@ -32,6 +32,8 @@ struct Kill {
     var manner: KillManner
     /// Microseconds that the manner needs.
     var pauses: [UInt32]
+    /// Daemons that are started after it, each of which serves from its start on.
+    var starts: Int { manner == .inRecovery ? 1 + pauses.count : 1 }
 }
 
 /// What is to happen in a round.

@@ -66,7 +66,7 @@ final class KillWorld {
             world: self,
             clients: clients,
             purges: purges,
-            attempts: 1 + plan.kills.count
+            attempts: 1 + plan.kills.reduce(0) { $0 + $1.starts }
         ).faults(log: String(sandbox.log.dropFirst(logStart)))
     }
 

@@ -27,7 +27,8 @@ struct PurgeTests {
         let id = try #require(resource.split(separator: "/").last).description
         let spool = sandbox.directory.path() + "/spool"
         let files = try #require(FileManager.default.enumerator(atPath: spool))
-        for case let file as String in files where file.hasSuffix(id) {
+        for case let file as String in files
+        where file.hasPrefix("uploads/") && file.contains(id) {
             try FileManager.default.setAttributes(
                 [.modificationDate: Date(timeIntervalSinceNow: -seconds)],
                 ofItemAtPath: "\(spool)/\(file)"
@@ -118,7 +119,7 @@ struct PurgeTests {
                 .status == 78
         )
         let files = try FileManager.default.subpathsOfDirectory(
-            atPath: sandbox.directory.path() + "/spool/incoming"
+            atPath: sandbox.directory.path() + "/spool/uploads"
         )
         #expect(files.contains { $0.count > 26 })
     }

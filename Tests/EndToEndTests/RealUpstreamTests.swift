@@ -56,23 +56,6 @@ struct RealUpstreamTests {
         #expect(again.status == 422)
     }
 
-    @Test("an answer that cannot be stored reaches the client, and nothing is repeated")
-    func unstorableAnswer() throws {
-        let upstream = try RealUpstream()
-        let sandbox = try Sandbox(upstream: upstream.url)
-        let resource = try sandbox.create("/files/index.php")
-        let delivered = sandbox.directory.appending(path: "spool/delivered")
-        for shard in try FileManager.default.contentsOfDirectory(atPath: delivered.path()) {
-            try FileManager.default.removeItem(at: delivered.appending(path: shard))
-        }
-        let answer = try sandbox.append(resource, Data("x".utf8))
-        #expect(answer.status == 202)
-        #expect(answer["upload-complete"] == "?1")
-        #expect(sandbox.log.contains("spool failed"))
-        _ = try sandbox.append(resource, offset: 1)
-        #expect(try upstream.phpCalls() == 1)
-    }
-
     @Test("a client that does not read its answer keeps nobody else's upload waiting")
     func unreadAnswer() throws {
         let upstream = try RealUpstream()

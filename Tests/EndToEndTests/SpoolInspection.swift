@@ -1,6 +1,6 @@
 // What lies in a spool that no request is using, against the page that says what may.
 //
-// It reads directories and nothing in the files; what is in them, the clients find out.
+// It reads directories, and asks `list` for the states; what else is in files, the clients find out.
 
 import Foundation
 import TestSupport
@@ -9,8 +9,6 @@ import TestSupport
 struct SpoolInspection {
     private let sandbox: Sandbox
     private let spool: URL
-    private static let queues = ["incoming", "active", "deferred", "hold", "delivered", "corrupt"]
-
     init(_ sandbox: Sandbox) {
         self.sandbox = sandbox
         spool = sandbox.directory.appending(path: "spool")
@@ -18,27 +16,41 @@ struct SpoolInspection {
 
     /// Everything that should not be there; then has purge remove all, and looks again.
     func faults() throws -> [String] {
+        // The walk of the last start may be under way.
+        let deadline = Date(timeIntervalSinceNow: 60)
+        var faults: [String]
+        repeat { faults = try strangeStates() } while !faults.isEmpty && Date() < deadline
+        return try faults + permissions() + emptied()
+    }
+
+    private func strangeStates() throws -> [String] {
         var faults: [String] = []
-        let data = try names(in: "data")
-        var places: [String: [String]] = [:]
-        for queue in Self.queues {
-            for name in try names(in: queue) { places[name, default: []].append(queue) }
+        let (records, data) = try files()
+        let listed = try sandbox.spoolgate("list", "--json").output.split(separator: "\n")
+        var queues: [String: String] = [:]
+        for line in listed {
+            let object = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
+            guard let id = object?["upload"] as? String, let queue = object?["queue"] as? String
+            else {
+                faults.append("listed: \(line)")
+                continue
+            }
+            queues[id] = queue
         }
-        for (id, queues) in places {
-            if queues.count != 1 { faults.append("\(id) is in \(queues)") }
-            for queue in queues {
-                // Nobody delivers any more, and every start looked through what was left.
-                if queue == "active" || queue == "corrupt" { faults.append("\(id) is in \(queue)") }
-                if (queue == "delivered") == data.contains(id) {
-                    faults.append(
-                        "\(id) in \(queue) has \(data.contains(id) ? "a" : "no") data file"
-                    )
-                }
+        if Set(queues.keys) != records {
+            faults.append("listed: \(queues.keys), there: \(records)")
+        }
+        for (id, queue) in queues {
+            // Nobody delivers any more, and every start looked through what was left.
+            if queue == "active" || queue == "corrupt" { faults.append("\(id) is in \(queue)") }
+            if queue == "delivered", data.contains(id) {
+                faults.append("\(id), delivered, has content")
             }
         }
-        for id in data.subtracting(places.keys) { faults.append("data file without record: \(id)") }
-        faults += try permissions()
-        faults += try emptied()
+        for id in data.subtracting(records) { faults.append("content without record: \(id)") }
+        let waiting = queues.filter { $0.value == "deferred" || $0.value == "hold" }.keys
+        let names = try names(in: "queue").map { String($0.drop { $0 != "." }.dropFirst()) }
+        for id in Set(waiting).subtracting(names) { faults.append("\(id) has no name in queue") }
         return faults
     }
 
@@ -51,7 +63,9 @@ struct SpoolInspection {
         repeat {
             let purge = try sandbox.spoolgate(["purge", "--force", "--older-than", "0s"] + queues)
             left = purge.status == 0 ? [] : ["purge: \(purge.errors)"]
-            for place in ["data"] + Self.queues {
+            let (records, data) = try files()
+            left += records.map { "record: \($0)" } + data.map { "content: \($0)" }
+            for place in ["corrupt", "queue"] {
                 left += try names(in: place).map { "\(place): \($0)" }
             }
             // A death while the clock's mark was written leaves a file that a start an hour later
@@ -77,16 +91,22 @@ struct SpoolInspection {
         return faults
     }
 
-    private func names(in place: String) throws -> Set<String> {
-        let folder = spool.appending(path: place)
-        var names: Set<String> = []
-        for shard in try FileManager.default.contentsOfDirectory(atPath: folder.path()) {
-            names.formUnion(
-                try FileManager.default.contentsOfDirectory(
-                    atPath: folder.appending(path: shard).path()
-                )
-            )
+    /// The identities of all records, and of all content.
+    private func files() throws -> (records: Set<String>, data: Set<String>) {
+        var (records, data): (Set<String>, Set<String>) = ([], [])
+        for shard in try names(in: "uploads") {
+            for name in try names(in: "uploads/\(shard)") {
+                if name.hasSuffix(".data") {
+                    data.insert(String(name.dropLast(5)))
+                } else {
+                    records.insert(name)
+                }
+            }
         }
-        return names
+        return (records, data)
+    }
+
+    private func names(in place: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: spool.appending(path: place).path())
     }
 }

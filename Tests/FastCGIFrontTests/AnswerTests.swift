@@ -223,7 +223,7 @@ extension FrontTests {
                 begun.pass()
                 if leaves { client = nil }
                 left.open()
-                let found = outcome.wait(until: .after(.seconds(10))) { $0 }
+                let found = outcome.wait(until: .after(.seconds(300))) { $0 }
                 #expect(found?.0 == leaves)
                 #expect(found?.1 == true)
                 #expect(server.stop())

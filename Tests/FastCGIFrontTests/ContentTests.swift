@@ -200,7 +200,7 @@ extension FrontTests {
             let client = try server.client()
             client.send(Record.head(parameters(length: ending.length)) + ending.bytes)
             if ending.closes { client.closeSending() }
-            let found = result.wait(until: .after(.seconds(10))) { $0 }
+            let found = result.wait(until: .after(.seconds(300))) { $0 }
             #expect(found?.0 == ending.count)
             #expect(found?.1 == ending.end)
         }
@@ -229,7 +229,7 @@ extension FrontTests {
             defer { server.stop() }
             let client = try server.client()
             client.send(Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1, 2]))
-            release.wait(until: .after(.seconds(10))) { $0 }?()
+            release.wait(until: .after(.seconds(300))) { $0 }?()
             let answer = client.answer()
             #expect(answer.status == 409)
             #expect(answer.content == "2 released")
@@ -247,7 +247,7 @@ extension FrontTests {
             defer { server.stop() }
             let client = try server.client()
             client.send(Record.head(parameters()))
-            let letGo = release.wait(until: .after(.seconds(10))) { $0 }
+            let letGo = release.wait(until: .after(.seconds(300))) { $0 }
             let record = Record.bytes(.stdin, [UInt8](repeating: 1, count: 100))
             for round in 0..<100 {
                 if round == 50 { letGo?() }

@@ -102,7 +102,7 @@ extension FrontTests {
                 let found = signals.next()
                 taken.update { $0 = found }
             }
-            #expect(taken.wait(until: .after(.seconds(10))) { $0 } == signal)
+            #expect(taken.wait(until: .after(.seconds(300))) { $0 } == signal)
         }
 
         @Test("the service manager is told in its own words", arguments: ["", "@"])

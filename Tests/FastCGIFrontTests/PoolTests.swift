@@ -260,7 +260,7 @@ extension FrontTests {
             let silent = try server.client()
             #expect(eventually { server.server.load.active == 1 })
             let limit = Deadline.after(.seconds(8))
-            #expect(server.server.drain(until: .after(.seconds(60))) {})
+            #expect(server.server.drain(until: .after(.seconds(300))) {})
             #expect(!limit.hasPassed)
             withExtendedLifetime(silent) {}
         }

@@ -2,7 +2,8 @@
 //
 // Content. A file has its durable bytes and the sectors written since; fdatasync takes those over,
 // size included. A failed fdatasync takes nothing over and forgets which sectors were waiting, as
-// Linux does: the next one succeeds and does not write them.
+// Linux does: the next one succeeds and does not write them. A block in which durable bytes are being
+// written over can be lost as a whole, also after a failed fdatasync; one that is only added to keeps them.
 // Names. A directory has its durable entries and an ordered list of changes; fsync of the directory
 // takes all of them over. Syncing a file makes no name durable, also not its own.
 //
@@ -17,6 +18,8 @@ struct DiskModel {
 
     /// The unit in which a disk writes all or nothing.
     static let sector = 512
+    /// The unit that it can lose while it writes there.
+    static let block = 4096
     static let root: Node = 0
 
     /// A file.
@@ -27,6 +30,10 @@ struct DiskModel {
         var current: [UInt8] = []
         /// The sectors of `current` that the next fdatasync writes.
         var dirty: Set<Int> = []
+        /// The blocks in which durable bytes were written over since.
+        var overwritten: Set<Int> = []
+        /// Those of them that a failed fdatasync may have written or not.
+        var doubtful: Set<Int> = []
         /// The least size since the last fdatasync: beyond it nothing old may stay.
         var leastSize = 0
         /// Every size it had since.
@@ -38,6 +45,18 @@ struct DiskModel {
             bytes.resize(to: current.count)
             for sector in dirty { bytes.copySector(sector, from: current) }
             return bytes
+        }
+
+        /// The blocks that a power cut may take now, and of each what it may take.
+        var losable: [Range<Int>] {
+            let size = DiskModel.block
+            let added = Set(dirty.map { $0 * DiskModel.sector / size })
+            let kept = min(durable.count, leastSize)
+            return added.union(overwritten).union(doubtful).sorted().map { block in
+                let isWhole = overwritten.contains(block) || doubtful.contains(block)
+                let start = isWhole ? block * size : max(block * size, kept)
+                return start..<max(start, (block + 1) * size)
+            }
         }
     }
 
@@ -209,6 +228,10 @@ extension DiskModel.File {
         }
         let sector = DiskModel.sector
         dirty.formUnion(position / sector...(end - 1) / sector)
+        let lastKept = min(end, min(durable.count, leastSize)) - 1
+        if position <= lastKept {
+            overwritten.formUnion(position / DiskModel.block...lastKept / DiskModel.block)
+        }
         sizes.append(current.count)
     }
 
@@ -222,11 +245,14 @@ extension DiskModel.File {
 
     fileprivate mutating func sync(succeeds: Bool) {
         if succeeds {
+            doubtful.subtract(dirty.map { $0 * DiskModel.sector / DiskModel.block })
             durable = flushed
             leastSize = durable.count
             sizes = [durable.count]
+        } else {
+            doubtful.formUnion(overwritten)
         }
-        dirty = []
+        (dirty, overwritten) = ([], [])
     }
 }
 

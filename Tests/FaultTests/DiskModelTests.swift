@@ -52,13 +52,51 @@ struct DiskModelTests {
         #expect(partly.allSatisfy { $0.count == old.count + new.count })
     }
 
-    @Test("a sector that is written over is old or new, never both")
+    @Test(
+        "a sector that is written over is old or new, never both, or lost with its block, and no other"
+    )
     func sectors() {
         var (model, node) = model()
-        model.write([UInt8](repeating: 2, count: 512), to: node, at: 512)
+        let size = DiskModel.block
+        model.write([UInt8](repeating: 1, count: 3 * size), to: node, at: 0)
+        model.sync(node)
+        model.write([UInt8](repeating: 2, count: 512), to: node, at: size + 512)
         let results = Set(Self.cuts.compactMap { content($0.after(model)) })
-        #expect(Set(results.map { Set($0[512..<1024]) }) == [[1], [2]])
-        #expect(results.allSatisfy { $0.count == old.count })
+        #expect(results.allSatisfy { $0.count == 3 * size })
+        let outside = results.map { Set($0[..<size] + $0[(2 * size)...]) }
+        #expect(outside.allSatisfy { $0 == [1] })
+        // Old, new, zeros; else garbage.
+        let (kept, lost) = (
+            results.filter { Set($0[size..<size + 512]) == [1] },
+            results.filter { Set($0[size..<size + 512]) != [1] }
+        )
+        #expect(Set(kept.map { Set($0[(size + 512)..<size + 1024]) }) == [[1], [2]])
+        #expect(lost.contains { Set($0[size..<2 * size]) == [0] })
+        #expect(lost.contains { Set($0[size..<2 * size]).count > 100 })
+    }
+
+    @Test("several blocks are lost each by itself, also after a failed sync")
+    func blocks() {
+        var (model, node) = model()
+        let size = DiskModel.block
+        model.write([UInt8](repeating: 1, count: 2 * size), to: node, at: 0)
+        model.sync(node)
+        for isSynced in [false, true] {
+            model.write([2], to: node, at: 0)
+            if isSynced { model.sync(node, succeeds: false) }
+            model.write([2], to: node, at: size)
+            let found = Set(
+                Self.cuts.compactMap { content($0.after(model)) }
+                    .map {
+                        [$0[1...].prefix(size - 1), $0.suffix(size - 1)].map { Set($0) == [1] }
+                    }
+            )
+            #expect(found == [[true, true], [true, false], [false, true], [false, false]])
+        }
+        // Each is written again, and so is certain again.
+        for position in [0, size] { model.write([3], to: node, at: position) }
+        model.sync(node)
+        #expect(Set(Self.cuts.map { content($0.after(model)) }).count == 1)
     }
 
     @Test("cut back and written again: old, new or zeros where it was cut")

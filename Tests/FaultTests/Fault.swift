@@ -37,6 +37,8 @@ enum Fault: Sendable, CustomStringConvertible {
     case jumps(Int64)
     /// It fails; the client asks for its offset; then the power goes.
     case failsThenCut(PowerCut)
+    /// The process that makes it dies first; the client asks the next one for its offset; then the power goes.
+    case deathThenCut(PowerCut)
 
     var description: String {
         switch self {
@@ -47,6 +49,7 @@ enum Fault: Sendable, CustomStringConvertible {
         case .cut(let cut): "\(cut)"
         case .jumps(let seconds): "jumps(\(seconds))"
         case .failsThenCut(let cut): "failsThen-\(cut)"
+        case .deathThenCut(let cut): "deathThen-\(cut)"
         }
     }
 
@@ -54,15 +57,15 @@ enum Fault: Sendable, CustomStringConvertible {
     var isError: Bool {
         switch self {
         case .fails, .stays, .short, .failsThenCut: true
-        case .death, .cut, .jumps: false
+        case .death, .deathThenCut, .cut, .jumps: false
         }
     }
 
-    /// The cut of its end; nil: the power stays.
-    var cut: PowerCut? {
+    /// The cut that comes after the client has asked for its offset; nil: none does.
+    var laterCut: PowerCut? {
         switch self {
-        case .cut(let cut), .failsThenCut(let cut): cut
-        case .fails, .stays, .short, .death, .jumps: nil
+        case .failsThenCut(let cut), .deathThenCut(let cut): cut
+        case .fails, .stays, .short, .death, .cut, .jumps: nil
         }
     }
 
@@ -80,15 +83,16 @@ enum Fault: Sendable, CustomStringConvertible {
         switch call {
         case .create: faults.append(.fails(EMFILE))
         case .write: faults.append(.short)
-        case .makeDirectory, .truncate, .sync, .syncDirectory, .link, .rename, .unlink, .touch:
+        case .createEmpty, .makeDirectory, .truncate, .sync, .syncDirectory, .link, .rename,
+            .unlink,
+            .touch:
             break
         }
+        let later = PowerCut.corners.prefix(3)
         if call == .sync || call == .truncate {
-            faults += effort.choice(
-                of: PowerCut.corners.prefix(2).map { .failsThenCut($0) },
-                at: number
-            )
+            faults += effort.choice(of: later.map { .failsThenCut($0) }, at: number)
         }
+        faults += effort.choice(of: later.map { .deathThenCut($0) }, at: number, every: 2)
         faults += effort.choice(of: jumps.map { .jumps($0) }, at: number, every: 3)
         return faults + cuts(number, effort)
     }
@@ -114,7 +118,7 @@ enum Fault: Sendable, CustomStringConvertible {
     /// Whether a call of this kind can find a disk full.
     static func needsRoom(_ call: Disk.Call) -> Bool {
         switch call {
-        case .create, .makeDirectory, .write, .link, .rename, .sync: true
+        case .create, .createEmpty, .makeDirectory, .write, .link, .rename, .sync: true
         case .truncate, .syncDirectory, .unlink, .touch: false
         }
     }

@@ -26,8 +26,10 @@ struct SweepCase: CustomStringConvertible {
         do {
             try world.begin(fault, at: number, scenario.adjust)
             do { try scenario.run(world) } catch is Stopped {} catch is SpoolError {}
-            if case .failsThenCut(let cut) = fault {
+            if let cut = fault?.laterCut {
                 try world.repair()
+                // The walk goes beside serving: clients come back before it as well as behind it.
+                if number % 2 == 0 { try world.walk(by: world.daemon) }
                 for client in world.clients where client.location != nil {
                     do { try client.retrieve(on: world.daemon) } catch is Stopped {}
                 }
@@ -37,8 +39,14 @@ struct SweepCase: CustomStringConvertible {
             if case .jumps = fault { world.removeOld() }
             try world.repair()
             if case .jumps = fault { world.removeOld() }
-            world.checkSpool()
+            if number % 2 == 0 {
+                try world.walk(by: world.daemon)
+                world.checkWalk()
+                world.checkSpool()
+            }
             try world.finish(after: fault)
+            try world.walk(by: world.daemon)
+            world.checkWalk()
             try world.checkPurge(after: fault)
         } catch { world.complain("\(error)") }
         return world.complaintsSoFar
@@ -134,6 +142,11 @@ struct FaultSweep {
                 failures = one.run(in: place)
                 if fault == nil { calls = place.machine.steps.map(\.call) }
             } catch { failures = ["\(error)"] }
+            if only != nil, !failures.isEmpty {
+                for (index, step) in (world?.machine.steps ?? []).enumerated() {
+                    print("\(one)\t\(index + 1)\t\(step)")
+                }
+            }
             // What a broken run left must not spoil the next one.
             if !failures.isEmpty { world = nil }
             tally.update { tally in

@@ -6,8 +6,10 @@
 
 import Foundation
 import Posix
-import Spool
 import Synchronization
+import UploadProtocol
+
+@testable import Spool
 
 /// The disk of one machine, and what goes wrong with it.
 final class FaultyMachine: Sendable {
@@ -15,8 +17,10 @@ final class FaultyMachine: Sendable {
     struct Step: Sendable, Equatable, CustomStringConvertible {
         var call: Disk.Call
         var subject: String
+        /// The state that a slot was given.
+        var state = ""
 
-        var description: String { "\(call.rawValue) \(subject)" }
+        var description: String { "\(call.rawValue) \(subject) \(state)" }
     }
 
     private struct State {
@@ -30,7 +34,10 @@ final class FaultyMachine: Sendable {
         var isFull: Int32?
         var processes = 0
         var dead: Set<Int> = []
-        var moved: [String: Int] = [:]
+        /// The uploads by the nodes of their records.
+        var records: [DiskModel.Node: String] = [:]
+        /// The most attempts that a state of an upload was written with.
+        var attempts: [String: Int] = [:]
         /// Seconds by which the wall clock is wrong.
         var clockError: Int64 = 0
     }
@@ -97,7 +104,7 @@ final class FaultyMachine: Sendable {
             state.isShort = false
             state.isFull = nil
             state.clockError = 0
-            state.moved = [:]
+            (state.records, state.attempts) = ([:], [:])
         }
     }
 
@@ -114,9 +121,9 @@ final class FaultyMachine: Sendable {
     var wasReached: Bool { state.withLock { $0.wasReached } }
     var steps: [Step] { state.withLock { $0.steps } }
     var model: DiskModel { state.withLock { $0.model } }
-    /// How often a record was moved to a queue since `begin`.
-    func moves(of identity: String, to queue: Queue) -> Int {
-        state.withLock { $0.moved["\(queue)/\(identity)", default: 0] }
+    /// How many attempts on an upload were written down as begun since `begin`.
+    func attempts(of identity: String) -> Int {
+        state.withLock { $0.attempts[identity, default: 0] }
     }
 
     private func check(
@@ -154,7 +161,7 @@ final class FaultyMachine: Sendable {
             case .short:
                 state.isShort = true
                 return 3
-            case .death:
+            case .death, .deathThenCut:
                 state.dead.insert(process)
                 throw error(EIO)
             case .cut:
@@ -164,18 +171,10 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// A record may have moved since it was opened, so it is looked for by its last name.
     private func failSync(_ subject: String, _ state: inout State) {
-        let path = relative(subject)
-        let paths = state.model.paths
-        let node =
-            paths[path]
-            ?? paths.first { other, _ in
-                !other.hasPrefix("data/")
-                    && other.split(separator: "/").last
-                        == path.split(separator: "/").last
-            }?.value
-        if let node { state.model.sync(node, succeeds: false) }
+        if let node = state.model.node(relative(subject)) {
+            state.model.sync(node, succeeds: false)
+        }
     }
 
     // MARK: Effects
@@ -191,7 +190,14 @@ final class FaultyMachine: Sendable {
             let node = state.model.make(isFolder: false)
             state.nodes[Self.number(file)] = node
             stamp(file, state)
-            if let path { state.model.enter(node, as: relative(path)) }
+            guard let path = path.map(relative) else { return }
+            state.model.enter(node, as: path)
+            let parts = path.split(separator: "/")
+            if parts.count == 4, parts[1] == "uploads" { state.records[node] = String(parts[3]) }
+        case .createdEmpty(let path):
+            let path = relative(path)
+            guard state.model.node(path) == nil else { return }
+            state.model.enter(state.model.make(isFolder: false), as: path)
         case .madeDirectory(let path):
             let path = relative(path)
             guard state.model.node(path) == nil else { return }
@@ -201,7 +207,8 @@ final class FaultyMachine: Sendable {
             var bytes = [UInt8](repeating: 0, count: count)
             let read = pread(file, &bytes, count, off_t(position))
             precondition(read == count, "what was written cannot be read")
-            with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
+            let node = with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
+            noteState(bytes, node, &state)
             stamp(file, state)
         case .truncated(let file, let size):
             with(file, &state) { $0.truncate($1, to: Int(size)) }
@@ -211,25 +218,37 @@ final class FaultyMachine: Sendable {
         case .linked(let file, let path):
             with(file, &state) { $0.enter($1, as: relative(path)) }
         case .renamed(let source, let target):
-            let target = relative(target)
-            state.model.rename(relative(source), to: target)
-            let parts = target.split(separator: "/")
-            if parts.count > 2 {
-                state.moved["\(parts[parts.count - 3])/\(parts[parts.count - 1])", default: 0] += 1
-            }
+            state.model.rename(relative(source), to: relative(target))
         case .unlinked(let path): state.model.enter(nil, as: relative(path))
         }
     }
 
+    /// Reads the state that a slot is given.
+    private func noteState(_ bytes: [UInt8], _ node: DiskModel.Node, _ state: inout State) {
+        guard let identity = state.records[node], let id = UploadID(identity),
+            let line = Checksum.verified(bytes.prefix(RecordSlots.size), for: id)
+        else { return }
+        let text = String(decoding: line, as: UTF8.self)
+        if !state.steps.isEmpty { state.steps[state.steps.count - 1].state = text }
+        let words = text.split(separator: " ")
+        guard words.contains("state=active"),
+            let word = words.first(where: { $0.hasPrefix("attempts=") }),
+            let count = Int(word.dropFirst("attempts=".count))
+        else { return }
+        state.attempts[identity] = max(count, state.attempts[identity, default: 0])
+    }
+
+    @discardableResult
     private func with(
         _ file: Int32,
         _ state: inout State,
         _ body: (inout DiskModel, DiskModel.Node) -> Void
-    ) {
+    ) -> DiskModel.Node {
         guard let node = state.nodes[Self.number(file)] else {
             preconditionFailure("a file that nobody made is changed")
         }
         body(&state.model, node)
+        return node
     }
 
     private static func number(_ file: Int32) -> UInt {

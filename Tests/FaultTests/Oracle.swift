@@ -13,27 +13,24 @@ extension World {
     func checkSpool() {
         for client in clients {
             guard let identity = client.identity else { continue }
-            let queues = queues(of: identity)
-            if queues.count > 1 { complain("\(identity) is in \(queues)") }
+            let seen = look(at: identity)
+            let queue = seen?.queue
             // A slot that speaks of a promise may be there and the rest of the record not: then nothing
             // was told, and an operator looks at it.
             let mayBeTorn = client.told == nil && mayBeTorn
-            if queues.contains(.corrupt), !mayBeTorn { complain("\(identity) is set aside") }
-            if let told = client.told, !client.isGivenUp, !client.hasFinal, queues.isEmpty {
+            if queue == .corrupt, !mayBeTorn { complain("\(identity) is set aside") }
+            if let told = client.told, !client.isGivenUp, !client.hasFinal, seen == nil {
                 complain("\(identity) is gone, offset \(told) was told")
             }
-            checkQueued(client, identity, queues)
-            guard !queues.isEmpty, queues != [.delivered], queues != [.corrupt] else { continue }
-            let path = "\(machine.root)/spool/data/\(identity.prefix(1))/\(identity)"
-            let bytes = FileManager.default.contents(atPath: path).map { Array($0) }
-            guard var bytes else {
-                complain("\(identity) has no content")
-                continue
-            }
-            // What is not verified does not count.
-            if let id = UploadID(identity), let seen = try? daemon.spool.look(at: id) {
-                bytes = Array(bytes.prefix(Int(seen.offset)))
-            }
+            checkQueued(client, identity, seen)
+            guard let seen, ![.delivered, .corrupt].contains(seen.queue) else { continue }
+            let path = "\(machine.root)/spool/uploads/\(identity.prefix(1))/\(identity).data"
+            let content = FileManager.default.contents(atPath: path) ?? Data()
+            // What is not verified does not count, nor, before it is cut off, what a power cut has left.
+            let state = record(of: seen.id)?.state
+            let isForeign = state?.writer != daemon.spool.writer
+            let counted = isForeign ? state?.durable ?? 0 : seen.offset
+            let bytes = Array(content.prefix(Int(min(counted, seen.offset))))
             if !client.content.begins(with: bytes) {
                 let place = zip(bytes, client.content).prefix { $0 == $1 }.count
                 complain("\(identity): content differs from byte \(place) of \(bytes.count) on")
@@ -78,19 +75,19 @@ extension World {
     }
 
     /// What was told to be in the queue is there, or further.
-    private func checkQueued(_ client: UploadClient, _ identity: String, _ queues: [Queue]) {
+    private func checkQueued(_ client: UploadClient, _ identity: String, _ seen: UploadSummary?) {
         guard client.isAccepted || client.attemptsBeforeRequeue != nil, !client.isGivenUp else {
             return
         }
-        guard let id = UploadID(identity), let seen = try? daemon.spool.look(at: id) else {
+        guard let seen else {
             return complain("\(identity) was told to be in the queue, and is nowhere")
         }
-        let attempts = machine.moves(of: identity, to: .active)
+        let attempts = machine.attempts(of: identity)
         if let before = client.attemptsBeforeRequeue, attempts == before, seen.queue == .hold {
             complain("\(identity) was queued again, and is held")
         }
         var isDue = seen.queue != .deferred
-        try? daemon.spool.forEachQueued { isDue = isDue || ($0.id == id && $0.next != nil) }
+        try? forEachQueued { isDue = isDue || ($0.id == seen.id && $0.next != nil) }
         if seen.queue == .incoming || !isDue {
             complain("\(identity) was told to be in the queue, and nobody will try it")
         }
@@ -101,21 +98,21 @@ extension World {
         guard let identity = client.identity else { return complain("a 202 without an upload") }
         // An attempt that gets no answer is followed by another, where that is safe.
         for _ in 0..<3 { try runQueue(client) }
-        switch queues(of: identity) {
-        case [.delivered]:
+        switch look(at: identity)?.queue {
+        case .delivered:
             if origin.got(client.number).isEmpty {
                 complain("\(identity) is delivered, and the upstream got nothing")
             }
-        case [.hold] where client.isHeldByOperator: return
-        case [.hold]:
+        case .hold where client.isHeldByOperator: return
+        case .hold:
             // Never sent, it could always be sent.
-            if origin.got(client.number).isEmpty, machine.moves(of: identity, to: .active) == 0 {
+            if origin.got(client.number).isEmpty, machine.attempts(of: identity) == 0 {
                 complain("\(identity) is held, and nothing was ever attempted")
             }
             if client.isRepeatable, client.answer != .refusing {
                 complain("\(identity) is held and could be repeated")
             }
-        case let others: complain("the queue leaves \(identity) in \(others)")
+        case let other: complain("the queue leaves \(identity) in \(String(describing: other))")
         }
     }
 
@@ -125,8 +122,9 @@ extension World {
         let status = try client.append(from: client.length, on: daemon)
         if status == 200 { return }
         if status == 404, hadPowerCut, toldBefore == nil { return }
-        // One that the disk did not take was relayed all the same.
-        if fault?.isError == true, client.isHeld { return }
+        if status == 410, mayBeTorn, toldBefore == nil { return }
+        // One that the disk did not take was relayed all the same; the content may have been in memory.
+        if fault?.isError == true, client.isHeld || status == 409 { return }
         complain("the final response is not given again: \(client.statuses)")
     }
 
@@ -136,10 +134,11 @@ extension World {
         if client.isRepeatable, client.answer != .refusing {
             complain("\(identity) is held and could be repeated")
         }
-        if queues(of: identity) != [.hold] {
-            complain("its outcome is unknown, and \(identity) is in \(queues(of: identity))")
+        let queue = look(at: identity)?.queue
+        if queue != .hold {
+            complain("its outcome is unknown, and \(identity) is in \(String(describing: queue))")
         }
-        if machine.moves(of: identity, to: .active) == 0 {
+        if machine.attempts(of: identity) == 0 {
             complain("\(identity) is held, and nothing was ever attempted")
         }
     }
@@ -179,18 +178,22 @@ extension World {
         for summary in kept {
             complain("\(summary.id) in \(summary.queue) cannot be purged")
         }
-        let spoolItself: Set = ["spool/format", "spool/boot", "spool/clock"]
-        var left = Set(machine.model.paths.keys).subtracting(spoolItself)
+        func strangers() -> Set<String> {
+            let spoolItself: Set = ["spool/format", "spool/clock", "spool/wake"]
+            return Set(machine.model.paths.keys).subtracting(spoolItself)
+                .filter { !$0.hasPrefix("spool/daemons/") }
+        }
+        // A name that no state needs goes when its time has come.
+        try forEachQueued { _ in }
+        try spool.forEachHeld(step: {}) { _, _ in }
+        var left = strangers()
         if !left.isEmpty {
             // Content without a record is purged too, and what is in `tmp` once it is old.
             let long = timeval(tv_sec: 1_000_000_000, tv_usec: 0)
             for path in left { utimes("\(machine.root)/\(path)", [long, long]) }
             try spool.removeOrphans(unchangedSince: .now, isDryRun: false) { _, _ in }
-            if left.contains(where: { $0.hasPrefix("spool/tmp/") || $0 == "spool/unrecovered" }) {
-                // These are the next start's.
-                _ = try spool.recover()
-            }
-            left = Set(machine.model.paths.keys).subtracting(spoolItself)
+            if left.contains(where: { $0.hasPrefix("spool/tmp/") }) { _ = spool.recover() }
+            left = strangers()
         }
         if !left.isEmpty { complain("purge leaves \(left.sorted())") }
         // A process that died has closed its files.
@@ -200,12 +203,47 @@ extension World {
         }
     }
 
-    /// The queues with a record of an upload.
-    private func queues(of identity: String) -> [Queue] {
-        Queue.allCases.filter { queue in
-            let path = "\(machine.root)/spool/\(queue)/\(identity.prefix(1))/\(identity)"
-            return access(path, F_OK) == 0
+    /// Checks, after a walk, that nothing is left that belongs to no upload, and no daemon is taken for dead.
+    func checkWalk() {
+        let spool = daemon.spool
+        for (path, node) in machine.model.paths where path.hasPrefix("spool/uploads/") {
+            let name = path.split(separator: "/")[3]
+            let isData = name.hasSuffix(FileName.dataSuffix)
+            let seen = look(at: String(isData ? name.dropLast(FileName.dataSuffix.count) : name))
+            if seen == nil || isData && seen?.queue == .delivered {
+                complain(
+                    "the walk leaves \(path), \(machine.model.files[node]?.current.count ?? 0) bytes"
+                )
+            }
         }
+        do {
+            let names = Set(try spool.layout.queue.names())
+            try spool.forEachUpload { summary in
+                guard let time = record(of: summary.id)?.state.queueTime else { return }
+                let name = QueueName(time, summary.id).text
+                if !names.contains(name) { complain("the walk does not make \(name)") }
+            }
+            let living = daemons.filter { !machine.isDead($0.process) }.count
+            let noted = try spool.layout.daemons.names().count
+            if noted != living { complain("\(noted) daemons are noted, \(living) live") }
+        } catch { complain("\(error)") }
+    }
+
+    /// What the record of an upload says; nil where it cannot be read.
+    private func record(of id: UploadID) -> LoadedRecord? {
+        let file = try? daemon.spool.layout.openRecord(FileName(id), forWriting: false)
+        return file.flatMap { try? LoadedRecord.read($0, of: id, knowing: nil).get() }
+    }
+
+    /// What there is of an upload; nil where there is none.
+    private func look(at identity: String) -> UploadSummary? {
+        UploadID(identity).flatMap { try? daemon.spool.look(at: $0) }
+    }
+
+    /// Every upload that the queue has, whenever it is due.
+    private func forEachQueued(_ body: (QueuedUpload) -> Void) throws {
+        let latest = WallTime(seconds: QueueName.never.seconds - 1)
+        try daemon.spool.forEachQueued(until: latest, or: latest, body)
     }
 
     /// The files of uploads that this process has open; directories are left to the daemons.
@@ -226,7 +264,8 @@ extension World {
                 )
             else { continue }
             let place = "\(machine.root)/spool/"
-            if path.hasPrefix(place), path.dropFirst(place.count).contains("/") {
+            let below = path.dropFirst(place.count)
+            if path.hasPrefix(place), below.contains("/"), !below.hasPrefix("daemons/") {
                 found.append(path)
             }
         }

@@ -4,6 +4,8 @@
 // What is assumed of a file system, and no more:
 // - what fdatasync and fsync of a directory made durable stays;
 // - a sector of 512 bytes is old or new, never a mixture; beyond the durable size it may be zeros;
+// - a block of 4096 bytes in which something was written may be lost: garbage or zeros. Several may be, each
+//   by itself, and no other. One to which was only added keeps what was durable in it;
 // - the size is any that the file had since it was last synced;
 // - one directory keeps a first part of its changes, in their order;
 // - a moved file is never lost: its old entry goes only if the new one is there. It can have both.
@@ -19,10 +21,15 @@ struct PowerCut: Sendable, CustomStringConvertible {
         case lost
         /// They are there.
         case kept
-        /// Their size is there, they are zeros.
+        /// Their size is there, their blocks are zeros.
         case zeros
-        /// Some sectors are there, some old or zeros; some size.
+        /// Their size is there, their blocks are garbage.
+        case garbage
+        /// Some blocks are lost, of the others some sectors are there, some old or zeros; some size.
         case torn
+
+        /// Whether something may be there and the rest not.
+        var mayTear: Bool { self == .garbage || self == .torn }
     }
 
     /// The changes of directories that were not durable.
@@ -76,9 +83,10 @@ struct PowerCut: Sendable, CustomStringConvertible {
         switch content {
         case .lost: return file.durable
         case .kept: return flushed
-        case .zeros:
+        case .zeros, .garbage:
             var bytes = Array(file.durable.prefix(file.leastSize))
             bytes.resize(to: flushed.count)
+            for block in file.losable { lose(block, of: &bytes, content == .zeros, &random) }
             return bytes
         case .torn:
             let isCut = random.next(2) == 0
@@ -89,7 +97,22 @@ struct PowerCut: Sendable, CustomStringConvertible {
             for sector in file.dirty.sorted() where random.next(8) < keeps {
                 bytes.copySector(sector, from: flushed)
             }
+            let loses = random.next(5)
+            for block in file.losable where random.next(8) < loses {
+                lose(block, of: &bytes, random.next(2) == 0, &random)
+            }
             return bytes
+        }
+    }
+
+    private func lose(
+        _ block: Range<Int>,
+        of bytes: inout [UInt8],
+        _ isZeros: Bool,
+        _ random: inout Seeded
+    ) {
+        for index in block.clamped(to: 0..<bytes.count) {
+            bytes[index] = isZeros ? 0 : UInt8(truncatingIfNeeded: random.next())
         }
     }
 
@@ -152,6 +175,7 @@ extension PowerCut {
     static let corners: [PowerCut] = [
         PowerCut(content: .lost, names: .undone, order: .journal),
         PowerCut(content: .zeros, names: .kept, order: .journal),
+        PowerCut(content: .garbage, names: .kept, order: .journal),
         PowerCut(content: .kept, names: .undone, order: .apart),
         PowerCut(content: .lost, names: .kept, order: .apart),
         PowerCut(content: .kept, names: .additions, order: .apart),

@@ -86,7 +86,11 @@ extension Scenario {
             )
             try client.start(stuck, by: old)
             guard stuck.waitUntilStuck() else { return world.complain("an append is not stuck") }
-            let started = Result { try world.startDaemon() }
+            let started = Result {
+                let new = try world.startDaemon()
+                try world.walk(by: new)
+                return new
+            }
             stuck.hangUp()
             guard stuck.waitUntilOver() else { return world.complain("an append did not end") }
             try client.note(stuck, of: old)
@@ -100,6 +104,7 @@ extension Scenario {
             try client.retrieve(on: old)
             world.machine.kill(old.process)
             let new = try world.startDaemon()
+            try world.walk(by: new)
             try client.append(from: client.retrieve(on: new), on: new)
         },
         Scenario(name: "recovery of what a power cut left") { world in
@@ -119,6 +124,7 @@ extension Scenario {
             try unheard.create(upTo: first, ends: .cut, on: world.daemon)
             try world.cutPower(PowerCut(content: .kept, names: .kept, order: .journal))
             let new = try world.startDaemon()
+            try world.walk(by: new)
             try part.append(from: part.retrieve(on: new), on: new)
             try waiting.append(from: waiting.retrieve(on: new), on: new)
         },
@@ -132,22 +138,16 @@ extension World {
         let times = [
             timeval(tv_sec: 1_000_000_000, tv_usec: 0), timeval(tv_sec: 1_000_000_000, tv_usec: 0),
         ]
-        for folder in Queue.allCases.map(\.rawValue) + ["data"] {
-            // Most of them are not there.
-            _ = utimes("\(machine.root)/spool/\(folder)/\(identity.prefix(1))/\(identity)", times)
-        }
+        let record = "\(machine.root)/spool/uploads/\(identity.prefix(1))/\(identity)"
+        // There may be no content.
+        for path in [record, record + ".data"] { _ = utimes(path, times) }
     }
 
     /// Purges everything, in a process of its own, as the command does; an upload that is live only
     /// while it is in use, which must be refused.
     func purge(sparing live: UploadClient) throws {
         let process = machine.start()
-        let spool = try Spool(
-            directory: "\(machine.root)/spool",
-            reserve: 0,
-            disk: machine.disk(of: process),
-            clock: machine.clock
-        )
+        let spool = try openSpool(as: process)
         var old: [UploadSummary] = []
         try spool.forEachUpload { old.append($0) }
         old.sort { $0.queue.rawValue > $1.queue.rawValue }

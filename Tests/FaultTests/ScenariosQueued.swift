@@ -199,12 +199,7 @@ extension World {
     func requeue(_ client: UploadClient) throws {
         guard let identity = client.identity, let id = UploadID(identity) else { throw Stopped() }
         let process = machine.start()
-        let spool = try Spool(
-            directory: "\(machine.root)/spool",
-            reserve: 0,
-            disk: machine.disk(of: process),
-            clock: machine.clock
-        )
+        let spool = try openSpool(as: process)
         guard let upload = try spool.tryLock(id) else { throw Stopped() }
         defer { upload.unlock() }
         guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
@@ -212,6 +207,6 @@ extension World {
         try upload.requeue(at: .now)
         if machine.isDead(process) { throw Stopped() }
         client.isHeldByOperator = false
-        client.attemptsBeforeRequeue = machine.moves(of: identity, to: .active)
+        client.attemptsBeforeRequeue = machine.attempts(of: identity)
     }
 }

@@ -43,10 +43,12 @@ final class World {
     private(set) var clients: [UploadClient] = []
     /// Whether the power went in this run.
     private(set) var hadPowerCut = false
-    /// Whether it left some sectors of a file and not others.
+    /// Whether it left a part of a file and not the rest.
     private(set) var mayBeTorn = false
     /// Whether a call fails in this run and the process lives on.
     private(set) var hasError = false
+    /// The power cuts so far: what was written before the last one, another has written.
+    private var powerCuts = 0
     /// What has been found wrong.
     private let complaints = Mutex<[String]>([])
     private var lastNumber = 0
@@ -70,12 +72,7 @@ final class World {
             atPath: machine.root,
             withIntermediateDirectories: true
         )
-        _ = try Spool(
-            directory: "\(machine.root)/spool",
-            reserve: 0,
-            disk: machine.disk(of: machine.start()),
-            clock: machine.clock
-        )
+        _ = try Self.openSpool(of: machine, as: machine.start(), writer: "0")
         // The system that made the directory has long since written it.
         empty = PowerCut(content: .kept, names: .kept, order: .journal).after(machine.model)
         var route = RouteSettings()
@@ -108,33 +105,53 @@ final class World {
         complaints.withLock { $0 = [] }
         machine.repair()
         machine.begin(nil, at: 0, on: empty)
-        // What the run before has seen of the clock is not this one's.
-        unlink("\(machine.root)/spool/clock")
-        // An empty spool needs no recovery.
-        try startDaemon(recovers: false)
+        // What the run before has seen and said is not this one's.
+        for name in ["clock", "wake"] { unlink("\(machine.root)/spool/\(name)") }
+        try startDaemon()
         machine.begin(fault, at: number, on: machine.model)
     }
 
-    /// Starts a daemon as the program does: the spool is opened and recovered, then it serves.
-    @discardableResult
-    func startDaemon(recovers: Bool = true) throws -> Daemon {
-        let process = machine.start()
-        let spool = try Spool(
+    /// Opens the spool in a process.
+    func openSpool(as process: Int) throws -> Spool {
+        try Self.openSpool(of: machine, as: process, writer: "\(powerCuts)")
+    }
+
+    private static func openSpool(
+        of machine: FaultyMachine,
+        as process: Int,
+        writer: String
+    ) throws -> Spool {
+        try Spool(
             directory: "\(machine.root)/spool",
             reserve: 0,
             disk: machine.disk(of: process),
-            clock: machine.clock
+            clock: machine.clock,
+            writer: writer
         )
-        if recovers {
-            let recovery = try spool.recover()
-            if recovery.corrupt != 0, !mayBeTorn {
-                complain("recovery has set \(recovery.corrupt) aside")
-            }
-        }
+    }
+
+    /// Starts a daemon as the program does: it serves once it is noted as one; the walk comes beside that.
+    @discardableResult
+    func startDaemon() throws -> Daemon {
+        // The kernel lets go of the locks of the dead.
+        for daemon in daemons where machine.isDead(daemon.process) { daemon.spool.leave() }
+        let process = machine.start()
+        let spool = try openSpool(as: process)
+        try spool.enter()
         let gateway = Gateway(settings: settings, spool: spool, log: Log(Self.logger(origin)))
         let daemon = Daemon(process: process, spool: spool, gateway: gateway)
         daemons.append(daemon)
         return daemon
+    }
+
+    /// The walk of a daemon through the spool.
+    func walk(by daemon: Daemon) throws {
+        daemon.spool.findsDead()
+        let recovery = daemon.spool.recover()
+        if machine.isDead(daemon.process) { throw Stopped() }
+        if recovery.corrupt != 0, !mayBeTorn {
+            complain("the walk has set \(recovery.corrupt) aside")
+        }
     }
 
     /// The daemon that clients reach.
@@ -149,12 +166,13 @@ final class World {
         settings = defaults
         settings.routes[RouteSettings.defaultName]?.reply = reply
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
-        // A spool holds hundreds of directories open.
+        // A spool holds dozens of directories open.
         daemons.removeAll { machine.isDead($0.process) }
     }
 
     /// Lets go of daemons and clients.
     func end() {
+        for daemon in daemons { daemon.spool.leave() }
         daemons = []
         clients = []
     }
@@ -182,14 +200,9 @@ final class World {
     /// The power goes; afterwards nothing runs.
     func cutPower(_ cut: PowerCut) throws {
         hadPowerCut = true
-        mayBeTorn = cut.content == .torn
+        mayBeTorn = cut.content.mayTear
         try machine.rebuild(after: cut)
-        let boot = "\(machine.root)/spool/boot"
-        if FileManager.default.fileExists(atPath: boot) {
-            let file = open(boot, O_WRONLY | O_TRUNC | O_CLOEXEC)
-            _ = write(file, "another\n", 8)
-            close(file)
-        }
+        powerCuts += 1
     }
 
     /// The daemon removes what is over.

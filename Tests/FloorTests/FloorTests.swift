@@ -62,7 +62,7 @@ private let allowed: [String: Set<String>] = {
         "Spool": base.union(["Crypto", "Glibc"]),
         "Upstream": base.union(["Crypto", "CCurl", "Glibc"]),
         "FastCGIFront": base.union(["Exchange", "CFastCGI", "Glibc"]),
-        "Settings": base.union(["Upstream", "CYAML", "Logging"]),
+        "Settings": base.union(["Spool", "Upstream", "CYAML", "Logging"]),
         "Journal": second.union(["Settings", "Crypto", "Logging"]),
         "Delivery": second.union(["Settings", "Journal", "Crypto"]),
         "Gateway": upper,

@@ -164,7 +164,7 @@ private final class SetClock: Sendable {
         clock.sleep(Self.day)
         func attempt() throws -> WallTime {
             try test.withUpload("/\(id)") { upload in
-                try upload.postpone(reason: "not reached", next: upload.nextAttempt)
+                try upload.postpone(reason: "not reached", .queue(upload.nextAttempt ?? .now))
                 return try #require(upload.wholeSince)
             }
         }

@@ -80,7 +80,7 @@ import Upstream
         #expect(!record.text.contains(socket))
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .deferred)
-        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        #expect(test.disk.count(.sync, on: ".data") == 1)
         let told = test.serve(.retrieval(location))
         #expect(told.status == 204)
         #expect(told.offset == 5)

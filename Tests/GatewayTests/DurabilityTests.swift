@@ -30,15 +30,7 @@ import Upstream
         #expect(origin.requests.count == 1)
     }
 
-    @Test("an interrupted upload that nobody asks about costs no sync either")
-    func interrupted() throws {
-        let (test, _) = try test()
-        let record = test.serve(.creation(["hello", .fails(.truncated)], length: .known(9)))
-        #expect(record.isAborted)
-        #expect(test.disk.count(.sync) == 0)
-    }
-
-    @Test("an offset that is told costs one sync of the content; told again, nothing")
+    @Test("an interrupted upload costs one sync of the content; its offset that is told, nothing")
     func offsetTold() throws {
         let (test, _) = try test()
         let location = try #require(
@@ -46,9 +38,9 @@ import Upstream
         )
         let told = test.serve(.retrieval(location))
         #expect(told.offset == 5)
-        #expect(test.disk.count(.sync, on: "/data/") == 1)
-        #expect(test.disk.count(.sync, on: "/incoming/") == 1)
-        #expect(test.disk.count(.syncDirectory) == 2)
+        #expect(test.disk.count(.sync, on: ".data") == 1)
+        #expect(test.disk.count(.sync) == 2)
+        #expect(test.disk.count(.syncDirectory) == 1)
         test.disk.forget()
         #expect(test.serve(.retrieval(location)).offset == 5)
         #expect(test.serve(.append(location, at: 0, complete: false)).status == 409)
@@ -56,7 +48,7 @@ import Upstream
         #expect(test.disk.count(.syncDirectory) == 0)
         // The next offset costs the content and the record, no directory: the names are durable.
         #expect(test.serve(.append(location, at: 5, ["!"], complete: false)).offset == 6)
-        #expect(test.disk.count(.sync, on: "/data/") == 1)
+        #expect(test.disk.count(.sync, on: ".data") == 1)
         #expect(test.disk.count(.sync) == 2)
         #expect(test.disk.count(.syncDirectory) == 0)
     }
@@ -65,11 +57,11 @@ import Upstream
     func syncFails() throws {
         let (test, _) = try test()
         let location = test.createPartial("hello")
-        test.serve(.append(location, at: 5, ["xyz", .fails(.truncated)]))
         test.disk.refuse(.sync, errno: 5)
-        let told = test.serve(.retrieval(location))
-        #expect(told.status == 500)
-        #expect(told.offset == nil)
+        let appended = test.serve(.append(location, at: 5, ["xyz"], complete: false))
+        #expect(appended.status == 500)
+        #expect(appended.offset == nil)
+        test.disk.allow()
         let conflict = test.serve(.append(location, at: 1, ["x"]))
         #expect(conflict.status == 409)
         // What was promised before is all that may be told again.
@@ -79,12 +71,16 @@ import Upstream
     @Test("a disk that fills up while content comes is 507; what was written is kept")
     func fillsUp() throws {
         let (test, _) = try test()
+        // More than is kept in memory.
+        let content = [UInt8](repeating: 1, count: 200_000)
         let record = test.serve(
-            .creation(["hello", .happens { test.disk.refuse(.write, errno: 28) }, "world"])
+            .creation([
+                .bytes(content), .happens { test.disk.refuse(.write, errno: 28) }, "world",
+            ])
         )
         #expect(record.status == 507)
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .incoming)
-        #expect(try test.summaries().map(\.offset) == [5])
+        #expect(try test.summaries().map(\.offset) == [200_000])
     }
 }

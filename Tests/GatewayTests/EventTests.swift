@@ -115,7 +115,7 @@ import Upstream
         try queued.gateway.deliveries.startQueue()
         _ = queued.serve(.creation(["x"]))
         try eventually("it is deferred") { queued.log.messages.contains("delivery deferred") }
-        #expect(queued.gateway.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
+        #expect(queued.gateway.deliveries.stopQueue(until: .after(.seconds(300))) == 0)
         let told = try events(queued)
         #expect(told.map { $0["event"] } == ["created", "completed", "deferred"])
         #expect(told.last?["next-attempt"] != nil)
@@ -179,7 +179,7 @@ import Upstream
                 ended.update { $0 += 1 }
             }
         }
-        let all: Bool? = ended.wait(until: .after(.seconds(60))) { $0 == 8 ? true : nil }
+        let all: Bool? = ended.wait(until: .after(.seconds(300))) { $0 == 8 ? true : nil }
         #expect(all == true)
         #expect(try events(test).count == 400)
     }

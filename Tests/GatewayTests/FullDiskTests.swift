@@ -155,7 +155,7 @@ import Upstream
         let location = test.createPartial("ten bytes.")
         // As a disk that has room for nothing new: slots are written in place.
         test.disk.refuse(.create, errno: ENOSPC)
-        test.disk.refuse(.write, on: "/data/", errno: ENOSPC)
+        test.disk.refuse(.write, on: ".data", errno: ENOSPC)
         #expect(test.serve(.retrieval(location)).offset == 10)
         #expect(test.serve(.creation(["x"])).status == 507)
         let delivered = test.serve(.append(location, at: 10))
@@ -174,8 +174,7 @@ import Upstream
         let test = try GatewayUnderTest(slow.target)
         let (delivering, location) = try test.startDelivery(to: slow)
         // The response with its content, and the response without it.
-        test.disk.refuse(.write, on: "/incoming/", errno: ENOSPC, times: 2)
-        test.disk.refuse(.write, on: "/active/", errno: ENOSPC, times: 2)
+        test.disk.refuse(.write, on: "/uploads/", errno: ENOSPC, times: 2)
         slow.gate.open()
         let record = try delivering.finish()
         #expect(record.status == 201)
@@ -200,7 +199,7 @@ import Upstream
         #expect(record[.retryAfter] != nil)
         #expect(test.serve(.retrieval(location)).offset == 5)
         // On an upload that exists, that would be taken for its answer.
-        test.disk.refuse(.write, on: "/data/", errno: errno)
+        test.disk.refuse(.write, on: ".data", errno: errno)
         let append = test.serve(.append(location, at: 5, ["!"]))
         #expect(append.isAborted && append.head == nil)
         test.disk.allow()

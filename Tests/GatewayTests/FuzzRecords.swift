@@ -1,5 +1,5 @@
 // Records as no daemon writes them: numbers at the ends of their types behind a checksum that is right,
-// bytes that are not, files of another size, records in another queue.
+// bytes that are not, files of another size, records set aside and brought back.
 
 import Foundation
 import HTTPTypes
@@ -13,13 +13,10 @@ import UploadProtocol
 struct FuzzRecords {
     var random: SplitMix
     let spool: String
+    /// The writer of the spool under test.
+    let writer: String
 
-    /// Where an upload's record is; nil: it has none.
-    func queue(of id: UploadID) -> Queue? {
-        Queue.allCases.first { FileManager.default.fileExists(atPath: path(of: id, in: $0)) }
-    }
-
-    /// The size of an upload's data file; 0 where there is none.
+    /// The size of an upload's content; 0 where there is none.
     func size(of id: UploadID) -> Int64 {
         let attributes = try? FileManager.default.attributesOfItem(atPath: data(of: id))
         return (attributes?[.size] as? NSNumber)?.int64Value ?? 0
@@ -27,11 +24,14 @@ struct FuzzRecords {
 
     /// Damages one upload in some ways, or in none.
     mutating func damage(_ id: UploadID) {
-        guard let queue = queue(of: id) else { return }
-        let record = path(of: id, in: queue)
+        let places = [record(of: id), "\(spool)/corrupt/\(id)"]
+        guard let record = places.first(where: { FileManager.default.fileExists(atPath: $0) })
+        else {
+            return
+        }
         for _ in 0..<random.next() % 3 {
             switch random.next() % 6 {
-            case 0, 1: writeSlots(record, size: size(of: id))
+            case 0, 1: writeSlots(record, id, size: size(of: id))
             case 2: flip(record)
             case 3: truncate(data(of: id), Int(random.one(of: 0, 1, 4, 5, 11, 30)))
             case 4: rewriteCreation(record, id)
@@ -39,19 +39,21 @@ struct FuzzRecords {
             }
         }
         if random.once(in: 40) { unlink(data(of: id)) }
-        if random.once(in: 40) { truncate(record, Int(random.next() % 1_400)) }
-        if random.once(in: 2) {
-            let other = random.one(from: Queue.allCases)
-            rename(record, path(of: id, in: other))
+        if random.once(in: 40) { truncate(record, Int(random.next() % 10_400)) }
+        if random.once(in: 20) { age(record) }
+        if random.once(in: 4) {
+            let time = random.one(of: WallTime(seconds: 0), .now, WallTime(seconds: 9_999_999_998))
+            let name = "\(spool)/queue/\(QueueName(time, id).text)"
+            _ = FileManager.default.createFile(atPath: name, contents: nil)
         }
-        if random.once(in: 20) { age(path(of: id, in: self.queue(of: id) ?? queue)) }
+        if random.once(in: 4) { rename(record, random.one(from: places)) }
     }
 
-    private func path(of id: UploadID, in queue: Queue) -> String {
-        "\(spool)/\(queue.rawValue)/\(FileName(id).shard)/\(id)"
+    private func record(of id: UploadID) -> String {
+        "\(spool)/uploads/\(id.description.prefix(1))/\(id)"
     }
 
-    private func data(of id: UploadID) -> String { "\(spool)/data/\(FileName(id).shard)/\(id)" }
+    private func data(of id: UploadID) -> String { record(of: id) + ".data" }
 
     // MARK: Slots
 
@@ -76,6 +78,10 @@ struct FuzzRecords {
 
     private mutating func state(near size: Int64) -> RecordState {
         var state = RecordState(length: maybe(near: size))
+        state.queue = random.one(from: Queue.allCases)
+        state.writer = random.one(of: writer, writer, "another")
+        state.then = random.one(of: nil, .deferred, .hold)
+        state.until = maybe(near: size).map { WallTime(seconds: $0) }
         state.sequence = random.one(of: 0, 1, 2, 7, .max, .max - 1, UInt64(Int64.max))
         state.durable = maybe(near: size)
         state.attempts = random.one(of: 0, 1, 3, 63, 64, 65, .max)
@@ -93,11 +99,13 @@ struct FuzzRecords {
     }
 
     /// Writes one slot or both, each at its place or at the other's.
-    private mutating func writeSlots(_ path: String, size: Int64) {
+    private mutating func writeSlots(_ path: String, _ id: UploadID, size: Int64) {
+        let isPromised = random.once(in: 2)
         for _ in 0..<1 + random.next() % 2 {
-            let state = state(near: size)
-            let position = random.once(in: 8) ? 512 - state.slotPosition : state.slotPosition
-            write(state.slot, to: path, at: Int(position))
+            var state = state(near: size)
+            let slot = state.slot(for: id)
+            if random.once(in: 8) { state.sequence ^= 1 }
+            write(slot, to: path, at: Int(state.position(isPromised: isPromised)))
         }
     }
 
@@ -115,7 +123,8 @@ struct FuzzRecords {
 
     /// Another creation of the same upload, with its checksum, in place of what is behind the slots.
     private mutating func rewriteCreation(_ path: String, _ id: UploadID) {
-        guard let bytes = FileManager.default.contents(atPath: path), bytes.count > 1_024 else {
+        guard let bytes = FileManager.default.contents(atPath: path), bytes.count > RecordSlots.end
+        else {
             return
         }
         var fields = HTTPFields()
@@ -142,8 +151,8 @@ struct FuzzRecords {
             created: WallTime(seconds: random.one(of: 0, .max, .min, WallTime.now.seconds)),
             isRepeatable: random.once(in: 2)
         )
-        truncate(path, 1_024)
-        write(creation.recordText, to: path, at: 1_024)
+        truncate(path, Int(RecordSlots.end))
+        write(creation.recordText, to: path, at: Int(RecordSlots.end))
     }
 
     private func write(_ bytes: [UInt8], to path: String, at position: Int) {

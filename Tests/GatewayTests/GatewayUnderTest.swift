@@ -137,7 +137,7 @@ final class GatewayUnderTest: Sendable {
     /// Has an upload in use meanwhile, as an operator's command has.
     func withUpload<T>(_ location: String, _ body: (Upload) throws -> T) throws -> T {
         let upload = try #require(
-            try spool.lock(id(location), until: .after(.seconds(60)), requestRelease: {})
+            try spool.lock(id(location), until: .after(.seconds(300)), requestRelease: {})
         )
         defer { upload.unlock() }
         return try body(upload)
@@ -145,7 +145,7 @@ final class GatewayUnderTest: Sendable {
 
     /// Gives an upload to the queue.
     func enqueue(_ location: String) throws {
-        try withUpload(location) { try $0.postpone(reason: "a test", next: .now) }
+        try withUpload(location) { try $0.postpone(reason: "a test", .queue(.now)) }
     }
 
     // MARK: What can be seen from outside
@@ -185,7 +185,8 @@ final class GatewayUnderTest: Sendable {
     func setActivity(of location: String, to seconds: Int64) throws {
         let id = try #require(location.split(separator: "/").last).description
         let files = try #require(FileManager.default.enumerator(atPath: "\(root)/spool"))
-        for case let file as String in files where file.hasSuffix(id) {
+        for case let file as String in files
+        where file.hasPrefix("uploads/") && file.contains(id) {
             try FileManager.default.setAttributes(
                 [.modificationDate: Date(timeIntervalSince1970: Double(seconds))],
                 ofItemAtPath: "\(root)/spool/\(file)"
@@ -211,7 +212,7 @@ final class Running: Sendable {
 
     /// Waits for its end.
     func finish() throws -> ScriptedExchange.Record {
-        let isOver = ended.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+        let isOver = ended.wait(until: .after(.seconds(300))) { $0 ? true : nil }
         try #require(isOver == true, "the exchange did not end")
         return test.judged(exchange)
     }
@@ -252,7 +253,8 @@ final class WatchedDisk: Sendable {
     private struct State {
         var watcher: (@Sendable (Disk.Call, String) -> Void)?
         var calls: [(call: Disk.Call, subject: String)] = []
-        var refusals: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
+        var refusals:
+            [(call: Disk.Call, isMeant: @Sendable (String) -> Bool, errno: Int32, times: Int)] = []
     }
 
     private let state = Monitor(State())
@@ -275,9 +277,9 @@ final class WatchedDisk: Sendable {
             state.calls.append((call, subject))
             for index in state.refusals.indices {
                 let refusal = state.refusals[index]
-                guard refusal.call == call, refusal.times > 0,
-                    refusal.part.isEmpty || subject.contains(refusal.part)
-                else { continue }
+                guard refusal.call == call, refusal.times > 0, refusal.isMeant(subject) else {
+                    continue
+                }
                 state.refusals[index].times -= 1
                 throw SystemError(call: call.rawValue, subject: subject, errno: refusal.errno)
             }
@@ -289,7 +291,17 @@ final class WatchedDisk: Sendable {
 
     /// From now on such calls fail on paths with a part; the first `times` of them.
     func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
-        state.update { $0.refusals.append((call, part, errno, times)) }
+        refuse(call, where: { part.isEmpty || $0.contains(part) }, errno: errno, times: times)
+    }
+
+    /// The same on some paths.
+    func refuse(
+        _ call: Disk.Call,
+        where isMeant: @escaping @Sendable (String) -> Bool,
+        errno: Int32,
+        times: Int = .max
+    ) {
+        state.update { $0.refusals.append((call, isMeant, errno, times)) }
     }
 
     /// From now on every call is made again.
@@ -297,9 +309,12 @@ final class WatchedDisk: Sendable {
 
     /// How often a call was made on paths with a part.
     func count(_ call: Disk.Call, on part: String = "") -> Int {
-        state.update { state in
-            state.calls.count { $0.call == call && (part.isEmpty || $0.subject.contains(part)) }
-        }
+        count(call) { part.isEmpty || $0.contains(part) }
+    }
+
+    /// How often a call was made on some paths.
+    func count(_ call: Disk.Call, where isMeant: (String) -> Bool) -> Int {
+        state.update { $0.calls.count { $0.call == call && isMeant($0.subject) } }
     }
 }
 

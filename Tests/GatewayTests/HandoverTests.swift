@@ -82,7 +82,7 @@ import Upstream
         let origin = try Self.origin("204 No Content", seen)
         let stage = try Stage(origin.target, copies: true)
         stage.test.reload { $0.interim.heartbeat = .nanoseconds(1) }
-        stage.test.disk.refuse(.sync, on: "/data/", errno: EIO, times: 1)
+        stage.test.disk.refuse(.sync, on: ".data", errno: EIO, times: 1)
         let content = Array("hello".utf8)
         let cut = stage.test.serve(.creation([.bytes(content)], target: "/in"))
         #expect(cut.status == 500)

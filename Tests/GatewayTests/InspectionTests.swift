@@ -207,7 +207,7 @@ import Upstream
             }
         }
         isOver.update { $0 = true }
-        let ended: Bool? = isOver.wait(until: .after(.seconds(60))) { $0 ? nil : true }
+        let ended: Bool? = isOver.wait(until: .after(.seconds(300))) { $0 ? nil : true }
         #expect(ended == true, "what the wait throws ends the command")
     }
 

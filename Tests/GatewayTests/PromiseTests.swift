@@ -48,8 +48,11 @@ struct PromiseRow: CustomTestStringConvertible, Sendable {
 
     /// Whether a call on the disk is the one the row names.
     func isCall(_ call: Disk.Call, _ subject: String) -> Bool {
-        call.rawValue == self.call && (self.subject != "record" || !subject.contains("/data/"))
+        call.rawValue == self.call && isSubject(subject)
     }
+
+    /// Whether a path is of what the row names: content never is.
+    func isSubject(_ path: String) -> Bool { subject != "record" || !path.hasSuffix(".data") }
 }
 
 /// A request that makes a promise, and how to see that it did.
@@ -70,16 +73,17 @@ private struct Scenario: Sendable {
         record.interims.contains { $0.fields[.uploadOffset] != nil }
     }
 
-    /// An upload that the client was cut from, whole if `length` is 5; promised where `isTold`.
+    /// An upload that the client was cut from, whole if `length` is 5; promised, but where the disk does
+    /// not take that at the time.
     static func interrupted(
         _ test: GatewayUnderTest,
         length: Int64 = 5,
-        isTold: Bool = false
+        isPromised: Bool = true
     ) throws -> String {
+        if !isPromised { test.disk.refuse(.syncDirectory, errno: SystemError.lost) }
         let record = test.serve(.creation(["hello", .fails(.truncated)], length: .known(length)))
-        let location = try #require(record.location)
-        if isTold { #expect(test.serve(.retrieval(location)).offset == 5) }
-        return location
+        test.disk.allow()
+        return try #require(record.location)
     }
 }
 
@@ -89,7 +93,7 @@ private let scenarios: [String: Scenario] = [
         isTold: { record, _ in record.interims.contains { $0.fields[.location] != nil } }
     ),
     "offset": Scenario(
-        prepare: { try .retrieval(Scenario.interrupted($0)) },
+        prepare: { try .retrieval(Scenario.interrupted($0, isPromised: false)) },
         isTold: Scenario.told(204)
     ),
     "offset-created": Scenario(
@@ -104,7 +108,12 @@ private let scenarios: [String: Scenario] = [
     ),
     "offset-conflict": Scenario(
         prepare: { test in
-            .append(try Scenario.interrupted(test), at: 1, ["!"], complete: false)
+            .append(
+                try Scenario.interrupted(test, isPromised: false),
+                at: 1,
+                ["!"],
+                complete: false
+            )
         },
         isTold: { record, _ in record.offset != nil }
     ),
@@ -139,23 +148,23 @@ private let scenarios: [String: Scenario] = [
     ),
     "sent": Scenario(
         prepare: { test in
-            .append(try Scenario.interrupted(test, isTold: true), at: 5)
+            .append(try Scenario.interrupted(test), at: 5)
         },
         isTold: { _, origin in !origin.requests.isEmpty }
     ),
     "answered": Scenario(prepare: { _ in .creation() }, isTold: Scenario.told(201)),
     "answered-promised": Scenario(
         prepare: { test in
-            .append(try Scenario.interrupted(test, isTold: true), at: 5)
+            .append(try Scenario.interrupted(test), at: 5)
         },
         isTold: Scenario.told(201)
     ),
     "cancelled": Scenario(
-        prepare: { .cancellation(try Scenario.interrupted($0)) },
+        prepare: { .cancellation(try Scenario.interrupted($0, isPromised: false)) },
         isTold: Scenario.told(204)
     ),
     "cancelled-promised": Scenario(
-        prepare: { .cancellation(try Scenario.interrupted($0, isTold: true)) },
+        prepare: { .cancellation(try Scenario.interrupted($0)) },
         isTold: Scenario.told(204)
     ),
 ]
@@ -224,22 +233,18 @@ struct PromiseTests {
         let (test, slow) = try make(scenario)
         let exchange = try scenario.prepare(test)
         let call = try #require(Disk.Call(rawValue: row.call))
-        switch (row.promise, row.subject) {
-        case ("answered", _), ("answered-promised", _):
+        switch row.promise {
+        case "answered", "answered-promised":
             // Only once the upstream has the upload: before that the same call makes another promise.
             test.disk.watch { _, _ in
                 guard !slow.origin.requests.isEmpty else { return }
                 test.disk.refuse(call, errno: SystemError.lost)
             }
-        case (_, "record"):
-            // The content itself is made durable; its record is not.
-            for queue in ["/incoming/", "/active/", "/deferred/"] {
-                test.disk.refuse(call, on: queue, errno: SystemError.lost)
-            }
-        default: test.disk.refuse(call, errno: SystemError.lost)
+        // Of the record: the content itself is made durable.
+        default: test.disk.refuse(call, where: row.isSubject, errno: SystemError.lost)
         }
         let record = try serve(exchange, of: scenario, test, slow) {
-            test.disk.count(call, on: "/incoming/") + test.disk.count(call, on: "/active/") > 0
+            test.disk.count(call, where: row.isSubject) > 0
         }
         #expect(scenario.isTold(record, slow.origin) == (row.ifItFails == "told"))
         #expect(["told", "not told"].contains(row.ifItFails))

@@ -120,7 +120,7 @@ import Upstream
         let heir = try test.another()
         try heir.deliveries.startQueue()
         try test.waitUntil(location, isIn: .delivered)
-        #expect(heir.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
+        #expect(heir.deliveries.stopQueue(until: .after(.seconds(300))) == 0)
         #expect(second.requests.map(\.content) == [Array("hello".utf8)])
     }
 
@@ -348,7 +348,7 @@ import Upstream
         try slow.waitForRequest()
         #expect(test.gateway.deliveries.stopQueue(until: .after(.zero)) == 1)
         slow.gate.open()
-        #expect(test.gateway.deliveries.stopQueue(until: .after(.seconds(60))) == 0)
+        #expect(test.gateway.deliveries.stopQueue(until: .after(.seconds(300))) == 0)
         let queues = try [first, second].map { try test.queue(of: $0) }
         #expect(queues.contains(.delivered) && queues.contains(.deferred))
         #expect(slow.origin.requests.count == 1)

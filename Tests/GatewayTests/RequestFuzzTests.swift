@@ -104,7 +104,11 @@ private final class FuzzWorld {
             Self.draw(&settings, &route, isHTTP: isHTTP, &random)
         }
         drawn = FuzzRequests(random: SplitMix(seed: random.next()))
-        damage = FuzzRecords(random: SplitMix(seed: random.next()), spool: "\(test.root)/spool")
+        damage = FuzzRecords(
+            random: SplitMix(seed: random.next()),
+            spool: "\(test.root)/spool",
+            writer: test.spool.writer
+        )
         self.random = random
     }
 
@@ -208,11 +212,9 @@ private final class FuzzWorld {
 
     /// What the next start of a daemon does with all this, after a power cut too.
     private func recover() throws {
-        if random.once(in: 2) {
-            try Data("another\n".utf8).write(to: URL(fileURLWithPath: "\(test.root)/spool/boot"))
-        }
-        let spool = try Spool(directory: "\(test.root)/spool", reserve: 0)
-        _ = try spool.recover()
+        let writer = random.once(in: 2) ? "another" : nil
+        let spool = try Spool(directory: "\(test.root)/spool", reserve: 0, writer: writer)
+        _ = spool.recover()
         recoveries += 1
     }
 }

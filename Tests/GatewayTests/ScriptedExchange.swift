@@ -115,7 +115,7 @@ final class ScriptedExchange: Exchange, Sendable {
     func waitUntilLooked() -> Bool { wait { $0.isLooked } }
 
     private func wait(for condition: (Record) -> Bool) -> Bool {
-        monitor.wait(until: .after(.seconds(60))) { condition($0) ? true : nil } ?? false
+        monitor.wait(until: .after(.seconds(300))) { condition($0) ? true : nil } ?? false
     }
 
     // MARK: Exchange

@@ -147,12 +147,12 @@ private final class Stage {
     }
 
     private func bring(_ upload: Upload, to state: UploadState) throws {
-        let next = state.isAccepted ? WallTime.now : nil
+        let next: Upload.Waiting = state.isAccepted ? .queue(.now) : .client(.now)
         switch state.phase {
         case .receiving: return
-        case .deferred: try upload.postpone(reason: nil, next: next)
+        case .deferred: try upload.postpone(reason: nil, next)
         case .delivering:
-            try upload.postpone(reason: nil, next: next)
+            try upload.postpone(reason: nil, next)
             try upload.beginAttempt()
         case .delivered:
             try upload.beginAttempt()
@@ -161,14 +161,14 @@ private final class Stage {
             try upload.beginAttempt()
             try upload.hold(.indeterminate, reason: "no answer")
         case .failed:
-            try upload.postpone(reason: nil)
+            try upload.postpone(reason: nil, .client(.now))
             try upload.hold(
                 .failed,
                 reason: "overtime",
                 response: state.finalStatus.map(Self.stored)
             )
         case .held:
-            try upload.postpone(reason: nil)
+            try upload.postpone(reason: nil, .client(.now))
             try upload.hold(.held, reason: "by an operator")
         }
     }

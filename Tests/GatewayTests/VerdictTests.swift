@@ -146,7 +146,7 @@ import Upstream
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target)
         let location = test.createPartial("hello")
-        let refusing = ScriptedExchange.Step.happens { test.disk.refuse(.rename, errno: 5) }
+        let refusing = ScriptedExchange.Step.happens { test.disk.refuse(.write, errno: 5) }
         let record = test.serve(.append(location, at: 5, [refusing], length: .unknown))
         #expect(record.status == 500)
         #expect(record.offset == nil)

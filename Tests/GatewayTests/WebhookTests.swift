@@ -42,7 +42,7 @@ import Upstream
     }
 
     private func stop(_ events: Events) {
-        #expect(events.stopSending(until: .after(.seconds(60))))
+        #expect(events.stopSending(until: .after(.seconds(300))))
     }
 
     /// The names of the files in the queue, but for the lock.
@@ -200,7 +200,7 @@ import Upstream
         }
         try FileManager.default.removeItem(atPath: path)
         holder = nil
-        let done: Bool? = isAdded.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+        let done: Bool? = isAdded.wait(until: .after(.seconds(300))) { $0 ? true : nil }
         #expect(done == true)
         let text = try String(contentsOfFile: path, encoding: .utf8)
         #expect(text.hasSuffix("{\"n\":2}\n"))
@@ -287,7 +287,7 @@ import Upstream
                 ended.update { $0 += 1 }
             }
         }
-        let all: Bool? = ended.wait(until: .after(.seconds(60))) { $0 == 6 ? true : nil }
+        let all: Bool? = ended.wait(until: .after(.seconds(300))) { $0 == 6 ? true : nil }
         #expect(all == true)
         try eventually("all are sent") { origin.requests.count >= 240 }
         #expect(!test.log.messages.contains("events lost"))

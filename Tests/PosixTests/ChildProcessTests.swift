@@ -14,7 +14,7 @@ import Testing
         ChildProcess, ChildProcess.End?
     ) {
         let child = try shell(script, limit: limit)
-        return (child, child.wait(until: .after(.seconds(60))))
+        return (child, child.wait(until: .after(.seconds(300))))
     }
 
     /// Whether a process is there and not a zombie.
@@ -136,7 +136,7 @@ import Testing
                 }
             }
         }
-        let all: Bool? = ended.wait(until: .after(.seconds(60))) { $0 == 80 ? true : nil }
+        let all: Bool? = ended.wait(until: .after(.seconds(300))) { $0 == 80 ? true : nil }
         #expect(all == true)
         // Other suites run beside this one.
         try eventually("no descriptor is left") { try descriptors() < before + 40 }

@@ -82,7 +82,7 @@ struct PosixTests {
                 monitor.update { $0.threads += 1 }
             }
         }
-        let count = monitor.wait(until: .after(.seconds(60))) { $0.threads == 8 ? $0.count : nil }
+        let count = monitor.wait(until: .after(.seconds(300))) { $0.threads == 8 ? $0.count : nil }
         #expect(count == 8000)
     }
 
@@ -91,7 +91,7 @@ struct PosixTests {
         let monitor = Monitor((tokens: 0, taken: 0))
         for number in 0..<4 {
             try Thread.start(name: "taker-\(number)") {
-                let isTaken = monitor.wait(until: .after(.seconds(60))) { value -> Bool? in
+                let isTaken = monitor.wait(until: .after(.seconds(300))) { value -> Bool? in
                     guard value.tokens > 0 else { return nil }
                     value.tokens -= 1
                     value.taken += 1
@@ -101,7 +101,7 @@ struct PosixTests {
             }
         }
         monitor.update { $0.tokens = 4 }
-        #expect(monitor.wait(until: .after(.seconds(60))) { $0.taken == 4 ? true : nil } == true)
+        #expect(monitor.wait(until: .after(.seconds(300))) { $0.taken == 4 ? true : nil } == true)
     }
 
     @Test("a wait ends at its deadline, after one last look")
@@ -161,7 +161,7 @@ struct PosixTests {
             let name = try? String(contentsOfFile: "/proc/thread-self/comm", encoding: .utf8)
             seen.update { $0 = name ?? "" }
         }
-        #expect(seen.wait(until: .after(.seconds(60))) { $0 } == "a-name-of-more-\n")
+        #expect(seen.wait(until: .after(.seconds(300))) { $0 } == "a-name-of-more-\n")
     }
 
     @Test("a stack too small to run on is refused")

@@ -24,7 +24,7 @@ struct AskingTests {
     /// Locks in `mine` by a thread; what it got, as `UploadState?`, once it has come back.
     private func attach(
         admits: @escaping @Sendable (UploadCreation) -> Bool = { _ in true },
-        until deadline: Deadline = .after(.seconds(60))
+        until deadline: Deadline = .after(.seconds(300))
     ) throws -> Monitor<Result<UploadState?, SpoolError>?> {
         let outcome = Monitor<Result<UploadState?, SpoolError>?>(nil)
         try Thread.start(name: "newer") { [mine, creation] in
@@ -63,7 +63,7 @@ struct AskingTests {
         try theirs.requestReleaseForOthers()
         try upload.append("late")
         upload.unlock()
-        let result = try #require(outcome.wait(until: .after(.seconds(60))) { $0 })
+        let result = try #require(outcome.wait(until: .after(.seconds(300))) { $0 })
         #expect(try result.get() == UploadState(offset: 4))
         #expect(asked.update { $0 } == 1)
     }
@@ -73,16 +73,16 @@ struct AskingTests {
         let asked = Monitor(0)
         let upload = try theirs.create(creation, requestRelease: {})
         let lost = try attach(until: .after(.milliseconds(100)))
-        let result = try #require(lost.wait(until: .after(.seconds(60))) { $0 })
+        let result = try #require(lost.wait(until: .after(.seconds(300))) { $0 })
         #expect(throws: SpoolError.busy(creation.id)) { try result.get() }
         let won = try attach()
         try watch([theirs]) { theirs.locks.receiving().isEmpty }
         upload.unlock()
-        _ = try #require(won.wait(until: .after(.seconds(60))) { $0 })
+        _ = try #require(won.wait(until: .after(.seconds(300))) { $0 })
         let again = try #require(
             try mine.lock(
                 creation.id,
-                until: .after(.seconds(60)),
+                until: .after(.seconds(300)),
                 requestRelease: { asked.update { $0 += 1 } }
             )
         )
@@ -96,7 +96,7 @@ struct AskingTests {
         let asked = Monitor(0)
         let upload = try theirs.create(creation, requestRelease: { asked.update { $0 += 1 } })
         let stranger = try attach(admits: { $0.owner == "bob" })
-        let refused = try #require(stranger.wait(until: .after(.seconds(60))) { $0 })
+        let refused = try #require(stranger.wait(until: .after(.seconds(300))) { $0 })
         #expect(try refused.get() == nil)
         try upload.beginAttempt()
         let outcome = try attach()
@@ -104,7 +104,7 @@ struct AskingTests {
         try theirs.requestReleaseForOthers()
         try upload.finish(with: .sample)
         upload.unlock()
-        let result = try #require(outcome.wait(until: .after(.seconds(60))) { $0 })
+        let result = try #require(outcome.wait(until: .after(.seconds(300))) { $0 })
         #expect(try result.get()?.phase == .delivered)
         #expect(asked.update { $0 } == 0)
     }

@@ -1,4 +1,4 @@
-// A whole upload for which no attempt can begin: incoming -> deferred, without a moment in `active`.
+// A whole upload for which no attempt can begin: incoming -> deferred, by one state.
 
 import Posix
 import Testing
@@ -8,20 +8,26 @@ import UploadProtocol
 
 @Suite("Deferral without an attempt")
 struct DeferralTests {
-    @Test("of what nothing was promised it costs two calls and no sync")
+    @Test("of what nothing was promised it costs no sync: content, name, state")
     func unpromised() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
         let upload = try directory.open(scripted.disk).create(.sample(), requestRelease: {})
         try upload.append("content")
         scripted.forget()
-        try upload.postpone(reason: "no free place")
-        #expect(scripted.places == ["write incoming", "rename deferred"])
+        try upload.postpone(reason: "no free place", .client(.now))
+        #expect(
+            scripted.places
+                == [
+                    "create data", "write data", "createEmpty queue", "syncDirectory queue",
+                    "write record",
+                ]
+        )
         #expect(upload.state == UploadState(offset: 7, length: 7, phase: .deferred))
     }
 
     @Test(
-        "of what was promised content and length are durable before the move, and the move at last"
+        "of what was promised name, state and content are durable after it is promised again"
     )
     func promised() throws {
         let directory = TemporarySpool()
@@ -32,17 +38,14 @@ struct DeferralTests {
         try upload.sync()
         try upload.append(", and more")
         scripted.forget()
-        try upload.postpone(reason: "no free place")
-        #expect(
-            scripted.places == ["sync data", "write incoming", "sync incoming", "rename deferred"]
-        )
+        try upload.postpone(reason: "no free place", .client(.now))
+        #expect(scripted.places == ["createEmpty queue", "syncDirectory queue", "write record"])
         scripted.forget()
         try upload.sync()
-        #expect(scripted.places.prefix(2) == ["syncDirectory deferred", "syncDirectory incoming"])
+        #expect(scripted.places == ["sync data", "write record", "sync record"])
         upload.unlock()
-        try directory.cutPower()
-        _ = try directory.open().recover()
-        let again = try #require(try spool.lock(upload.creation.id))
+        directory.cutPower()
+        let again = try #require(try directory.open().lock(upload.creation.id))
         #expect(again.state == UploadState(offset: 17, length: 17, phase: .deferred))
     }
 
@@ -60,9 +63,9 @@ struct DeferralTests {
         if isPromised { try upload.sync() }
         try upload.beginAttempt(isRepeatable: false)
         upload.unlock()
-        if isPowerCut { try directory.cutPower() }
+        if isPowerCut { directory.cutPower() }
         let spool = try directory.open()
-        _ = try spool.recover()
+        _ = spool.recover()
         let again = try #require(try spool.lock(creation.id))
         #expect(again.holdCause == .indeterminate)
     }
@@ -74,7 +77,7 @@ struct DeferralTests {
         let creation = UploadCreation.sample(repeatable: false)
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("content")
-        try upload.postpone(reason: "no free place")
+        try upload.postpone(reason: "no free place", .client(.now))
         upload.unlock()
         let summary = try #require(try spool.summaries().first)
         #expect((summary.queue, summary.attempts) == (.deferred, 0))
@@ -83,14 +86,15 @@ struct DeferralTests {
         try again.beginAttempt()
         #expect(try again.content() == Array("content".utf8))
         try again.finish(with: .sample)
-        #expect(directory.queues(of: creation.id) == [.delivered])
+        #expect(directory.queue(of: creation.id) == .delivered)
+        #expect(directory.queueTimes(of: creation.id).isEmpty)
     }
 
     @Test(
         "where the disk refuses a step, it stays in incoming and can be tried again",
-        arguments: [(.sync, 0), (.write, 7), (.rename, 7)] as [(Disk.Call, Int64)]
+        arguments: [.createEmpty, .write] as [Disk.Call]
     )
-    func refused(call: Disk.Call, offset: Int64) throws {
+    func refused(call: Disk.Call) throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
@@ -98,29 +102,30 @@ struct DeferralTests {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.sync()
         try upload.append("content")
-        scripted.refuse(call, on: call == .sync ? "/data/" : "", errno: SystemError.lost)
-        #expect(throws: SpoolError.self) { try upload.postpone(reason: "no free place") }
+        scripted.refuse(call, errno: SystemError.lost)
+        #expect(throws: SpoolError.self) {
+            try upload.postpone(reason: "no free place", .client(.now))
+        }
         scripted.allow()
         upload.unlock()
-        #expect(directory.queues(of: creation.id) == [.incoming])
+        #expect(directory.queue(of: creation.id) == .incoming)
         let again = try #require(try spool.lock(creation.id))
         #expect(again.state.phase == .receiving)
-        #expect(again.state.offset == offset)
-        if offset == 0 { try again.append("content") }
-        try again.postpone(reason: "no free place")
-        #expect(directory.queues(of: creation.id) == [.deferred])
+        #expect(again.state.offset == 7)
+        try again.postpone(reason: "no free place", .client(.now))
+        #expect(directory.queue(of: creation.id) == .deferred)
     }
 }
 
 @Suite("Removal")
 struct RemovalTests {
     @Test(
-        "of what was promised is durable before the content goes; of other uploads it costs nothing"
+        "of what was promised is durable at its end, record before content; of other uploads it costs nothing"
     )
     func durable() throws {
         for (isPromised, calls) in [
-            (false, ["unlink incoming", "unlink data"]),
-            (true, ["unlink incoming", "syncDirectory", "unlink data"]),
+            (false, ["unlink record"]),
+            (true, ["unlink record", "unlink data", "syncDirectory uploads"]),
         ] {
             let directory = TemporarySpool()
             let scripted = ScriptedDisk()
@@ -129,17 +134,8 @@ struct RemovalTests {
             if isPromised { try upload.sync() }
             scripted.forget()
             try upload.remove(durably: true)
-            var made: [String] = []
-            var synced: Set<String> = []
-            for place in scripted.places {
-                let isSync = place.hasPrefix("syncDirectory ")
-                if isSync { synced.insert(place) }
-                let shown = isSync ? "syncDirectory" : place
-                if made.last != shown { made.append(shown) }
-            }
-            #expect(made == calls)
-            #expect(synced.isEmpty || synced.contains("syncDirectory incoming"))
-            #expect(directory.queues(of: upload.creation.id).isEmpty)
+            #expect(scripted.places == calls)
+            #expect(directory.queue(of: upload.creation.id) == nil)
             #expect(directory.content(of: upload.creation.id) == nil)
         }
     }

@@ -60,7 +60,7 @@ struct OutcomeTests {
         #expect((response.content != nil) == (kept == "whole"))
         #expect(try spool.look(at: id)?.status == 201)
         #expect(response.head.fields.isEmpty == (kept == "status"))
-        #expect(directory.queues(of: id) == [.hold])
+        #expect(directory.queue(of: id) == .hold)
     }
 
     @Test(
@@ -76,11 +76,10 @@ struct OutcomeTests {
             try upload.append("content")
             try upload.sync()
             if queue == .active { try upload.beginAttempt() }
-            if queue == .deferred { try upload.postpone(reason: nil, next: .now) }
+            if queue == .deferred { try upload.postpone(reason: nil, .queue(.now)) }
             scripted.die(after: number - 1)
             let isThrough = (try? upload.hold(.failed, reason: "no", response: .sample)) != nil
             upload.unlock()
-            _ = try directory.open().recover()
             let found = try #require(try directory.open().lock(id))
             let phases: [UploadState.Phase] = [.failed, .indeterminate, .deferred]
             #expect(phases.contains(found.state.phase), "death at call \(number)")
@@ -103,7 +102,7 @@ struct OutcomeTests {
     )
     func refused(from queue: Queue, promised: Bool) throws {
         let upload = try whole(promised: promised)
-        if queue == .deferred { try upload.postpone(reason: "to be looked at", next: .now) }
+        if queue == .deferred { try upload.postpone(reason: "to be looked at", .queue(.now)) }
         scripted.forget()
         try upload.finish(with: .sample)
         #expect(upload.state.phase == .delivered)
@@ -116,15 +115,15 @@ struct OutcomeTests {
         #expect(try again().attempts == 0)
     }
 
-    @Test("one that is put off after its response was stored has none")
-    func refusedThenDeferred() throws {
+    @Test("one whose response could be stored but not made durable is delivered all the same")
+    func refusedUndurably() throws {
         let upload = try whole()
-        try upload.postpone(reason: nil, next: .now)
-        scripted.refuse(.rename, errno: SystemError.lost, times: 1)
+        try upload.postpone(reason: nil, .queue(.now))
+        scripted.refuse(.sync, errno: SystemError.lost, times: 1)
         #expect(throws: SpoolError.self) { try upload.finish(with: .sample) }
-        try upload.postpone(reason: "the disk would not", next: .now)
         upload.unlock()
-        #expect(try again().state.phase == .deferred)
+        #expect(try again().response() == .sample)
+        #expect(directory.content(of: id) == nil)
     }
 
     // MARK: Queued again
@@ -136,7 +135,7 @@ struct OutcomeTests {
             let spool = try directory.open()
             let upload = try spool.create(creation, requestRelease: {})
             try upload.append("content")
-            try upload.postpone(reason: nil, next: .now)
+            try upload.postpone(reason: nil, .queue(.now))
             switch cause {
             case .indeterminate: try upload.hold(.indeterminate, reason: "no answer")
             case .failed: try upload.hold(.failed, reason: "refused", response: .sample)
@@ -166,9 +165,8 @@ struct OutcomeTests {
         try upload.requeue(at: .now)
         #expect(
             scripted.places == [
-                "write incoming", "rename deferred", "syncDirectory deferred",
-                "syncDirectory incoming", "syncDirectory active", "syncDirectory hold",
-                "sync incoming",
+                "createEmpty queue", "syncDirectory queue", "write record", "sync record",
+                "unlink queue", "create tmp", "sync tmp", "rename -",
             ]
         )
     }
@@ -177,28 +175,29 @@ struct OutcomeTests {
     func contentLost() throws {
         let upload = try whole(promised: false)
         try upload.beginAttempt()
-        scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
+        scripted.refuse(.sync, on: ".data", errno: 5, times: 1)
         try upload.hold(.indeterminate, reason: "no answer")
         #expect(upload.state == UploadState(offset: 0, length: 7, phase: .indeterminate))
         #expect(upload.reason == "its content could not be made durable; no answer")
         #expect(throws: SpoolError.self) { try upload.requeue(at: .now) }
         upload.unlock()
-        try directory.cutPower()
-        #expect(try spool.recover().uploads == 1)
-        let found = try again()
+        directory.cutPower()
+        let other = try directory.open()
+        #expect(other.recover().uploads == 1)
+        let found = try #require(try other.lock(id))
         #expect(found.holdCause == .indeterminate)
         #expect(throws: SpoolError.self) { try found.requeue(at: .now) }
-        #expect(directory.queues(of: id) == [.hold])
+        #expect(directory.queue(of: id) == .hold)
     }
 
     @Test("time in the queue begins when it is whole, and anew with an operator's word")
     func wholeSince() throws {
         let upload = try whole()
         #expect(upload.wholeSince == nil)
-        try upload.postpone(reason: nil, next: .now)
+        try upload.postpone(reason: nil, .queue(.now))
         let since = try #require(upload.wholeSince)
         try upload.beginAttempt()
-        try upload.postpone(reason: "not reached", next: .now)
+        try upload.postpone(reason: "not reached", .queue(.now))
         #expect(upload.wholeSince == since)
         try upload.hold(.held, reason: "wait")
         try upload.requeue(at: .now)
@@ -211,9 +210,11 @@ struct OutcomeTests {
     func queueRun() throws {
         let upload = try whole()
         let other = try directory.open()
-        try upload.postpone(reason: nil, next: WallTime(seconds: 5))
+        try upload.postpone(reason: nil, .queue(WallTime(seconds: 5)))
         var seen: [QueuedUpload] = []
-        try other.forEachQueued { seen.append($0) }
+        try other.forEachQueued(until: WallTime(seconds: 4), or: .now) { seen.append($0) }
+        #expect(seen.isEmpty)
+        try other.forEachQueued(until: .now, or: .now) { seen.append($0) }
         #expect(
             seen == [
                 QueuedUpload(
@@ -249,18 +250,5 @@ struct OutcomeTests {
         }
         #expect(asked.update { $0 } == false)
         try upload.append("content")
-    }
-
-    @Test("of what was promised a removal is durable wherever its last move may have left a name")
-    func removalAfterMoves() throws {
-        let upload = try whole()
-        try upload.postpone(reason: nil, next: .now)
-        scripted.forget()
-        try upload.remove(durably: true)
-        let synced = Set(scripted.places.filter { $0.hasPrefix("syncDirectory") })
-        #expect(
-            synced
-                == Set(["incoming", "active", "deferred", "hold"].map { "syncDirectory \($0)" })
-        )
     }
 }

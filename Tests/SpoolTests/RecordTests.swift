@@ -1,5 +1,6 @@
 // The text of records, both ways, and what damage does to it.
 
+import Foundation
 import HTTPTypes
 import Posix
 import Testing
@@ -73,11 +74,30 @@ struct RecordTests {
         states[6].verified = number
         states[7].response = number..<number + 1
         for state in states {
-            var slots = [UInt8](repeating: UInt8(ascii: " "), count: 2 * RecordState.slotSize)
-            let start = Int(state.slotPosition)
-            slots.replaceSubrange(start..<start + RecordState.slotSize, with: state.slot)
-            #expect(RecordState.newest(in: slots) == (isTaken ? state : nil), "\(state)")
+            let read = Self.read([state])
+            #expect(read == (isTaken ? state : nil), "\(state)")
         }
+    }
+
+    private static let id = UploadID(high: 1, low: 2)
+
+    /// The newest state where these were written, each into its slot; before or from the first promise on.
+    private static func read(_ states: [RecordState], isPromised: Bool = false) -> RecordState? {
+        let slots = states.map { ($0.position(isPromised: isPromised), $0.slot(for: id)) }
+        guard case .state(let state, isPromised, false) = RecordSlots.read(record(slots), of: id)
+        else {
+            return nil
+        }
+        return state
+    }
+
+    /// The first bytes of a record with some slots.
+    private static func record(_ slots: [(Int64, [UInt8])]) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: Int(RecordSlots.end))
+        for (position, slot) in slots {
+            bytes.replaceSubrange(Int(position)..<Int(position) + slot.count, with: slot)
+        }
+        return bytes
     }
 
     @Test("a creation is remembered unless its text is long", arguments: [100, 40_000])
@@ -95,7 +115,9 @@ struct RecordTests {
     @Test("a creation comes back as it was written, byte for byte", arguments: creations)
     func creationRoundTrip(creation: UploadCreation) throws {
         let text = creation.recordText
-        let (read, count) = try #require(try UploadCreation.read(recordText: text[...]))
+        let (read, count) = try #require(
+            try UploadCreation.read(recordText: text[...], of: creation.id)
+        )
         #expect(count == text.count)
         #expect(read == creation)
         #expect(Self.lines(read.head.fields) == Self.lines(creation.head.fields))
@@ -114,19 +136,20 @@ struct RecordTests {
 
     @Test("no changed, missing or added byte of a creation goes unseen")
     func creationDamage() throws {
-        let text = UploadCreation.sample().recordText
+        let creation = UploadCreation.sample()
+        let (text, id) = (creation.recordText, creation.id)
         for index in text.indices {
             var changed = text
             changed[index] ^= 0x20
             #expect(throws: UnreadableRecord.self, "byte \(index)") {
                 // Nil: the damage made the text end early, which is an error for a whole file.
-                if try UploadCreation.read(recordText: changed[...]) == nil {
+                if try UploadCreation.read(recordText: changed[...], of: id) == nil {
                     throw UnreadableRecord(reason: "cut off")
                 }
             }
         }
         for count in text.indices {
-            #expect(try UploadCreation.read(recordText: text[..<count]) == nil)
+            #expect(try UploadCreation.read(recordText: text[..<count], of: id) == nil)
         }
     }
 
@@ -161,12 +184,12 @@ struct RecordTests {
 
     @Test("no changed byte of a response goes unseen")
     func responseDamage() throws {
-        let text = StoredResponse.sample.recordText
+        let text = StoredResponse.sample.recordText(of: Self.id)
         for index in text.indices {
             var changed = text
             changed[index] ^= 0x20
             #expect(throws: UnreadableRecord.self, "byte \(index)") {
-                try StoredResponse(recordText: changed)
+                try StoredResponse(recordText: changed, of: Self.id)
             }
         }
     }
@@ -185,37 +208,125 @@ struct RecordTests {
         return [RecordState(), RecordState(length: 0), full, text]
     }()
 
-    @Test("a state comes back from its slot", arguments: states)
-    func slotRoundTrip(state: RecordState) {
-        let slot = state.slot
-        #expect(slot.count == RecordState.slotSize)
+    @Test("a state comes back from its slot", arguments: states, [false, true])
+    func slotRoundTrip(state: RecordState, isPromised: Bool) {
+        let slot = state.slot(for: Self.id)
+        #expect(slot.count == RecordSlots.size)
         #expect(slot.filter { $0 == UInt8(ascii: "\n") }.count == 1)
-        let empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordState.slotSize)
-        let both = state.sequence % 2 == 0 ? slot + empty : empty + slot
-        #expect(RecordState.newest(in: both) == state)
+        #expect(Self.read([state], isPromised: isPromised) == state)
     }
 
-    @Test("the newer of two slots counts, and the older one if the newer is torn anywhere")
+    @Test(
+        "the newer of two slots counts, and a torn one is told apart from one that was never written"
+    )
     func tornSlot() {
         let older = RecordState(length: 5)
         var newer = older
         newer.sequence = 1
         newer.durable = 3
-        #expect(RecordState.newest(in: older.slot + newer.slot) == newer)
-        let end = newer.slot.lastIndex { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") } ?? 0
-        for count in 0...end {
-            let torn = newer.slot.prefix(count) + older.slot.dropFirst(count)
-            #expect(RecordState.newest(in: older.slot + torn) == older)
+        #expect(Self.read([older, newer]) == newer)
+        let (old, new) = (older.slot(for: Self.id), newer.slot(for: Self.id))
+        let end = new.lastIndex { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") } ?? 0
+        for count in 1...end {
+            let torn = new.prefix(count) + old.dropFirst(count)
+            let bytes = Self.record([
+                (RecordSlots.early[0], old), (RecordSlots.early[1], Array(torn)),
+            ])
+            guard
+                case .state(older, isPromised: false, isOtherDamaged: true) =
+                    RecordSlots.read(bytes, of: Self.id)
+            else {
+                Issue.record("torn after \(count) bytes")
+                return
+            }
         }
-        #expect(RecordState.newest(in: newer.slot + older.slot) == nil, "slots changed places")
+        let swapped = Self.record([(RecordSlots.early[0], new), (RecordSlots.early[1], old)])
+        guard case .damaged = RecordSlots.read(swapped, of: Self.id) else {
+            Issue.record("slots changed places")
+            return
+        }
+    }
+
+    @Test("from the first promise on nothing that was said before it counts")
+    func promised() {
+        var early = RecordState(length: 5)
+        early.sequence = 9
+        var promised = RecordState(length: 5)
+        promised.sequence = 4
+        let bytes = Self.record([
+            (early.position(isPromised: false), early.slot(for: Self.id)),
+            (promised.position(isPromised: true), promised.slot(for: Self.id)),
+        ])
+        guard
+            case .state(promised, isPromised: true, isOtherDamaged: false) =
+                RecordSlots.read(bytes, of: Self.id)
+        else {
+            Issue.record("\(RecordSlots.read(bytes, of: Self.id))")
+            return
+        }
+    }
+
+    @Test("a block of another record never matches")
+    func otherRecord() {
+        let bytes = Self.record([(RecordSlots.early[0], RecordState().slot(for: .random()))])
+        guard case .damaged = RecordSlots.read(bytes, of: Self.id) else {
+            Issue.record("it was believed")
+            return
+        }
+    }
+
+    @Test(
+        "an upload with a word that is not known here is left alone, whatever the older state says",
+        arguments: ["then=later", "node=a", "state=sending", "sequence=7 writer=x"]
+    )
+    func newerWord(word: String) throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample()
+        let upload = try directory.open().create(creation, requestRelease: {})
+        try upload.append("content")
+        upload.unlock()
+        let state = try #require(directory.state(of: creation.id))
+        let text = "sequence=\(state.sequence + 1) \(word) reason="
+        var slot = Array(text.utf8)
+        slot += Checksum.field(of: slot, for: creation.id)
+        slot += [UInt8](repeating: 32, count: RecordSlots.size - 1 - slot.count) + [10]
+        var next = state
+        next.sequence += 1
+        let start = Int(next.position(isPromised: true))
+        try directory.edit(directory.record(creation.id)) {
+            $0.replaceSubrange(start..<start + slot.count, with: slot)
+        }
+        let before = FileManager.default.contents(atPath: directory.record(creation.id))
+        directory.cutPower()
+        let spool = try directory.open()
+        _ = spool.recover()
+        #expect {
+            try spool.lock(creation.id)
+        } throws: { error in
+            if case .newer(creation.id, _)? = error as? SpoolError { true } else { false }
+        }
+        let summary = try #require(try spool.summaries().first)
+        #expect(summary.reason?.contains("newer version") == true)
+        #expect(try !spool.remove(creation.id, ifUnchangedSince: summary))
+        #expect(FileManager.default.contents(atPath: directory.record(creation.id)) == before)
+        #expect(directory.content(of: creation.id) == Array("content".utf8))
     }
 
     @Test("a reason of any text fits on its line")
     func longReason() throws {
         var state = RecordState()
         state.reason = String(repeating: "é\n", count: 400)
-        let empty = [UInt8](repeating: 32, count: RecordState.slotSize)
-        let read = try #require(RecordState.newest(in: state.slot + empty))
+        let read = try #require(Self.read([state]))
         #expect(read.reason?.hasPrefix("é é é") == true)
+    }
+
+    @Test(
+        "checksums are CRC32C",
+        arguments: [("123456789", 0xe306_9283), ("", 0)] as [(String, UInt32)]
+    )
+    func checksum(text: String, sum: UInt32) {
+        #expect(Checksum.sum(Array(text.utf8)) == sum)
+        let (head, tail) = (text.utf8.prefix(4), text.utf8.dropFirst(4))
+        #expect(Checksum.sum(Array(tail), after: Checksum.sum(Array(head))) == sum)
     }
 }

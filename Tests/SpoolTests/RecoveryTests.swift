@@ -1,5 +1,5 @@
-// Recovery beside what the disk will not let it do: the rest goes on, and what was left is judged later
-// as it would have been.
+// What is found after a death or a power cut, by a walk and by whoever comes next, beside what the disk will
+// not let them do.
 
 import Foundation
 import Posix
@@ -20,7 +20,8 @@ struct RecoveryTests {
         try upload.append("promised")
         try upload.sync()
         if attempt { try upload.beginAttempt() } else { try upload.append(", more") }
-        upload.unlock()
+        // As by a death.
+        upload.files.close()
         return id
     }
 
@@ -29,155 +30,172 @@ struct RecoveryTests {
     }
 
     @Test("goes on past an upload the disk will not let it mend, and says so")
-    func onProgress() throws {
+    func goesOn() throws {
         let directory = TemporarySpool()
         let ids = try (0..<5).map { _ in try upload(in: directory, attempt: true) }
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
-        scripted.refuse(.write, on: "/active/\(FileName(ids[2]).path)", errno: SystemError.lost)
+        scripted.refuse(.write, on: "/\(ids[2])", errno: SystemError.lost)
         var findings: [Recovery.Finding] = []
-        let recovery = try spool.recover { findings.append($0) }
+        let recovery = spool.recover { findings.append($0) }
         #expect((recovery.interrupted, recovery.failed, recovery.uploads) == (4, 1, 5))
         guard case .leftAlone(ids[2], .disk)? = findings.first, findings.count == 1 else {
             Issue.record("\(findings)")
             return
         }
-        #expect(directory.queues(of: ids[2]) == [.active])
+        #expect(directory.queue(of: ids[2]) == .active)
         scripted.allow()
         #expect(try spool.lock(ids[2])?.state.phase == .deferred)
-        #expect(try spool.recover() == Recovery(uploads: 5))
+        #expect(spool.recover() == Recovery(uploads: 5))
     }
 
-    @Test("what a power cut left and could not be cut back is cut back by the next request")
-    func leftForRequest() throws {
+    @Test("what a power cut left is cut back by whoever comes next, once, and by nobody else")
+    func nextRequest() throws {
         let directory = TemporarySpool()
-        let (left, other) = (try upload(in: directory), try upload(in: directory))
-        try directory.cutPower()
+        let id = try upload(in: directory)
+        directory.cutPower()
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
-        scripted.refuse(.truncate, on: left.description, errno: SystemError.lost)
-        let recovery = try spool.recover()
-        #expect((recovery.cutBack, recovery.failed) == (1, 1))
-        #expect(try offset(other, spool) == 8)
-        // Never what the power cut may have spoilt.
-        #expect(throws: SpoolError.self) { try spool.lock(left) }
-        scripted.allow()
-        #expect(try offset(left, spool) == 8)
-        // Struck off: what comes now is not cut back again.
-        let upload = try #require(try spool.lock(left))
-        try upload.append(", again")
-        upload.unlock()
-        #expect(try offset(left, spool) == 15)
-        #expect(try directory.open().recover().cutBack == 0)
-        #expect(try offset(left, directory.open()) == 15)
-    }
-
-    @Test("or by the next recovery, which takes the others as they are now")
-    func leftForRecovery() throws {
-        let directory = TemporarySpool()
-        let (left, other) = (try upload(in: directory), try upload(in: directory))
-        try directory.cutPower()
-        let scripted = ScriptedDisk()
-        let spool = try directory.open(scripted.disk)
-        scripted.refuse(.truncate, on: left.description, errno: SystemError.lost)
-        #expect(try spool.recover().failed == 1)
-        let upload = try #require(try spool.lock(other))
-        try upload.append(", received since")
-        upload.unlock()
-        let next = try directory.open()
-        #expect(try next.recover() == Recovery(cutBack: 1, uploads: 2))
-        #expect(try offset(left, next) == 8)
-        #expect(try offset(other, next) == 24)
-        #expect(!FileManager.default.fileExists(atPath: "\(directory.path)/unrecovered"))
-        // The first process knows of it still; what came since is not its to cut back.
-        let resumed = try #require(try next.lock(left))
-        try resumed.append(", received since")
-        resumed.unlock()
-        #expect(try offset(left, spool) == 24)
-    }
-
-    @Test("where what is left cannot be noted down after a power cut, nothing is served")
-    func cannotBeNoted() throws {
-        let directory = TemporarySpool()
-        _ = try upload(in: directory)
-        try directory.cutPower()
-        let scripted = ScriptedDisk()
-        let spool = try directory.open(scripted.disk)
+        #expect(spool.recover() == Recovery(uploads: 1))
+        #expect(directory.content(of: id)?.count == 14)
         scripted.refuse(.truncate, errno: SystemError.lost)
-        scripted.refuse(.create, on: "/tmp/", errno: SystemError.lost)
-        #expect(throws: SpoolError.self) { try spool.recover() }
+        // Never what the power cut may have spoilt.
+        #expect(throws: SpoolError.self) { try spool.lock(id) }
         scripted.allow()
-        #expect(try spool.recover().cutBack == 1)
+        let upload = try #require(try spool.lock(id))
+        #expect(upload.state.offset == 8)
+        try upload.append(", again")
+        // As by a death: nothing was promised of it.
+        upload.files.close()
+        #expect(try offset(id, directory.open()) == 15)
     }
 
     @Test(
-        "a subdirectory that cannot be read stops nothing else; after a power cut nothing uses it",
-        // root reads everything.
-        .enabled(if: geteuid() != 0),
-        arguments: [false, true]
+        "finds what nobody would come for: names, content without a record, what was never promised"
     )
-    func unreadable(afterPowerCut: Bool) throws {
+    func leftOvers() throws {
+        let directory = TemporarySpool()
+        let queued = UploadCreation.sample()
+        let before = try directory.open()
+        let upload = try before.create(queued, requestRelease: {})
+        try upload.append("content")
+        try upload.postpone(reason: nil, .queue(WallTime(seconds: 5)))
+        try upload.sync()
+        upload.unlock()
+        let unpromised = try before.create(.sample(), requestRelease: {})
+        unpromised.unlock()
+        let orphan = UploadID.random()
+        try Data("left".utf8).write(to: URL(filePath: directory.data(orphan)))
+        let unwritten = UploadID.random()
+        try Data().write(to: URL(filePath: directory.record(unwritten)))
+        try FileManager.default.removeItem(
+            atPath: "\(directory.path)/queue/\(QueueName(WallTime(seconds: 5), queued.id).text)"
+        )
+        directory.cutPower()
+        let spool = try directory.open()
+        let recovery = spool.recover()
+        #expect((recovery.uploads, recovery.orphans, recovery.forgotten) == (1, 2, 1))
+        #expect(directory.queueTimes(of: queued.id) == [WallTime(seconds: 5)])
+        #expect(directory.content(of: orphan) == nil)
+        #expect(try spool.summaries().map(\.id) == [queued.id])
+        #expect(spool.recover() == Recovery(uploads: 1))
+    }
+
+    @Test("a name that no state needs is removed when its time has come")
+    func staleName() throws {
+        let directory = TemporarySpool()
+        let (id, gone) = (try upload(in: directory), UploadID.random())
+        for id in [id, gone] {
+            let name = QueueName(WallTime(seconds: 7), id).text
+            try Data().write(to: URL(filePath: "\(directory.path)/queue/\(name)"))
+        }
+        let spool = try directory.open()
+        try spool.forEachQueued(until: WallTime(seconds: 6), or: .now) { _ in }
+        #expect(directory.queueTimes(of: id).count == 1)
+        try spool.forEachQueued(until: WallTime(seconds: 7), or: .now) { _ in }
+        #expect(directory.queueTimes(of: id).isEmpty && directory.queueTimes(of: gone).isEmpty)
+    }
+
+    @Test("a daemon that died is known by its file until one has gone through the spool")
+    func daemons() throws {
+        let directory = TemporarySpool()
+        func files() throws -> Int {
+            try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/daemons").count
+        }
+        do {
+            let first = try directory.open()
+            try first.enter()
+            #expect(!first.isAfterDeath)
+            let beside = try directory.open()
+            try beside.enter()
+            // The other one lives.
+            #expect(!beside.isAfterDeath)
+            beside.leave()
+            #expect(try files() == 1)
+        }
+        let next = try directory.open()
+        try next.enter()
+        #expect(next.isAfterDeath)
+        #expect(try files() == 2)
+        _ = next.recover()
+        #expect(!next.isAfterDeath)
+        #expect(try files() == 1)
+        next.leave()
+        #expect(try files() == 0)
+    }
+
+    @Test("a command wakes the daemons, each once")
+    func waking() throws {
+        let directory = TemporarySpool()
+        let daemons = [try directory.open(), try directory.open()]
+        for daemon in daemons { try daemon.enter() }
+        #expect(daemons.allSatisfy { !$0.isWoken() })
+        let command = try Spool(existing: directory.path)
+        for _ in 0..<3 {
+            command.wake()
+            #expect(daemons.allSatisfy { $0.isWoken() })
+            #expect(daemons.allSatisfy { !$0.isWoken() })
+        }
+    }
+
+    @Test(
+        "a subdirectory that cannot be read stops nothing else",
+        // root reads everything.
+        .enabled(if: geteuid() != 0)
+    )
+    func unreadable() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory, UploadID(high: 0, low: 1))
         let other = try upload(in: directory, UploadID(high: 1 << 63, low: 1))
-        if afterPowerCut { try directory.cutPower() }
-        let shard = "\(directory.path)/incoming/0"
+        let shard = "\(directory.path)/uploads/0"
         let broken = try directory.open()
         try #require(chmod(shard, 0) == 0)
         var findings: [Recovery.Finding] = []
-        let recovery = try broken.recover { findings.append($0) }
+        let recovery = broken.recover { findings.append($0) }
         #expect(recovery.failed == 1, "\(findings)")
-        #expect(try offset(other, broken) == (afterPowerCut ? 8 : 14))
-        if afterPowerCut {
-            #expect(throws: SpoolError.self) { try broken.lock(id) }
-            let new = UploadCreation.sample(UploadID(high: 0, low: 2))
-            #expect(throws: SpoolError.self) { try broken.create(new, requestRelease: {}) }
-        }
+        #expect(try offset(other, broken) == 14)
         try #require(chmod(shard, 0o700) == 0)
-        let mended = try directory.open()
-        #expect(try mended.recover() == Recovery(cutBack: afterPowerCut ? 1 : 0, uploads: 2))
-        #expect(try offset(id, mended) == (afterPowerCut ? 8 : 14))
-    }
-
-    @Test(
-        "a record that a power cut left in two queues keeps the name that must not be undone",
-        arguments: [
-            (Queue.incoming, Queue.active, Queue.deferred), (.incoming, .deferred, .deferred),
-            (.active, .hold, .hold), (.deferred, .active, .deferred),
-        ]
-    )
-    func twoNames(first: Queue, second: Queue, left: Queue) throws {
-        let directory = TemporarySpool()
-        let id = try upload(in: directory, attempt: true)
-        if first != .active { try directory.move(id, from: .active, to: first) }
-        try FileManager.default.linkItem(
-            atPath: directory.file(first, id),
-            toPath: directory.file(second, id)
-        )
-        try directory.cutPower()
-        let spool = try directory.open()
-        #expect(try spool.recover().uploads == 1)
-        #expect(directory.queues(of: id) == [left])
-        #expect(try offset(id, spool) == 8)
+        #expect(try directory.open().recover() == Recovery(uploads: 2))
+        #expect(try offset(id, broken) == 14)
     }
 
     @Test("a spool of a format that is not known is refused, and both versions are named")
     func format() throws {
-        for format in ["spoolgate-spool 0\n", "spoolgate-spool 2\n", "", "something else"] {
+        for format in ["spoolgate-spool 1\n", "spoolgate-spool 3\n", "", "something else"] {
             let directory = TemporarySpool()
             let id = try upload(in: directory)
-            let record = FileManager.default.contents(atPath: directory.file(.incoming, id))
+            let record = FileManager.default.contents(atPath: directory.record(id))
             try Data(format.utf8).write(to: URL(filePath: "\(directory.path)/format"))
             for isExisting in [false, true] {
                 #expect {
                     _ = isExisting ? try Spool(existing: directory.path) : try directory.open()
                 } throws: { error in
                     guard case .unusable(_, let reason) = error as? SpoolError else { return false }
-                    return reason.contains("'spoolgate-spool 1'")
+                    return reason.contains("'spoolgate-spool 2'")
                         && reason.contains("'\(format.split(separator: "\n").first ?? "")'")
                 }
             }
-            #expect(FileManager.default.contents(atPath: directory.file(.incoming, id)) == record)
+            #expect(FileManager.default.contents(atPath: directory.record(id)) == record)
         }
     }
 }

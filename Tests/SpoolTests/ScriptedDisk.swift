@@ -25,17 +25,21 @@ final class ScriptedDisk: Sendable {
     /// The calls made since `forget`, refused ones too.
     var calls: [Disk.Call] { state.withLock { $0.calls.map(\.call) } }
 
-    /// The calls, each with the directory of the spool that it was made in: `rename deferred`.
+    /// The calls, each with what it was made on: `write record`, `sync data`, `syncDirectory uploads`.
     var places: [String] {
         state.withLock { state in
             state.calls.map { call, subject in
                 let parts = subject.split(separator: "/").map(String.init)
-                return "\(call) \(parts.last { Self.directories.contains($0) } ?? "-")"
+                let name = parts.last ?? ""
+                let directory = parts.last { Self.directories.contains($0) } ?? "-"
+                let isFile = directory == "uploads" && name.count > 1 && name != directory
+                let file = name.hasSuffix(".data") ? "data" : "record"
+                return "\(call) \(isFile ? file : directory)"
             }
         }
     }
 
-    private static let directories = Set(Queue.allCases.map(\.rawValue) + ["data", "tmp"])
+    private static let directories: Set = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
     func forget() { state.withLock { $0.calls = [] } }
 

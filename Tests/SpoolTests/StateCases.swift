@@ -3,247 +3,293 @@
 // Invariant: a case leaves exactly the files that its row names.
 
 import Foundation
-import HTTPTypes
 import Posix
 import Testing
 import UploadProtocol
 
 @testable import Spool
 
-/// Makes states: with the spool's own calls as far as they lead there, and then by hand.
-struct StateMaker {
+/// Makes states: by a process that dies where they begin, and then by hand.
+final class StateMaker {
     let directory: TemporarySpool
-    let spool: Spool
-    let id: UploadID
+    let id = UploadID.random()
+    private let disk = ScriptedDisk()
+    private let spool: Spool
+    private var upload: Upload?
 
     static let content = "ten bytes."
 
     init(_ directory: TemporarySpool) throws {
         self.directory = directory
-        spool = try directory.open()
-        id = .random()
+        spool = try directory.open(disk.disk)
     }
 
-    typealias Make = @Sendable (StateMaker) throws -> AnyObject?
+    deinit { try? FileManager.default.removeItem(atPath: "\(directory.path).target") }
 
-    func incoming(promised: Bool, repeatable: Bool = true) throws -> Upload {
-        let upload = try spool.create(.sample(id, repeatable: repeatable), requestRelease: {})
-        try upload.append(Self.content)
-        if promised { try upload.sync() }
-        return upload
+    typealias Make = @Sendable (StateMaker) throws -> Void
+
+    /// Makes no more calls, and lets go of the upload, as where the process dies.
+    func die() {
+        disk.die(after: 0)
+        upload = nil
     }
 
-    func active(promised: Bool, repeatable: Bool = true) throws -> Upload {
-        let upload = try incoming(promised: promised, repeatable: repeatable)
-        try upload.beginAttempt()
+    /// An upload that is being received; its content is in a file unless it is `inMemory`.
+    @discardableResult
+    func incoming(
+        _ content: String = content,
+        promised: Bool = false,
+        inMemory: Bool = false,
+        repeatable: Bool = true
+    ) throws -> Upload {
+        let made = try spool.create(.sample(id, repeatable: repeatable), requestRelease: {})
+        upload = made
+        if !content.isEmpty { try made.append(content) }
+        if promised {
+            try made.sync()
+        } else if !inMemory, !content.isEmpty {
+            _ = try made.dataPath()
+        }
+        return made
+    }
+
+    /// The same with content behind what is durable.
+    @discardableResult
+    func partlyPromised() throws -> Upload {
+        let upload = try incoming(promised: true)
+        try upload.append("more, not promised")
         return upload
     }
 
     func delivered(promised: Bool) throws {
-        let upload = try active(promised: promised)
+        let upload = try incoming(promised: promised)
+        try upload.beginAttempt()
         try upload.finish(with: .sample)
-        upload.unlock()
+        die()
     }
 
-    /// A whole upload that waits, and of which all was promised.
-    func waiting(next: WallTime? = nil) throws -> Upload {
-        let upload = try active(promised: true)
-        try upload.postpone(reason: "not reached", next: next)
-        try upload.sync()
-        return upload
-    }
-
-    /// Moves the record back, as where the move is missing that a decision was to end with.
-    func undoMove(from queue: Queue, to before: Queue) throws {
-        try directory.move(id, from: queue, to: before)
+    /// A process that dies once its state says that an upload is in `hold`.
+    func beginHold(_ upload: Upload) {
+        // The name, its directory and the state.
+        disk.die(after: 3)
+        try? upload.hold(.failed, reason: "refused")
     }
 
     func restoreContent() throws {
         try Data(Self.content.utf8).write(to: URL(filePath: directory.data(id)))
     }
 
-    func editRecord(_ queue: Queue, _ change: (inout Data) -> Void) throws {
-        try directory.edit(directory.file(queue, id), change)
+    func editRecord(_ change: (inout Data) -> Void) throws {
+        die()
+        try directory.edit(directory.record(id), change)
+    }
+
+    func editContent(_ change: (inout Data) -> Void) throws {
+        die()
+        try directory.edit(directory.data(id), change)
+    }
+
+    func makePipe(_ path: String) throws {
+        die()
+        try StrangeFile.pipe.replace(path, outside: directory.path)
     }
 }
 
 extension StateMaker {
     /// The cases by the names that the page has for them.
-    static let cases = usual.merging(decided) { first, _ in first }
+    static let cases = received.merging(whole) { first, _ in first }
+        .merging(damaged) { first, _ in first }
 
-    private static let usual: [String: Make] = [
-        "receiving": { maker in
+    private static let received: [String: Make] = [
+        "created": { try $0.incoming("") },
+        "receiving": { try $0.partlyPromised() },
+        "unpromised": { try $0.incoming() },
+        "unverified": { maker in
             let upload = try maker.incoming(promised: true)
-            try upload.append("more, not promised")
-            return nil
+            try upload.beginUnverified()
+            try upload.append("not verified")
         },
-        "unpromised": { maker in
-            _ = try maker.incoming(promised: false)
-            return nil
+        "unverified-unpromised": { maker in
+            let upload = try maker.incoming()
+            try upload.beginUnverified()
+            try upload.append("not verified")
         },
-        "whole": { maker in
+        "too-long": { maker in
             let upload = try maker.incoming(promised: true)
-            try upload.postpone(reason: "no free place")
-            try maker.directory.move(maker.id, from: .deferred, to: .incoming)
-            return nil
+            try upload.setLength(upload.state.offset)
+            try upload.append("more")
         },
-        "unnamed": { maker in
-            try maker.restoreContent()
-            return nil
-        },
-        "attempt-repeatable": { maker in
-            _ = try maker.active(promised: true)
-            return nil
-        },
-        "attempt-once": { maker in
-            _ = try maker.active(promised: true, repeatable: false)
-            return nil
-        },
-        "attempt-unpromised": { maker in
-            _ = try maker.active(promised: false)
-            return nil
-        },
-        "answered": { maker in
-            try maker.delivered(promised: true)
-            try maker.restoreContent()
-            try maker.directory.move(maker.id, from: .delivered, to: .active)
-            return nil
-        },
-        "waiting": { maker in
-            let upload = try maker.active(promised: true)
-            try upload.postpone(reason: "not reached")
-            return nil
-        },
-        "waiting-unpromised": { maker in
-            let upload = try maker.active(promised: false)
-            try upload.postpone(reason: "not reached")
-            return nil
-        },
-        "waiting-untried": { maker in
+        "in-use": { try $0.incoming(inMemory: true) },
+    ]
+
+    private static let whole: [String: Make] = [
+        "deferred": { maker in
             let upload = try maker.incoming(promised: true)
-            try upload.append("more, not promised")
-            try upload.postpone(reason: "no free place")
-            return nil
-        },
-        "waiting-untold": { maker in
-            let upload = try maker.incoming(promised: false)
-            try upload.postpone(reason: "no free place")
-            return nil
-        },
-        "waiting-cut-back": { maker in
-            let upload = try maker.active(promised: false)
-            try upload.postpone(reason: "not reached")
-            try maker.directory.edit(maker.directory.data(maker.id)) { $0 = Data() }
-            return nil
-        },
-        "held": { maker in
-            let upload = try maker.active(promised: false)
-            try upload.hold(.indeterminate, reason: "no answer")
-            return nil
-        },
-        "held-unpromised": { maker in
-            _ = try maker.active(promised: false)
-            try maker.directory.move(maker.id, from: .active, to: .hold)
-            return nil
-        },
-        "done": { maker in
-            try maker.delivered(promised: true)
-            return nil
-        },
-        "done-briefly": { maker in
-            // The response does not fit, with its content or without it.
-            let scripted = ScriptedDisk()
-            let spool = try maker.directory.open(scripted.disk)
-            let upload = try spool.create(.sample(maker.id), requestRelease: {})
-            try upload.append(StateMaker.content)
+            try upload.postpone(reason: "not reached", .queue(.now))
             try upload.sync()
+        },
+        "deferred-undurable": { maker in
+            try maker.partlyPromised().postpone(reason: "no free place", .client(.now))
+        },
+        "deferred-unpromised": { try $0.incoming().postpone(reason: nil, .queue(.now)) },
+        "deferred-empty": { maker in
+            let upload = try maker.incoming("")
+            try upload.postpone(reason: nil, .queue(.now))
+            try upload.sync()
+        },
+        "attempt-repeatable": { try $0.incoming(promised: true).beginAttempt() },
+        "attempt-undurable": { try $0.partlyPromised().beginAttempt() },
+        "attempt-unpromised": { try $0.incoming().beginAttempt() },
+        "attempt-in-memory": { try $0.incoming(inMemory: true).beginAttempt() },
+        "attempt-once": { maker in
+            try maker.incoming(promised: true, repeatable: false).beginAttempt()
+        },
+        "attempt-once-unpromised": { try $0.incoming(repeatable: false).beginAttempt() },
+        "attempt-once-in-memory": { maker in
+            try maker.incoming(inMemory: true, repeatable: false).beginAttempt()
+        },
+        "held": { try $0.incoming().hold(.held, reason: "wait") },
+        "held-undurable": { maker in maker.beginHold(try maker.partlyPromised()) },
+        "held-unpromised": { maker in maker.beginHold(try maker.incoming()) },
+        "held-cut-back": { maker in
+            let upload = try maker.partlyPromised()
+            maker.disk.refuse(.sync, on: ".data", errno: SystemError.lost, times: 1)
+            try upload.hold(.failed, reason: "refused")
+        },
+        "held-without-content": { maker in
+            try maker.incoming(inMemory: true, repeatable: false).beginAttempt()
+            maker.die()
+            #expect(try maker.directory.open().lock(maker.id)?.holdCause == .indeterminate)
+        },
+        "done": { try $0.delivered(promised: true) },
+        "done-unpromised": { try $0.delivered(promised: false) },
+        "done-briefly": { maker in
+            let upload = try maker.incoming(promised: true)
             try upload.beginAttempt()
-            scripted.refuse(.write, errno: 28, times: 2)
+            // The response does not fit, with its content or without it.
+            maker.disk.refuse(.write, errno: ENOSPC, times: 2)
             try upload.finish(with: .sample)
-            upload.unlock()
-            let again = try #require(try spool.lock(maker.id))
-            let head = ResponseHead(status: .created, fields: [:])
-            #expect(try again.response() == StoredResponse(head: head, content: nil))
-            return nil
         },
         "done-with-content": { maker in
             try maker.delivered(promised: true)
             try maker.restoreContent()
-            return nil
         },
         "done-torn": { maker in
             try maker.delivered(promised: false)
-            try maker.editRecord(.delivered) { $0[$0.count - 30] ^= 1 }
-            return nil
+            try maker.editRecord { $0[$0.count - 30] ^= 1 }
         },
         "done-damaged": { maker in
             try maker.delivered(promised: true)
-            try maker.editRecord(.delivered) { $0[$0.count - 30] ^= 1 }
-            return nil
+            try maker.editRecord { $0[$0.count - 30] ^= 1 }
         },
+    ]
+
+    // What no process leaves that dies.
+    private static let damaged: [String: Make] = [
         "content-lost": { maker in
-            _ = try maker.incoming(promised: true)
+            try maker.incoming(promised: true)
+            maker.die()
             try FileManager.default.removeItem(atPath: maker.directory.data(maker.id))
-            return nil
         },
         "content-short": { maker in
-            _ = try maker.incoming(promised: true)
-            try maker.directory.edit(maker.directory.data(maker.id)) { $0.removeLast() }
-            return nil
+            try maker.incoming(promised: true)
+            try maker.editContent { $0.removeLast() }
         },
         "content-unfit": { maker in
-            let upload = try maker.active(promised: true)
-            try upload.postpone(reason: "not reached")
-            try maker.directory.edit(maker.directory.data(maker.id)) { $0.append(1) }
-            return nil
+            let upload = try maker.incoming(promised: true)
+            try upload.postpone(reason: "not reached", .queue(.now))
+            try upload.sync()
+            try maker.editContent { $0.append(1) }
         },
-        "record-empty": { maker in
-            _ = try maker.incoming(promised: false)
-            try maker.editRecord(.incoming) { $0 = Data() }
-            return nil
+        "content-no-file": { maker in
+            try maker.incoming(promised: true)
+            try maker.makePipe(maker.directory.data(maker.id))
+        },
+        "slot-damaged": { maker in
+            try maker.partlyPromised()
+            try maker.editRecord { $0[Int(RecordSlots.block) + 20] ^= 1 }
+        },
+        "slots-damaged": { maker in
+            try maker.incoming(promised: true)
+            try maker.editRecord { record in
+                for start in RecordSlots.promised { record[Int(start) + 20] ^= 1 }
+            }
+        },
+        "record-unwritten": { maker in
+            try maker.incoming("")
+            try maker.editRecord { $0 = Data() }
         },
         "record-torn": { maker in
-            _ = try maker.incoming(promised: false)
-            try maker.editRecord(.incoming) { $0.resetBytes(in: 1024..<$0.count) }
-            return nil
+            try maker.incoming()
+            try maker.editRecord { $0.resetBytes(in: Int(RecordSlots.end)..<$0.count) }
         },
         "record-damaged": { maker in
-            _ = try maker.incoming(promised: true)
-            try maker.editRecord(.incoming) { $0[1100] ^= 1 }
-            return nil
-        },
-        "record-strange": { maker in
-            _ = try maker.incoming(promised: true)
-            try maker.editRecord(.incoming) { record in
-                record.replaceSubrange(1024..<1043, with: "spoolgate-record 2\n".utf8)
-            }
-            return nil
+            try maker.incoming(promised: true)
+            try maker.editRecord { $0[Int(RecordSlots.end) + 50] ^= 1 }
         },
         "record-of-another": { maker in
-            let upload = try maker.spool.create(.sample(), requestRelease: {})
-            let other = upload.creation.id
+            let other = try maker.spool.create(.sample(), requestRelease: {}).creation.id
             try maker.restoreContent()
             try FileManager.default.moveItem(
-                atPath: maker.directory.file(.incoming, other),
-                toPath: maker.directory.file(.incoming, maker.id)
+                atPath: maker.directory.record(other),
+                toPath: maker.directory.record(maker.id)
             )
-            return nil
         },
         "record-no-file": { maker in
-            _ = try maker.incoming(promised: true)
-            try StrangeFile.pipe.replace(
-                maker.directory.file(.incoming, maker.id),
-                outside: maker.directory.path
-            )
-            try FileManager.default.removeItem(atPath: "\(maker.directory.path).target")
-            return nil
+            try maker.incoming(promised: true)
+            try maker.makePipe(maker.directory.record(maker.id))
         },
+        "record-newer": { maker in
+            try maker.incoming(promised: true)
+            try maker.editRecord { record in
+                // The older one of the two, which must not overrule the word.
+                let slot = Array(record.prefix(RecordSlots.size))
+                var line = Checksum.verified(slot[...], for: maker.id).map { Array($0) } ?? []
+                line = Array(
+                    String(decoding: line, as: UTF8.self)
+                        .replacing(" reason=", with: " node=a reason=").utf8
+                )
+                line += Checksum.field(of: line, for: maker.id)
+                line += [UInt8](repeating: 32, count: RecordSlots.size - 1 - line.count) + [10]
+                record.replaceSubrange(0..<RecordSlots.size, with: line)
+            }
+        },
+        "response-newer": { maker in
+            try maker.delivered(promised: true)
+            let part = try #require(maker.directory.state(of: maker.id)?.response)
+            try maker.editRecord { record in
+                var text = Array(record[Int(part.lowerBound)..<Int(part.upperBound)])
+                text = text.dropLast(LineWriter.sumSize)
+                text["spoolgate-response ".utf8.count] += 1
+                text += LineWriter.sum(of: text, for: maker.id)
+                record.replaceSubrange(Int(part.lowerBound)..<Int(part.upperBound), with: text)
+            }
+        },
+        "name-missing": { maker in
+            let upload = try maker.incoming()
+            try upload.postpone(reason: nil, .queue(WallTime(seconds: 1)))
+            try upload.sync()
+            maker.die()
+            let names = "\(maker.directory.path)/queue"
+            try FileManager.default.removeItem(atPath: "\(names)/0000000001.\(maker.id)")
+        },
+        "name-stale": { maker in
+            try maker.incoming(promised: true)
+            maker.die()
+            for time in [WallTime(seconds: 1), QueueName.never] {
+                let name = QueueName(time, maker.id).text
+                try Data().write(to: URL(filePath: "\(maker.directory.path)/queue/\(name)"))
+            }
+        },
+        "no-record": { try $0.restoreContent() },
         "set-aside": { maker in
-            _ = try maker.incoming(promised: true)
-            try maker.directory.move(maker.id, from: .incoming, to: .corrupt)
-            return nil
+            try maker.incoming(promised: true)
+            maker.die()
+            try FileManager.default.moveItem(
+                atPath: maker.directory.record(maker.id),
+                toPath: "\(maker.directory.path)/corrupt/\(maker.id)"
+            )
         },
-        "in-use": { maker in try maker.incoming(promised: false) },
         "leftover": { maker in
             let path = "\(maker.directory.path)/tmp/leftover"
             try Data("left".utf8).write(to: URL(filePath: path))
@@ -251,105 +297,6 @@ extension StateMaker {
                 [.modificationDate: Date(timeIntervalSinceNow: -7200)],
                 ofItemAtPath: path
             )
-            return nil
-        },
-    ]
-
-    // What the queue, the gateway and operators decide.
-    private static let decided: [String: Make] = [
-        "queued": { maker in
-            let upload = try maker.incoming(promised: false)
-            try upload.postpone(reason: nil, next: .now)
-            try upload.sync()
-            return nil
-        },
-        "queued-untold": { maker in
-            try maker.incoming(promised: false).postpone(reason: nil, next: .now)
-            return nil
-        },
-        "queued-unmoved": { maker in
-            try maker.incoming(promised: true).postpone(reason: nil, next: .now)
-            try maker.undoMove(from: .deferred, to: .incoming)
-            return nil
-        },
-        "queued-again": { maker in
-            let upload = try maker.active(promised: true, repeatable: false)
-            try upload.hold(.indeterminate, reason: "no answer")
-            try upload.requeue(at: .now)
-            return nil
-        },
-        "queued-again-unmoved": { maker in
-            let upload = try maker.waiting(next: .now)
-            try upload.hold(.failed, reason: "refused", response: .sample)
-            try upload.requeue(at: .now)
-            try maker.undoMove(from: .deferred, to: .hold)
-            return nil
-        },
-        "failed": { maker in
-            try maker.waiting(next: .now).hold(.failed, reason: "its time is over")
-            return nil
-        },
-        "failed-answered": { maker in
-            try maker.active(promised: true).hold(.failed, reason: "refused", response: .sample)
-            return nil
-        },
-        "failed-unmoved": { maker in
-            try maker.active(promised: true).hold(.failed, reason: "refused", response: .sample)
-            try maker.undoMove(from: .hold, to: .active)
-            return nil
-        },
-        "failed-waiting": { maker in
-            try maker.waiting(next: .now).hold(.failed, reason: "its time is over")
-            try maker.undoMove(from: .hold, to: .deferred)
-            return nil
-        },
-        "held-by-operator": { maker in
-            try maker.waiting(next: .now).hold(.held, reason: "wait")
-            return nil
-        },
-        "held-unmoved": { maker in
-            try maker.waiting(next: .now).hold(.held, reason: "wait")
-            try maker.undoMove(from: .hold, to: .deferred)
-            return nil
-        },
-        "held-cut-back": { maker in
-            let scripted = ScriptedDisk()
-            let spool = try maker.directory.open(scripted.disk)
-            let upload = try spool.create(.sample(maker.id, repeatable: false), requestRelease: {})
-            try upload.append(StateMaker.content)
-            try upload.beginAttempt()
-            scripted.refuse(.sync, on: "/data/", errno: 5, times: 1)
-            try upload.hold(.indeterminate, reason: "no answer")
-            return nil
-        },
-        "unverified": { maker in
-            let upload = try maker.incoming(promised: true)
-            try upload.beginUnverified()
-            try upload.append("not verified")
-            return nil
-        },
-        "unverified-unpromised": { maker in
-            let upload = try maker.incoming(promised: false)
-            try upload.beginUnverified()
-            try upload.append("not verified")
-            return nil
-        },
-        "refused": { maker in
-            try maker.waiting(next: .now).finish(with: .sample)
-            try maker.restoreContent()
-            try maker.undoMove(from: .delivered, to: .deferred)
-            return nil
-        },
-        "refused-at-once": { maker in
-            try maker.incoming(promised: true).finish(with: .sample)
-            try maker.restoreContent()
-            try maker.undoMove(from: .delivered, to: .incoming)
-            return nil
-        },
-        "refused-came-back": { maker in
-            try maker.waiting().finish(with: .sample)
-            try maker.undoMove(from: .delivered, to: .deferred)
-            return nil
         },
     ]
 }

@@ -8,6 +8,8 @@ import UploadProtocol
 
 @Suite("the steps of an upload")
 struct StepTests {
+    private let scripted = ScriptedDisk()
+
     /// A step that the table allows.
     struct Move: Sendable, CustomTestStringConvertible {
         var phase: UploadState.Phase
@@ -27,7 +29,7 @@ struct StepTests {
     @Test("the spool does what the table of the core says", arguments: moves)
     func step(_ move: Move) throws {
         let folder = TemporarySpool()
-        let upload = try folder.open().create(.sample(), requestRelease: {})
+        let upload = try folder.open(scripted.disk).create(.sample(), requestRelease: {})
         try upload.append("hello")
         try bring(upload, to: move.phase)
         #expect(upload.state.phase == move.phase)
@@ -58,12 +60,14 @@ struct StepTests {
         switch step {
         case .attempt: try upload.beginAttempt()
         case .response: try upload.finish(with: .sample)
-        case .postponed: try upload.postpone(reason: "later")
+        case .postponed: try upload.postpone(reason: "later", .client(.now))
         case .silence: try upload.hold(.indeterminate, reason: "no answer")
         case .failure: try upload.hold(.failed, reason: "overtime")
         case .hold: try upload.hold(.held, reason: "by an operator")
         case .requeue: try upload.requeue(at: .now)
-        case .loss: try upload.forgetUndurable(try #require(upload.files.data))
+        case .loss:
+            scripted.refuse(.sync, errno: SystemError.lost, times: 1)
+            #expect(throws: SpoolError.self) { try upload.sync() }
         }
     }
 }

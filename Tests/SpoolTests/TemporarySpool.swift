@@ -25,27 +25,65 @@ final class TemporarySpool {
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
+    /// How often the power was cut: each time the kernel is another one.
+    private var cuts = 0
+
     /// Opens it as one more process would: with a table of locks of its own.
     func open(
         _ disk: Disk = Disk(),
         reserve: Int64 = 0,
+        quota: Int64? = nil,
         clock: SystemClock = SystemClock()
     ) throws -> Spool {
-        try Spool(directory: path, reserve: reserve, disk: disk, clock: clock)
+        try Spool(
+            directory: path,
+            reserve: reserve,
+            quota: quota,
+            disk: disk,
+            clock: clock,
+            writer: "boot\(cuts)"
+        )
     }
 
-    /// Makes the next recovery believe that the machine was started since.
-    func cutPower() throws {
-        try Data("another boot\n".utf8).write(to: URL(filePath: "\(path)/boot"))
+    /// Has those who open it from now on believe that the machine was started since.
+    func cutPower() { cuts += 1 }
+
+    /// The path of an upload's record, or of the one that was set aside.
+    func record(_ id: UploadID) -> String {
+        let corrupt = "\(path)/corrupt/\(id)"
+        let isCorrupt = FileManager.default.fileExists(atPath: corrupt)
+        return isCorrupt ? corrupt : "\(path)/uploads/\(id.description.prefix(1))/\(id)"
     }
 
-    func file(_ queue: Queue, _ id: UploadID) -> String { "\(path)/\(queue)/\(FileName(id).path)" }
+    /// The path of the content's file.
+    func data(_ id: UploadID) -> String {
+        "\(path)/uploads/\(id.description.prefix(1))/\(id).data"
+    }
 
-    func data(_ id: UploadID) -> String { "\(path)/data/\(FileName(id).path)" }
+    /// The newest state in an upload's record; nil where there is none that can be read.
+    func state(of id: UploadID) -> RecordState? {
+        guard let bytes = FileManager.default.contents(atPath: record(id)),
+            case .state(let state, _, _) = RecordSlots.read(Array(bytes), of: id)
+        else { return nil }
+        return state
+    }
 
-    /// The queues that have a record of an upload.
-    func queues(of id: UploadID) -> [Queue] {
-        Queue.allCases.filter { FileManager.default.fileExists(atPath: file($0, id)) }
+    /// What happens to an upload, as its files say; nil where it has no record.
+    func queue(of id: UploadID) -> Queue? {
+        let path = record(id)
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        return path.contains("/corrupt/") ? .corrupt : state(of: id)?.queue
+    }
+
+    /// The times of an upload's names in the queue.
+    func queueTimes(of id: UploadID) -> [WallTime] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "\(path)/queue")) ?? []
+        return names.compactMap { QueueName($0) }.filter { $0.id == id }.map(\.time)
+    }
+
+    /// Sets an upload aside.
+    func setAside(_ id: UploadID) throws {
+        try FileManager.default.moveItem(atPath: record(id), toPath: "\(path)/corrupt/\(id)")
     }
 
     /// The content of the data file; nil if there is none.
@@ -53,16 +91,14 @@ final class TemporarySpool {
         FileManager.default.contents(atPath: data(id)).map { Array($0) }
     }
 
-    func move(_ id: UploadID, from queue: Queue, to target: Queue) throws {
-        try FileManager.default.moveItem(atPath: file(queue, id), toPath: file(target, id))
-    }
-
     /// Changes the bytes of a file.
     func edit(_ path: String, _ change: (inout Data) -> Void) throws {
         let url = URL(filePath: path)
         var bytes = try Data(contentsOf: url)
         change(&bytes)
-        try bytes.write(to: url)
+        let file = try FileHandle(forWritingTo: url)
+        try file.truncate(atOffset: 0)
+        try file.write(contentsOf: bytes)
     }
 }
 
@@ -140,9 +176,4 @@ extension Spool {
         try forEachUpload { all.append($0) }
         return all
     }
-}
-
-extension FileName {
-    /// `<first character>/<identity>`: below `data` and below a queue.
-    var path: String { "\(shard)/\(name)" }
 }

@@ -16,7 +16,7 @@ package final class Gate: Sendable {
     /// Waits until it is open; false at a deadline that only broken code meets.
     @discardableResult
     package func pass() -> Bool {
-        isOpen.wait(until: .after(.seconds(60))) { $0 ? true : nil } ?? false
+        isOpen.wait(until: .after(.seconds(300))) { $0 ? true : nil } ?? false
     }
 }
 
@@ -37,7 +37,7 @@ package struct NeverHappened: Error, CustomStringConvertible {
 /// - Throws: `NeverHappened` at the deadline; what `condition` throws.
 package func eventually<T>(
     _ what: String,
-    seconds: Double = 60,
+    seconds: Double = 300,
     _ condition: () throws -> T?
 ) throws -> T {
     let deadline = Date(timeIntervalSinceNow: seconds)
@@ -53,7 +53,7 @@ package func eventually<T>(
 /// Waits until `condition` holds.
 package func eventually(
     _ what: String,
-    seconds: Double = 60,
+    seconds: Double = 300,
     _ condition: () throws -> Bool
 ) throws {
     let _: Bool = try eventually(what, seconds: seconds) { try condition() ? true : nil }

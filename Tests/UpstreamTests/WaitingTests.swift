@@ -34,7 +34,7 @@ struct WaitingTests {
     private func origin(_ isDue: Monitor<Bool>) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
-            let wasDue = isDue.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+            let wasDue = isDue.wait(until: .after(.seconds(300))) { $0 ? true : nil }
             if wasDue == true { try connection.answer("201 Created") }
         }
     }

@@ -13,6 +13,10 @@
    `directory`/`path`. -1 and EOPNOTSUPP, EISDIR or ENOENT where the file system has no such files. */
 int spoolgate_open_nameless(int directory, const char *path, unsigned mode);
 
+/* sync_file_range(2) with SYNC_FILE_RANGE_WRITE alone: the kernel begins to write. A flag that waits would
+   take an error that fdatasync(2) must report. */
+void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count);
+
 /* fcntl(2) F_OFD_SETLK: an exclusive lock on all content, owned by the open file description.
    0: taken; 1: somebody else has it; -1: error. */
 int spoolgate_try_lock(int descriptor);

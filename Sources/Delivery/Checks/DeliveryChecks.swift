@@ -88,7 +88,11 @@ extension Delivery {
     ) throws(SpoolError) -> Clearance {
         let length = upload.state.offset
         if let inspection = route.inspection {
-            let verdict = try inspection.run(upload.path, about: upload.creation, length: length) {
+            let verdict = try inspection.run(
+                upload.dataPath(),
+                about: upload.creation,
+                length: length
+            ) {
                 () throws(SpoolError) in try listener.heartbeat?.beat(upload)
             }
             switch verdict {

@@ -61,15 +61,8 @@ extension Deliveries {
         guard holdSizes.takesCount() else { return }
         var sizes: [String: Int64] = [:]
         do throws(SpoolError) {
-            let limit = WallTime(seconds: .max)
-            try spool.forEachIdle(in: [.hold], since: limit, seesUse: false, step: step) {
-                summary in
-                // What an operator holds is the operator's.
-                guard summary.holdCause != .held, let route = summary.creation?.route else {
-                    return
-                }
-                sizes[route, default: 0] += summary.offset
-            }
+            // What an operator holds is the operator's.
+            try spool.forEachHeld(step: step) { sizes[$0, default: 0] += $1 }
             holdSizes.set(sizes)
         } catch {
             holdSizes.set(nil)

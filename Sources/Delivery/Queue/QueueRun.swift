@@ -1,5 +1,5 @@
-// The queue at work: threads that make the attempts that are due, and runs through the spool for what
-// the table does not know, at start and from time to time.
+// The queue at work: threads that make the attempts that are due, and runs through the names of the spool's
+// queue for what the table does not know, at start and from time to time.
 //
 // A run finds what another process has put there, as `requeue` does, and uploads whose time in the queue
 // is over.
@@ -9,13 +9,13 @@ import Journal
 package import Posix
 import Settings
 package import Spool
-package import UploadProtocol
+import UploadProtocol
 
 extension Deliveries {
-    /// Starts the queue: one run through the spool at once, then attempts as they are due; and the removal
-    /// of what is over.
+    /// Starts the queue: one run at once, then attempts as they are due; and the upkeep, which first makes
+    /// legal what a daemon has left that died.
     ///
-    /// Call it once, after recovery.
+    /// Call it once.
     ///
     /// - Throws: `SystemError` when no thread can be started.
     package func startQueue() throws(SystemError) {
@@ -31,11 +31,11 @@ extension Deliveries {
         return queue.stop(until: deadline)
     }
 
-    /// Looks through the spool at once for uploads that wait for an attempt.
+    /// Looks at once for uploads that wait for an attempt.
     package func runQueue() { queue.askForRun() }
 
-    /// Tells in the log and as an event that recovery held an upload.
-    package func noteHeld(_ id: UploadID) {
+    /// Tells in the log and as an event that an upload is held whose attempt died.
+    func noteHeld(_ id: UploadID) {
         // One that cannot be read now, or that somebody has queued again since, tells of itself.
         guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
             return
@@ -74,7 +74,13 @@ extension Deliveries {
     private func run(_ settings: Settings) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         do throws(SpoolError) {
-            try spool.forEachQueued { queued in
+            // What is due before the next run is in memory, and nothing else.
+            let limit = WallTime(
+                seconds: now.seconds + settings.queueRunInterval.components.seconds
+            )
+            let longest = settings.routes.values.map(\.queue.maximumBackoff).max() ?? .zero
+            let horizon = WallTime(seconds: now.seconds + longest.components.seconds)
+            try spool.forEachQueued(until: limit, or: horizon) { queued in
                 let policy = settings.routes[queued.route]?.queue
                 let since = queued.wholeSince ?? confirmed
                 // Of a route that is no more, the attempt says so.

@@ -1,4 +1,5 @@
-// What the daemon removes by itself: partial uploads that their clients left, failed ones, stored responses
+// What the daemon does by itself beside serving: it makes legal what one has left that died, and removes
+// what is over: partial uploads that their clients left, failed ones, stored responses
 // and handed-over files, each when the time that its route keeps it is over.
 //
 // A thread of its own goes through the spool in small steps with pauses between them, so that nobody waits
@@ -37,17 +38,21 @@ extension Deliveries {
     /// Uploads looked at between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
+    /// The same in the walk, which uploads may wait for.
+    private static let shortPause = Duration.milliseconds(2)
     /// Uploads removed at a time: each takes a descriptor until that is durable.
     private static let batch = 32
 
-    /// Starts the thread: one look at once, then from time to time.
+    /// Starts the thread: a walk through the spool and one look at once, then from time to time.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
+            recoverSpool()
             var nextLook = Deadline.after(.zero)
             var nextPartials = nextLook
             var wasDoubted = false
             repeat {
                 watchClock(&wasDoubted)
+                if spool.findsDead() { recoverSpool() }
                 guard nextLook.hasPassed else { continue }
                 nextLook = .after(Self.lookInterval)
                 let isTurnOfPartials = nextPartials.hasPassed
@@ -56,6 +61,23 @@ extension Deliveries {
                 spool.noteClock()
             } while upkeep.pause(Self.clockInterval)
         }
+    }
+
+    /// Makes legal what nobody else would come for, and counts what there is.
+    private func recoverSpool() {
+        var looked = 0
+        let recovery = spool.recover { finding in
+            switch finding {
+            case .held(let id): noteHeld(id)
+            case .setAside(let id, let reason): log.setAside(id, reason: reason)
+            case .leftAlone(let id, let error): log.notRecovered(id, error)
+            }
+        } step: {
+            looked += 1
+            if looked % Self.step == 0 { upkeep.pause(Self.shortPause) }
+        }
+        log.recovered(recovery)
+        if recovery.interrupted > 0 { runQueue() }
     }
 
     /// Tells once that the clock is doubted, and once that it is not any more.

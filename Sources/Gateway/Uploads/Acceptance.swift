@@ -15,7 +15,7 @@ extension Request {
     /// The upload is unlocked.
     func accept(_ upload: Upload) throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
-        if isNew { try upload.postpone(reason: upload.reason, next: gateway.clock.now) }
+        if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
         // Also where that was before: who wrote it may have died before it was durable.
         try upload.sync()
         if isNew {

@@ -87,6 +87,8 @@ extension Request {
         isCreation: Bool
     ) throws(SpoolError) {
         let check = try beginCheck(of: upload)
+        // Its offset will be told at the end.
+        if completeness != .complete { upload.expectPromise() }
         let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
             var progress = ReceptionProgress(
                 progressReport,

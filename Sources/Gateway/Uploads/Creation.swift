@@ -75,7 +75,8 @@ extension Request {
             remoteAddress: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
             created: gateway.clock.now,
-            isRepeatable: route.settings.mayRepeat(head)
+            isRepeatable: route.settings.mayRepeat(head),
+            promise: route.promise
         )
     }
 

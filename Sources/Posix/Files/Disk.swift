@@ -14,6 +14,8 @@ package struct Disk: Sendable {
     package enum Call: String, Sendable, CaseIterable {
         /// Makes a file.
         case create = "openat"
+        /// Makes an empty file that nobody opens.
+        case createEmpty = "mknodat"
         /// Makes a directory.
         case makeDirectory = "mkdirat"
         /// Writes content.
@@ -51,6 +53,8 @@ package struct Disk: Sendable {
     package enum Effect: Sendable {
         /// A file was made; without a name where `path` is nil.
         case created(Int32, path: String?)
+        /// An empty file was made, or a file was there.
+        case createdEmpty(path: String)
         /// A directory was made, or was there.
         case madeDirectory(path: String)
         /// Bytes were written.
@@ -113,6 +117,14 @@ package struct Disk: Sendable {
         throw SystemError(Call.create.rawValue, on: directory.path)
     }
 
+    /// Makes an empty file, mode 0600, without opening it; one that is there already is fine.
+    package func createEmpty(_ name: String, in directory: Directory) throws(SystemError) {
+        _ = try check?(.createEmpty, directory.path(of: name))
+        guard mknodat(directory.descriptor.number, name, S_IFREG | 0o600, 0) == 0 || errno == EEXIST
+        else { throw SystemError(Call.createEmpty.rawValue, on: directory.path(of: name)) }
+        witness?(.createdEmpty(path: directory.path(of: name)))
+    }
+
     /// Makes a directory, mode 0700; one that is there already is fine.
     package func makeDirectory(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path(of: name))
@@ -156,6 +168,18 @@ package struct Disk: Sendable {
             written += count
             position += Int64(count)
         }
+    }
+
+    /// Has the kernel begin to write content to the disk that was written to the file.
+    ///
+    /// It waits for nothing and promises nothing, and no error of the disk is taken here: the sync that
+    /// follows must tell it.
+    package func beginWriteBack(
+        _ file: borrowing Descriptor,
+        from position: Int64,
+        count: Int64
+    ) {
+        spoolgate_begin_write_back(file.number, position, count)
     }
 
     /// Sets the size of a file.

@@ -20,7 +20,7 @@ package final class SpoolClock: Sendable {
     init(_ system: SystemClock, in root: Directory) throws(SystemError) {
         self.system = system
         // Where it cannot be known, every process begins a run of its own.
-        boot = (try? BootIdentity.current()) ?? ""
+        boot = (try? Writer.boot()) ?? ""
         let text = try SpoolLayout.text(of: Self.file, in: root)
         isFirst = text == nil
         let first = ClockMark(boot: boot, uptime: system.uptime, wall: system.now)
@@ -93,7 +93,7 @@ extension Spool {
         else { return false }
         defer { lock.unlock() }
         return try onDisk { () throws(SystemError) in
-            guard let files = try openUnused(summary.id, in: summary.queue) else { return false }
+            guard let files = try openUnused(summary.id) else { return false }
             try files.touch()
             return true
         }

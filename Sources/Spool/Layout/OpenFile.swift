@@ -61,10 +61,10 @@ extension Disk {
         try sync(file.descriptor, subject: file.subject)
     }
 
-    /// Writes all of a file again as it is read, so that the next sync covers all of it.
-    func writeAgain(_ file: OpenFile) throws(SystemError) {
-        let size = Int(clamping: try file.status().size)
-        try write(try file.bytes(at: 0, count: size), to: file, at: 0)
+    /// Writes a part of a file again as it is read, so that the next sync covers it.
+    func writeAgain(_ part: Range<Int64>, of file: OpenFile) throws(SystemError) {
+        let bytes = try file.bytes(at: part.lowerBound, count: Int(clamping: part.count))
+        try write(bytes, to: file, at: part.lowerBound)
     }
 
     /// Sets a file's size.

@@ -84,16 +84,13 @@ extension Spool {
     package func scratch(expecting expected: Int64 = 0) throws(SpoolError) -> ScratchFile {
         try room.check(for: expected, makesFile: true)
         return try onDisk { () throws(SystemError) in
-            if let nameless = try disk.createNameless(in: layout.data.root) {
-                return ScratchFile(OpenFile(nameless, "scratch", in: layout.data.root), in: self)
+            let directory = layout.temporary
+            if let nameless = try disk.createNameless(in: directory) {
+                return ScratchFile(OpenFile(nameless, "scratch", in: directory), in: self)
             }
             let name = TemporaryName.next()
-            let file = OpenFile(
-                try disk.create(name, in: layout.temporary),
-                name,
-                in: layout.temporary
-            )
-            try disk.unlink(name, in: layout.temporary)
+            let file = OpenFile(try disk.create(name, in: directory), name, in: directory)
+            try disk.unlink(name, in: directory)
             return ScratchFile(file, in: self)
         }
     }

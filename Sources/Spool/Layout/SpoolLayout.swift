@@ -3,41 +3,9 @@
 // It opens and makes directories and names an upload's files; what the files mean is not its
 // business. Invariant: a file's name is made from an UploadID and from nothing else a client sends.
 
+import Crypto
 import Posix
 import UploadProtocol
-
-/// The subdirectories of `data` or of a queue, one for each first character, held open.
-///
-/// Any thread.
-struct Shards: Sendable {
-    /// The directory they are in.
-    let root: Directory
-    private let directories: [Directory]
-
-    /// Opens the directory `name` of a spool and its subdirectories.
-    init(_ name: String, in spool: Directory) throws(SystemError) {
-        root = try Directory(name, in: spool)
-        var directories: [Directory] = []
-        for shard in SpoolLayout.shards { directories.append(try Directory(shard, in: root)) }
-        self.directories = directories
-    }
-
-    /// The one that has the files of an upload.
-    subscript(name: FileName) -> Directory { directories[name.number] }
-
-    /// All of them.
-    var all: [Directory] { directories }
-
-    /// Opens the file of an upload; nil if there is none.
-    func open(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
-        try OpenFile.open(name.name, in: self[name], forWriting: forWriting)
-    }
-
-    /// What the file system knows of the file of an upload; nil if there is none.
-    func status(of name: FileName) throws(SystemError) -> FileStatus? {
-        try self[name].status(of: name.name)
-    }
-}
 
 /// An opened spool directory.
 ///
@@ -45,19 +13,22 @@ struct Shards: Sendable {
 /// later, a symbolic link too, nothing outside the spool is touched. Any thread.
 struct SpoolLayout: Sendable {
     /// What the file `format` holds.
-    static let format = "spoolgate-spool 1\n"
-    /// The first characters of identities; each has a subdirectory in `data` and in every queue.
+    static let format = "spoolgate-spool 2\n"
+    /// The first characters of identities; each has a subdirectory in `uploads`.
     static let shards = "0123456789abcdefghijklmnopqrstuv".map(String.init)
-    /// The queues an upload can be used in, in the order it is looked for.
-    static let usable: [Queue] = [.incoming, .active, .deferred, .delivered, .hold]
 
     /// The spool directory.
     let root: Directory
-    /// Data files.
-    let data: Shards
-    /// New files on their way to their name, where nameless files are unknown.
+    /// The subdirectories of `uploads` in the order of `shards`: records, and content beside them.
+    let uploads: [Directory]
+    /// Names of uploads by the time at which somebody has to look at them.
+    let queue: Directory
+    /// Records that were set aside.
+    let corrupt: Directory
+    /// A file for each daemon that has not ended in good order.
+    let daemons: Directory
+    /// Files without a name of their own, and new ones on their way to it.
     let temporary: Directory
-    private let queues: [Queue: Shards]
 
     /// Opens the spool at `path`; where `creating`, makes it if it is absent or empty.
     init(path: String, creating: Bool, disk: Disk) throws(SpoolError) {
@@ -78,32 +49,22 @@ struct SpoolLayout: Sendable {
                 if try root.status().isOpenToOthers { try disk.makePrivate(root) }
                 // Its own name. Where the parent is not for us to read, somebody else made it.
                 if let parent = try? Directory("..", in: root) { try disk.syncDirectory(parent) }
-                try Self.make(in: root, boot: BootIdentity.current(), disk: disk)
+                try Self.make(in: root, disk: disk)
             }
             self.root = root
-            data = try Shards("data", in: root)
+            let uploads = try Directory("uploads", in: root)
+            self.uploads = try Self.shards.map { try Directory($0, in: uploads) }
+            queue = try Directory("queue", in: root)
+            corrupt = try Directory("corrupt", in: root)
+            daemons = try Directory("daemons", in: root)
             temporary = try Directory("tmp", in: root)
-            var queues: [Queue: Shards] = [:]
-            for queue in Queue.allCases { queues[queue] = try Shards(queue.rawValue, in: root) }
-            self.queues = queues
-            if let reason = try Self.strangeness(of: directories) { throw unusable(reason) }
+            let all = [root, uploads, queue, corrupt, daemons, temporary] + self.uploads
+            if let reason = try Self.strangeness(of: all) { throw unusable(reason) }
         } catch let error as SpoolError {
             throw error
         } catch {
             throw unusable("\(error)")
         }
-    }
-
-    /// The queue's subdirectories.
-    subscript(queue: Queue) -> Shards {
-        guard let shards = queues[queue] else { preconditionFailure("every queue is opened") }
-        return shards
-    }
-
-    private var directories: [Directory] {
-        var all = [root, temporary, data.root] + data.all
-        for queue in Queue.allCases { all += [self[queue].root] + self[queue].all }
-        return all
     }
 
     /// Why the directories are not to be trusted; nil if they are.
@@ -138,54 +99,71 @@ struct SpoolLayout: Sendable {
             + "use the version of spoolgate that made it, or another directory"
     }
 
-    /// Calls `body` with every upload that has a file in one of `places`, and the number of the place.
+    // MARK: An upload's files
+
+    /// The subdirectory with the files of an upload.
+    func directory(of name: FileName) -> Directory { uploads[name.number] }
+
+    /// Opens the record of an upload; nil if there is none.
+    func openRecord(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
+        try OpenFile.open(name.record, in: directory(of: name), forWriting: forWriting)
+    }
+
+    /// Opens the content of an upload; nil if there is none.
+    func openData(_ name: FileName) throws(SystemError) -> OpenFile? {
+        try OpenFile.open(name.data, in: directory(of: name))
+    }
+
+    // MARK: Walking
+
+    /// What is found of an upload in its subdirectory.
+    struct Found {
+        /// Its identity.
+        let id: UploadID
+        /// Whether it has a record, or had one when its subdirectory was read.
+        let hasRecord: Bool
+        /// Whether it has content there.
+        var hasData: Bool
+    }
+
+    /// Calls `body` with every upload that has a file in `uploads`.
     ///
-    /// By the first characters of identities, and for each by the places in their order: only the names
-    /// of one subdirectory are in memory. Names that are no identities, or stand in the wrong
+    /// Nothing moves there, so none is seen twice; one that is made or removed meanwhile is seen or not. Only
+    /// the names of one subdirectory are in memory. Names that are no identities, or stand in the wrong
     /// subdirectory, are passed over.
     ///
     /// - Parameters:
-    ///   - places: where to look.
     ///   - unread: called with a subdirectory that cannot be read; the walk goes on if it returns.
     ///   - body: called with each.
     /// - Throws: what one of the two throws, which ends the walk.
     func walk<E: Error>(
-        _ places: [Shards],
         unread: (Directory, SystemError) throws(E) -> Void,
-        _ body: (UploadID, _ place: Int) throws(E) -> Void
+        _ body: (Found) throws(E) -> Void
     ) throws(E) {
-        for (number, first) in Self.shards.enumerated() {
-            for (place, shards) in places.enumerated() {
-                let names: [String]
-                do throws(SystemError) { names = try shards.all[number].names() } catch {
-                    try unread(shards.all[number], error)
+        for (first, directory) in zip(Self.shards, uploads) {
+            let names: [String]
+            do throws(SystemError) { names = try directory.names() } catch {
+                try unread(directory, error)
+                continue
+            }
+            // Sorted, content follows its record.
+            var found: Found?
+            for name in names.sorted() where name.hasPrefix(first) {
+                let isData = name.hasSuffix(FileName.dataSuffix)
+                let text = isData ? name.dropLast(FileName.dataSuffix.count) : name[...]
+                guard let id = UploadID(text) else { continue }
+                if isData, found?.id == id {
+                    found?.hasData = true
                     continue
                 }
-                for name in names where name.hasPrefix(first) {
-                    if let id = UploadID(name) { try body(id, place) }
-                }
+                if let found { try body(found) }
+                found = Found(id: id, hasRecord: !isData, hasData: isData)
             }
+            if let found { try body(found) }
         }
     }
 
-    /// Calls `body` with every upload that has a file in one of `places`; ends where one cannot be read.
-    func walk(
-        _ places: [Shards],
-        _ body: (UploadID, _ place: Int) throws(SystemError) -> Void
-    ) throws(SystemError) {
-        try walk(places, unread: { (_, error) throws(SystemError) in throw error }, body)
-    }
-
-    /// Moves a file from one queue to another.
-    func move(
-        _ name: FileName,
-        from source: Queue,
-        to target: Queue,
-        _ disk: Disk
-    ) throws(SystemError) {
-        let (old, new) = (self[source][name], self[target][name])
-        try disk.rename(name.name, in: old, to: name.name, in: new)
-    }
+    // MARK: Small files
 
     /// Puts a small file in the root by one rename, durable but for its name.
     static func replace(
@@ -198,13 +176,14 @@ struct SpoolLayout: Sendable {
         let newName = "\(name).\(TemporaryName.next())"
         // What root makes is the daemon's to read and replace.
         let owner = try root.status().owner
-        let file = try disk.create(newName, in: temporary, owner: owner)
+        let file = OpenFile(
+            try disk.create(newName, in: temporary, owner: owner),
+            newName,
+            in: temporary
+        )
         do throws(SystemError) {
-            let bytes = Array(text.utf8)
-            var position: Int64 = 0
-            let path = temporary.path(of: newName)
-            try disk.write(bytes.span.bytes, to: file, at: &position, subject: path)
-            try disk.sync(file, subject: path)
+            try disk.write(Array(text.utf8), to: file, at: 0)
+            try disk.sync(file)
             try disk.rename(newName, in: temporary, to: name, in: root)
         } catch {
             // A disk that stays full would keep one of every attempt.
@@ -214,50 +193,27 @@ struct SpoolLayout: Sendable {
     }
 
     /// The text of a small file of the root; nil if there is none.
-    static func text(
-        of name: String,
-        in root: Directory,
-        limit: Int = 256
-    ) throws(SystemError) -> String? {
+    static func text(of name: String, in root: Directory) throws(SystemError) -> String? {
         guard let file = try root.open(name) else { return nil }
-        let bytes = try file.bytes(at: 0, count: limit, subject: root.path(of: name))
+        let bytes = try file.bytes(at: 0, count: 256, subject: root.path(of: name))
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The file `format`, locked for as long as it is kept; nil if there is none.
-    func lock() throws(SystemError) -> OpenFile? {
-        guard let format = try OpenFile.open("format", in: root) else { return nil }
-        try format.descriptor.lock(subject: format.subject)
-        return format
-    }
+    // MARK: Making
 
-    private static let ours = Queue.allCases.map(\.rawValue) + ["data", "tmp"]
+    private static let ours = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
     /// What is in a directory that is to become a spool and does not belong there.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
-        Set(try root.names()).subtracting(ours + ["boot", "lost+found"])
+        Set(try root.names()).subtracting(ours + ["lost+found"])
     }
 
-    private static func make(
-        in root: Directory,
-        boot: String,
-        disk: Disk
-    ) throws(SystemError) {
-        for name in ours {
-            try disk.makeDirectory(name, in: root)
-            if name == "tmp" { continue }
-            let directory = try Directory(name, in: root)
-            for shard in shards { try disk.makeDirectory(shard, in: directory) }
-            try disk.syncDirectory(directory)
-        }
+    private static func make(in root: Directory, disk: Disk) throws(SystemError) {
+        for name in ours { try disk.makeDirectory(name, in: root) }
+        let uploads = try Directory("uploads", in: root)
+        for shard in shards { try disk.makeDirectory(shard, in: uploads) }
+        try disk.syncDirectory(uploads)
         let temporary = try Directory("tmp", in: root)
-        try replace(
-            "boot",
-            with: boot + "\n",
-            in: root,
-            temporary: temporary,
-            disk: disk
-        )
         // The file `format` is the commit: without it the next opening makes the rest again.
         try replace("format", with: format, in: root, temporary: temporary, disk: disk)
         try disk.syncDirectory(root)
@@ -266,20 +222,61 @@ struct SpoolLayout: Sendable {
 
 /// The names of one upload's files.
 struct FileName {
-    /// The identity: the name in the subdirectory.
-    let name: String
-    /// Which subdirectory.
+    /// What the name of content has behind the identity.
+    static let dataSuffix = ".data"
+    /// The name of the record: the identity.
+    let record: String
+    /// The name of the content.
+    var data: String { record + Self.dataSuffix }
+    /// Which subdirectory of `uploads` they are in.
     let number: Int
-
-    /// The name of that subdirectory.
-    var shard: String { String(name.prefix(1)) }
 
     /// The names for `id`.
     init(_ id: UploadID) {
-        name = id.description
+        record = id.description
         // The first character's value: identities are written in base 32.
-        number = name.utf8.first.flatMap { Int(String(UnicodeScalar($0)), radix: 32) } ?? 0
+        number = record.utf8.first.flatMap { Int(String(UnicodeScalar($0)), radix: 32) } ?? 0
     }
+}
+
+/// A name in `queue`: the time at which somebody has to look at an upload, and the upload.
+struct QueueName {
+    /// The time of what waits for a person.
+    static let never = WallTime(seconds: 9_999_999_999)
+    private static let digits = 10
+
+    /// The time.
+    let time: WallTime
+    /// The upload.
+    let id: UploadID
+
+    /// The name of `id` at a time, which is held to what ten digits can say.
+    init(_ time: WallTime, _ id: UploadID) {
+        self.time = max(WallTime(seconds: 0), min(time, Self.never))
+        self.id = id
+    }
+
+    /// Reads a name; nil for one that is none.
+    init?(_ text: String) {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts[0].utf8.count == Self.digits, let seconds = Int64(parts[0]),
+            seconds >= 0, let id = UploadID(parts[1])
+        else { return nil }
+        time = WallTime(seconds: seconds)
+        self.id = id
+    }
+
+    /// The name.
+    var text: String {
+        let seconds = String(time.seconds)
+        return String(repeating: "0", count: Self.digits - seconds.count) + seconds + ".\(id)"
+    }
+}
+
+/// Names in `tmp/` and `daemons/` that no other process or thread uses.
+enum TemporaryName {
+    /// A new name.
+    static func next() -> String { String(RandomBits.next(), radix: 32) }
 }
 
 extension FileStatus {

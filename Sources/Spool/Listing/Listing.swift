@@ -7,38 +7,27 @@ package import Posix
 package import UploadProtocol
 
 extension Spool {
-    /// The queues in the order in which an upload moves; the last two are where it can come back to.
-    private static let order: [Queue] = [
-        .incoming, .active, .deferred, .hold, .delivered, .corrupt, .active, .deferred,
-    ]
-
-    /// Calls `body` with every upload in the spool, by the first characters of their identities,
-    /// without locking any.
+    /// Calls `body` with every upload in the spool, those in `corrupt` last, without locking any.
     ///
-    /// Each is seen once, also if it moves meanwhile; one that is created or removed meanwhile may be
-    /// seen or not. However many there are, only the names of one subdirectory are in memory.
+    /// Each is seen once; one that is created or removed meanwhile may be seen or not. However many there
+    /// are, only the names of one directory are in memory.
     package func forEachUpload(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
-        var (seen, shard): (Set<UploadID>, Int?) = ([], nil)
-        try walk(Self.order.map { layout[$0] }) { (id, place) throws(SpoolError) in
-            let number = FileName(id).number
-            if number != shard { (seen, shard) = ([], number) }
-            guard !seen.contains(id) else { return }
-            let found = try onDisk { () throws(SystemError) in
-                try summary(of: id, in: Self.order[place], knowing: nil)
+        try walk { (found) throws(SpoolError) in
+            guard found.hasRecord else { return }
+            let seen = try onDisk { () throws(SystemError) in
+                try summary(of: found.id, knowing: nil)
             }
-            guard let found else { return }
-            seen.insert(id)
-            try body(found)
+            if let seen { try body(seen) }
         }
+        try forEachCorrupt(body)
     }
 
     /// Calls `body` with every upload in some queues that nothing happened to for a while, without
     /// locking any.
     ///
     /// What is younger costs one or two looks at the time of a file, and its record is not read.
-    /// What is idle is opened once, and its data file only for `seesUse`.
     ///
     /// - Parameters:
     ///   - queues: where to look.
@@ -57,146 +46,147 @@ extension Spool {
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
         let future = clock.future ?? WallTime(seconds: .max)
-        try walk(queues.map { layout[$0] }) { (id, place) throws(SpoolError) in
-            try step()
-            let found = try onDisk { () throws(SystemError) -> UploadSummary? in
-                guard try isIdle(id, in: queues[place], since: limit, or: future) else {
-                    return nil
-                }
-                return try summary(of: id, in: queues[place], knowing: nil, seesUse: seesUse)
-            }
-            if let found { try body(found) }
-        }
-    }
-
-    /// Whether nothing happened to an upload since `limit`, or its last change lies beyond `future`.
-    private func isIdle(
-        _ id: UploadID,
-        in queue: Queue,
-        since limit: WallTime,
-        or future: WallTime
-    ) throws(SystemError) -> Bool {
-        let name = FileName(id)
         func isIdle(_ status: FileStatus) -> Bool {
             status.modified <= limit || status.modified > future
         }
-        guard let status = try layout[queue].status(of: name), isIdle(status) else { return false }
-        if status.modified > future { return true }
-        return try layout.data.status(of: name).map(isIdle) ?? true
+        func take(_ summary: UploadSummary) throws(SpoolError) {
+            let isOld = summary.lastActivity <= limit || summary.lastActivity > future
+            if isOld, queues.contains(summary.queue) { try body(summary) }
+        }
+        if queues != [.corrupt] {
+            try walk { (found) throws(SpoolError) in
+                try step()
+                // What is delivered has no content.
+                guard found.hasRecord, !found.hasData || queues != [.delivered] else { return }
+                let seen = try onDisk { () throws(SystemError) -> UploadSummary? in
+                    let name = FileName(found.id)
+                    guard let status = try layout.directory(of: name).status(of: name.record),
+                        isIdle(status)
+                    else { return nil }
+                    return try summary(of: found.id, knowing: nil, seesUse: seesUse)
+                }
+                if let seen, seen.queue != .corrupt { try take(seen) }
+            }
+        }
+        guard queues.contains(.corrupt) else { return }
+        try forEachCorrupt { (summary) throws(SpoolError) in
+            try step()
+            try take(summary)
+        }
     }
 
-    /// The walk of the layout, which ends where a subdirectory cannot be read.
-    func walk(
-        _ places: [Shards],
-        _ body: (UploadID, _ place: Int) throws(SpoolError) -> Void
+    /// The walk of the layout, which ends where a directory cannot be read.
+    func walk(_ body: (SpoolLayout.Found) throws(SpoolError) -> Void) throws(SpoolError) {
+        try layout.walk(unread: { (_, error) throws(SpoolError) in throw failure(error) }, body)
+    }
+
+    private func forEachCorrupt(
+        _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
-        try layout.walk(
-            places,
-            unread: { (_, error) throws(SpoolError) in throw failure(error) },
-            body
-        )
+        let names = try onDisk { () throws(SystemError) in try layout.corrupt.names() }
+        for name in names.sorted() {
+            guard let id = UploadID(name) else { continue }
+            let seen = try onDisk { () throws(SystemError) in
+                try summaryOfNames(id, in: layout.corrupt)
+            }
+            if let seen { try body(seen) }
+        }
     }
 
     // MARK: One upload
 
     /// What can be seen of one upload, without locking it; nil where there is none.
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
-        // Again, because it may move from a queue to one that was looked at before.
-        for queue in SpoolLayout.usable + SpoolLayout.usable + [.corrupt] {
-            let found = try onDisk { () throws(SystemError) in
-                try summary(of: id, in: queue, knowing: creations)
-            }
-            if let found { return found }
+        try onDisk { () throws(SystemError) in
+            if let found = try summary(of: id, knowing: creations) { return found }
+            return try summaryOfNames(id, in: layout.corrupt)
         }
-        return nil
     }
 
-    /// What can be seen of an upload; nil if it is not in that queue any more.
+    /// What can be seen of an upload in `uploads`; nil where there is none, or none yet.
     ///
     /// `cache`: nil where many are looked at, which would take the places of those that requests ask
     /// for. `seesUse`: whether to look if it is in use.
     private func summary(
         of id: UploadID,
-        in queue: Queue,
         knowing cache: CreationCache?,
         seesUse: Bool = true
     ) throws(SystemError) -> UploadSummary? {
         let name = FileName(id)
+        let directory = layout.directory(of: name)
         do throws(SystemError) {
-            guard let file = try layout[queue].open(name, forWriting: false) else { return nil }
-            let locked = seesUse ? try layout.data.open(name, forWriting: false) ?? file : nil
+            guard let file = try layout.openRecord(name, forWriting: false) else { return nil }
             // Before the record says how much of it counts.
-            let data = try layout.data.status(of: name)
-            guard data?.isRegular ?? true else { return try summaryOfNames(id, in: queue) }
+            let data = try directory.status(of: name.data)
+            guard data?.isRegular ?? true else { return try summaryOfNames(id, in: directory) }
             let status = try file.status()
-            var record: LoadedRecord?
-            // A record that is being written is shown without its creation.
-            if queue != .corrupt,
-                case .success(let whole) = try LoadedRecord.read(file, of: id, knowing: cache)
-            {
-                record = whole
-            }
+            let record = try LoadedRecord.read(file, of: id, knowing: cache)
+            if case .failure(let fault) = record, fault.kind == .unwritten { return nil }
+            let loaded = try? record.get()
+            var reason: String?
+            if case .failure(let fault) = record { reason = fault.reason }
             return UploadSummary(
                 id: id,
-                in: queue,
-                record,
+                loaded,
                 status: status,
                 data: data,
-                response: try record?.state.storedStatus(in: file),
-                isInUse: try locked.map { (file) throws(SystemError) in
-                    try file.descriptor.isLockedElsewhere(subject: file.subject)
-                } ?? false
+                response: try loaded?.state.storedStatus(in: file),
+                fault: reason,
+                isInUse: seesUse
+                    ? try file.descriptor.isLockedElsewhere(subject: file.subject) : false
             )
         } catch {
             guard error.isNotRegular else { throw error }
-            return try summaryOfNames(id, in: queue)
+            return try summaryOfNames(id, in: directory)
         }
     }
 
-    /// What can be seen of an upload whose record or data file is something else than a file.
+    /// What can be seen of an upload whose record is not read.
     private func summaryOfNames(
         _ id: UploadID,
-        in queue: Queue
+        in directory: Directory
     ) throws(SystemError) -> UploadSummary? {
         let name = FileName(id)
-        guard let status = try layout[queue].status(of: name) else { return nil }
-        let data = try layout.data.status(of: name)
-        return UploadSummary(id: id, in: queue, nil, status: status, data: data)
+        guard let status = try directory.status(of: name.record) else { return nil }
+        let data = try layout.directory(of: name).status(of: name.data)
+        return UploadSummary(id: id, nil, status: status, data: data)
     }
 }
 
 extension UploadSummary {
     /// Puts together what was seen.
-    fileprivate init(
+    init(
         id: UploadID,
-        in queue: Queue,
         _ record: LoadedRecord?,
         status: FileStatus,
         data: FileStatus?,
         response: Int? = nil,
+        fault: String? = nil,
         isInUse: Bool = false
     ) {
         let state = record?.state ?? RecordState()
         self.init(
             id: id,
-            queue: queue,
+            queue: record?.state.queue ?? .corrupt,
             creation: record?.creation,
+            sequence: state.sequence,
             offset: Self.offset(data, state),
             length: state.length,
             lastActivity: max(status.modified, data?.modified ?? status.modified),
             diskUsage: status.diskUsage + (data?.diskUsage ?? 0),
             attempts: state.attempts,
-            reason: state.reason,
-            nextAttempt: queue == .hold ? nil : state.next,
+            reason: state.reason ?? fault,
+            nextAttempt: state.next,
             wholeSince: state.whole,
-            holdCause: queue == .hold ? state.cause : nil,
+            holdCause: state.cause,
             status: response,
             isInUse: isInUse
         )
     }
 
     /// Bytes received, of which those that failed their check do not count.
-    static func offset(_ data: FileStatus?, _ state: RecordState?) -> Int64 {
-        min(data?.size ?? state?.length ?? 0, state?.verified ?? .max)
+    private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
+        let size = data?.size ?? (state.queue == .delivered ? state.length ?? 0 : 0)
+        return min(size, state.verified ?? .max)
     }
 }

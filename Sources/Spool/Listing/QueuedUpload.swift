@@ -1,42 +1,108 @@
-// What a queue run needs to know: which whole uploads wait for an attempt.
+// What a queue run needs to know: which whole uploads wait for an attempt, by the names in `queue`.
 //
-// Invariant: looking locks nothing.
+// The names are an index: each state that needs one has it, and one that no state needs is removed when its
+// time has come. Invariant: looking locks nothing but what such a name is about.
 
 package import Posix
 package import UploadProtocol
 
-/// One upload in `deferred` as a queue run sees it.
+/// One deferred upload as a queue run sees it.
 package struct QueuedUpload: Sendable, Equatable {
     /// Its identity.
     package var id: UploadID
     /// Its route.
     package var route: String
-    /// When the queue is to lock it next: to try it, or to end a move that was begun; nil: it waits
-    /// for its client.
+    /// When the queue is to try it; nil: it waits for its client.
     package var next: WallTime?
     /// Since when it is whole.
     package var wholeSince: WallTime?
 }
 
 extension Spool {
-    /// Calls `body` with every upload in `deferred`, in no order, without locking any.
+    /// Calls `body` with the deferred uploads that somebody has to look at by a time, in no order, without
+    /// locking any.
     ///
-    /// One that cannot be read is left out: the request or recovery that finds it tells of it. One that
+    /// One that cannot be read is left out: the request or walk that finds it tells of it. One that
     /// is then locked may turn out to be in another state.
-    package func forEachQueued(_ body: (QueuedUpload) -> Void) throws(SpoolError) {
-        try walk([layout[.deferred]]) { (id, _) throws(SpoolError) in
-            guard let file = try? layout[.deferred].open(FileName(id), forWriting: false),
-                // A long queue must not take the place of what requests ask for.
-                let record = try? LoadedRecord.read(file, of: id, knowing: nil).get()
-            else { return }
+    ///
+    /// - Parameters:
+    ///   - limit: the time.
+    ///   - horizon: the time beyond which no setting puts anything off: what lies there was written by a
+    ///     clock that was ahead.
+    ///   - body: called with each.
+    package func forEachQueued(
+        until limit: WallTime,
+        or horizon: WallTime,
+        _ body: (QueuedUpload) -> Void
+    ) throws(SpoolError) {
+        try forEachName { (name, record) throws(SpoolError) in
+            guard name.time <= limit || name.time > horizon, name.time != QueueName.never else {
+                return
+            }
+            guard let record = try record() else { return }
+            let state = record.state
+            guard state.queueTime == name.time else { return try removeStale(name) }
+            guard state.queue == .deferred else { return }
             body(
                 QueuedUpload(
-                    id: id,
+                    id: name.id,
                     route: record.creation.route,
-                    next: record.state.isDecided ? clock.now : record.state.next,
-                    wholeSince: record.state.whole
+                    next: state.next,
+                    wholeSince: state.whole
                 )
             )
+        }
+    }
+
+    /// Calls `body` with what `hold` keeps for each route: the route and the bytes of one upload; without
+    /// those that an operator holds.
+    package func forEachHeld(
+        step: () -> Void,
+        _ body: (_ route: String, _ size: Int64) -> Void
+    ) throws(SpoolError) {
+        try forEachName { (name, record) throws(SpoolError) in
+            step()
+            guard name.time == QueueName.never, let record = try record() else { return }
+            let state = record.state
+            guard state.queueTime == name.time else { return try removeStale(name) }
+            guard state.queue == .hold, state.cause != .held else { return }
+            body(record.creation.route, state.length ?? 0)
+        }
+    }
+
+    private func forEachName(
+        _ body: (QueueName, _ record: () throws(SpoolError) -> LoadedRecord?) throws(SpoolError) ->
+            Void
+    ) throws(SpoolError) {
+        let names = try onDisk { () throws(SystemError) in try layout.queue.names() }
+        for text in names {
+            guard let name = QueueName(text) else { continue }
+            try body(name) { () throws(SpoolError) in
+                let file = try? layout.openRecord(FileName(name.id), forWriting: false)
+                guard let file else {
+                    try removeStale(name)
+                    return nil
+                }
+                // A long queue must not take the place of what requests ask for.
+                return try? LoadedRecord.read(file, of: name.id, knowing: nil).get()
+            }
+        }
+    }
+
+    /// Removes a name that no state needs, unless that is being changed.
+    private func removeStale(_ name: QueueName) throws(SpoolError) {
+        guard let lock = locks.tryLock(name.id) else { return }
+        defer { lock.unlock() }
+        try onDisk { () throws(SystemError) in
+            let record = try layout.openRecord(FileName(name.id))
+            if let record {
+                guard try record.tryLock(),
+                    let state = try? LoadedRecord.read(record, of: name.id, knowing: nil).get()
+                        .state,
+                    state.queueTime != name.time
+                else { return }
+            }
+            _ = try disk.unlink(name.text, in: layout.queue)
         }
     }
 }

@@ -2,7 +2,7 @@
 //
 // The calls that make removals durable are made once for all uploads of a batch, which is what removing
 // many of them costs. Invariant: an upload is removed only under its lock and only as it was seen, no
-// content goes before its record is gone durably, and what is reported removed does not come back.
+// content goes before its record, and what is reported removed does not come back.
 
 import Posix
 package import UploadProtocol
@@ -18,7 +18,7 @@ extension Spool {
 
     /// Removes uploads, but for those in use.
     ///
-    /// On return no power cut brings back what was removed. Each takes a descriptor until then, so
+    /// On return no power cut brings back what was removed. Each takes descriptors until then, so
     /// give some hundreds at most.
     ///
     /// - Parameters:
@@ -66,62 +66,46 @@ extension Spool {
         guard let lock = locks.tryLock(summary.id) else { return nil }
         var begun: Begun?
         defer { if begun == nil { lock.unlock() } }
-        do throws(SystemError) {
-            guard let files = try openUnused(summary.id, in: summary.queue),
-                try files.isUnchanged(since: summary)
-            else { return nil }
-            // The record first, so that nothing half is ever found.
-            try files.removeRecord()
-            begun = Begun(summary: summary, lock: lock, files: files)
-        } catch {
-            guard error.isNotRegular else { throw failure(error) }
-            if try removeNames(summary.id, in: summary.queue) {
-                begun = Begun(summary: summary, lock: lock)
-            }
+        if summary.queue == .corrupt {
+            if try removeNames(summary.id) { begun = Begun(summary: summary, lock: lock) }
+            return begun
         }
+        let files = try onDisk { () throws(SystemError) -> UploadFiles? in
+            guard let files = try openUnused(summary.id), try files.isUnchanged(since: summary)
+            else {
+                return nil
+            }
+            // The record first, so that nothing half is ever found.
+            try files.removeRecord(of: summary.creation?.client)
+            return files
+        }
+        if let files { begun = Begun(summary: summary, lock: lock, files: files) }
         return begun
     }
 
     private func finish(_ begun: [Begun]) throws(SystemError) {
-        var places: [Queue: Set<Int>] = [:]
+        var numbers: Set<Int> = []
         for one in begun {
-            let number = FileName(one.summary.id).number
-            for queue in Queue.places(ofRemovalFrom: one.summary.queue) {
-                places[queue, default: []].insert(number)
-            }
+            try one.files?.removeData()
+            numbers.insert(FileName(one.summary.id).number)
         }
-        for (queue, numbers) in places.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-            for number in numbers.sorted() {
-                try disk.syncDirectory(layout[queue].all[number])
-            }
-        }
-        var emptied: Set<Int> = []
-        for one in begun where try one.files?.removeData() == true {
-            emptied.insert(FileName(one.summary.id).number)
-        }
-        for number in emptied.sorted() { try disk.syncDirectory(layout.data.all[number]) }
+        // One directory keeps a first part of its changes, in order: no content goes before its record.
+        for number in numbers.sorted() { try disk.syncDirectory(layout.uploads[number]) }
     }
 
     /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
-    private func removeNames(_ id: UploadID, in queue: Queue) throws(SpoolError) -> Bool {
-        guard queue == .corrupt else { return false }
+    private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)
+        let places = [
+            (layout.corrupt, name.record), (layout.directory(of: name), name.data),
+        ]
         return try onDisk { () throws(SystemError) in
-            for directory in [layout[queue][name], layout.data[name]]
-            where try directory.status(of: name.name)?.isDirectory == true { return false }
-            try disk.unlink(name.name, in: layout[queue][name])
-            try disk.unlink(name.name, in: layout.data[name])
+            guard try layout.corrupt.status(of: name.record) != nil else { return false }
+            for (directory, name) in places
+            where try directory.status(of: name)?.isDirectory == true { return false }
+            for (directory, name) in places { try disk.unlink(name, in: directory) }
+            try disk.syncDirectory(layout.corrupt)
             return true
         }
     }
-}
-
-extension Queue {
-    /// Where a removed record could come back to: its last move may not be durable.
-    static func places(ofRemovalFrom queue: Queue) -> [Queue] {
-        allCases.filter { $0 == queue || $0.isOnTheWay }
-    }
-
-    /// Whether a record is moved away from there.
-    private var isOnTheWay: Bool { self != .delivered && self != .corrupt }
 }

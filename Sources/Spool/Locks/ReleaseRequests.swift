@@ -1,6 +1,6 @@
 // How a request in one process requests the release of an upload that another process has locked.
 //
-// By kernel locks alone. A request that waits marks the data file, and the file `format`, so that
+// By kernel locks alone. A request that waits marks the record, and the file `format`, so that
 // nobody has to look at every upload while nobody waits; each daemon looks several times a second.
 // Invariant: a mark lasts no longer than the wait, because it goes with the open file.
 
@@ -32,24 +32,26 @@ extension Spool {
     }
 
     private func isReleaseRequested(_ id: UploadID) throws(SystemError) -> Bool {
-        guard let data = try layout.data.open(FileName(id), forWriting: false) else { return false }
-        return try data.descriptor.isMarkedElsewhere(subject: data.subject)
+        guard let record = try layout.openRecord(FileName(id), forWriting: false) else {
+            return false
+        }
+        return try record.descriptor.isMarkedElsewhere(subject: record.subject)
     }
 
-    /// Runs `wait` while the release of the upload with the data file `data` is requested.
+    /// Runs `wait` while the release of the upload with that record is requested.
     func whileRequestingRelease<R>(
-        of data: OpenFile,
+        of record: OpenFile,
         _ wait: () throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
         let format = try onDisk { () throws(SystemError) in
             let format = try openFormat()
-            try data.descriptor.setMark(true, subject: data.subject)
+            try record.descriptor.setMark(true, subject: record.subject)
             try format?.descriptor.setMark(true, subject: "format")
             return format
         }
         defer {
             // The file stays open if the lock was won, and its own release is not requested.
-            try? data.descriptor.setMark(false, subject: data.subject)
+            try? record.descriptor.setMark(false, subject: record.subject)
             withExtendedLifetime(format) {}
         }
         return try wait()

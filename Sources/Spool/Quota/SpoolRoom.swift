@@ -1,14 +1,29 @@
-// What the spool may still take: the reserve of its file system, and the quota of its files.
+// What the spool may still take: the reserve of its file system, the quota of its files, and the bounds on
+// the number of uploads, of all and of one client's that are not delivered yet.
 //
-// While there is room nothing is scanned: bytes are counted as this process writes and removes them.
-// Another process that purges is not seen; so before anything is refused for the quota the files are
-// counted again, one thread at a time and at a modest rate. Invariant: no byte is written that was
+// While there is room nothing is scanned: this process counts what it makes, writes and removes. Another
+// process that purges is not seen; so before anything is refused for the quota or a bound the spool is counted
+// again, one thread at a time and at a modest rate. Invariant: no byte is written and no upload made that was
 // not taken here first.
 
 import Posix
 import UploadProtocol
 
-/// How much may still be written.
+/// How many uploads there may be.
+package struct UploadBounds: Sendable, Equatable {
+    /// Most uploads in the spool, those included whose response is kept; nil: no bound.
+    package var total: Int?
+    /// Most uploads of one client that are not delivered; nil: no bound.
+    package var ofClient: Int?
+
+    /// Makes bounds; without any, there are none.
+    package init(total: Int? = nil, ofClient: Int? = nil) {
+        self.total = total
+        self.ofClient = ofClient
+    }
+}
+
+/// How much may still be written, and how many uploads made.
 ///
 /// Any thread.
 final class SpoolRoom: Sendable {
@@ -24,51 +39,69 @@ final class SpoolRoom: Sendable {
     private static let reservedFiles: Int64 = 1000
     /// Bytes that all uploads together may write between two looks at the free space.
     private static let lookInterval: Int64 = 64 << 20
+    /// Bytes of content that all uploads together may keep in memory.
+    private static let memory: Int64 = 8 << 20
 
     private struct State {
-        /// Bytes of the data files and scratch files, as far as this process knows.
-        var used: Int64 = 0
-        /// Bytes of the records.
-        var records: Int64 = 0
-        /// Of the used ones, bytes without a name, which a count does not find.
-        var scratch: Int64 = 0
+        var bounds = UploadBounds()
+        /// What this process knows of.
+        var known = Census()
+        /// Bytes without a name, in files and in memory, which a count does not find; and those in memory.
+        var nameless: Int64 = 0
+        var inMemory: Int64 = 0
         /// Bytes that may be written before the free space is looked at again.
         var allowance: Int64 = 0
-        /// Whether a thread counts the files, what was taken since, of content and of records, and when
-        /// the next count may begin.
-        var isCounting = false
-        var takenSince: Int64 = 0
-        var recordsSince: Int64 = 0
+        /// What was taken since a count began that is under way; nil: there is none.
+        var since: Census?
+        /// When the next count may begin.
         var nextCount = Deadline.after(.zero)
 
         /// Bytes that count.
-        var total: Int64 { used + max(0, records - SpoolRoom.freeRecords) }
+        var bytes: Int64 { known.data + nameless + max(0, known.records - SpoolRoom.freeRecords) }
 
-        mutating func addRecord(_ count: Int64) {
-            records += count
-            if isCounting { recordsSince += count }
+        /// Takes something that a count may or may not find: better too much than too little.
+        mutating func take(_ body: (inout Census) -> Void) {
+            body(&known)
+            if var since {
+                body(&since)
+                self.since = since
+            }
+        }
+
+        func fault(client: Int) -> UploadBound? {
+            if let total = bounds.total, known.uploads >= total { return .total(total) }
+            if let most = bounds.ofClient, known.unfinished[client, default: 0] >= most {
+                return .ofClient(most)
+            }
+            return nil
         }
     }
 
     private let state = Monitor(State())
     private let layout: SpoolLayout
     private let leastCountInterval: Duration
+    private var root: Directory { layout.root }
 
-    /// Makes it over an opened spool and counts what is there.
+    /// Makes it over an opened spool; it knows of nothing before the first count.
+    ///
+    /// - Parameters:
+    ///   - layout: the spool.
+    ///   - reserve: bytes to keep free.
+    ///   - quota: most bytes of content and records; nil: no limit.
+    ///   - leastCountInterval: the shortest time between two counts.
     init(
         _ layout: SpoolLayout,
         reserve: Int64,
         quota: Int64?,
         leastCountInterval: Duration = .seconds(1)
-    ) throws(SystemError) {
+    ) {
         self.layout = layout
         self.reserve = reserve
         self.quota = quota
         self.leastCountInterval = leastCountInterval
-        try count()
     }
 
-    // MARK: Asking and taking
+    // MARK: Asking and taking bytes
 
     /// Refuses content of `count` bytes, or of an unknown number, for which there is no room now.
     ///
@@ -76,67 +109,74 @@ final class SpoolRoom: Sendable {
     func check(for count: Int64, makesFile: Bool = false) throws(SpoolError) {
         try look(for: count, makesFile: makesFile)
         guard let quota else { return }
-        func excess(_ state: State) -> Int64? {
-            state.total >= quota || count > quota - state.total ? state.total : nil
-        }
-        guard state.update({ excess($0) }) != nil else { return }
-        countAgain()
-        if let used = state.update({ excess($0) }) {
-            throw overQuota(count, used: used, quota: quota)
+        try counted { state in
+            let isOver = state.bytes >= quota || count > quota - state.bytes
+            return isOver ? overQuota(count, used: state.bytes, quota: quota) : nil
         }
     }
 
-    /// Takes `count` bytes that are about to be written.
+    /// Takes `count` bytes of content that are about to be written.
     ///
     /// - Parameters:
     ///   - count: bytes.
     ///   - isNamed: whether they go to a file that a count of the spool finds.
     /// - Throws: `.full` below the reserve, `.overQuota` above the quota; then nothing was taken.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
-        var hasCounted = false
         while true {
-            switch state.update({ attempt(count, isNamed, &$0) }) {
-            case .taken: return
-            case .noAllowance:
-                let free = try look(for: count)
-                let allowance = min(Self.lookInterval, free - reserve)
-                state.update { $0.allowance = max(count, allowance) }
-            case .overQuota(let used, let quota):
-                guard !hasCounted else { throw overQuota(count, used: used, quota: quota) }
-                countAgain()
-                hasCounted = true
+            var isShort = false
+            try counted { state in
+                if let quota, count > quota - state.bytes {
+                    return overQuota(count, used: state.bytes, quota: quota)
+                }
+                isShort = count > state.allowance
+                if isShort { return nil }
+                state.allowance -= count
+                if isNamed { state.take { $0.data += count } } else { state.nameless += count }
+                return nil
+            }
+            guard isShort else { return }
+            let free = try look(for: count)
+            let allowance = min(Self.lookInterval, free - reserve)
+            state.update { $0.allowance = max(count, allowance) }
+        }
+    }
+
+    /// Gives back bytes of content that were removed, or taken and not written.
+    func giveBack(_ count: Int64, isNamed: Bool = true) {
+        guard count > 0 else { return }
+        state.update { state in
+            if isNamed {
+                state.known.data = max(0, state.known.data - count)
+            } else {
+                state.nameless = max(0, state.nameless - count)
             }
         }
     }
 
-    private enum Step {
-        case taken
-        case noAllowance
-        case overQuota(used: Int64, quota: Int64)
-    }
-
-    private func attempt(_ count: Int64, _ isNamed: Bool, _ state: inout State) -> Step {
-        if let quota, count > quota - state.total {
-            return .overQuota(used: state.total, quota: quota)
+    /// Takes `count` bytes of content that are to be kept in memory; false where too much is there already,
+    /// and nothing was taken.
+    ///
+    /// - Throws: as `take`.
+    func takeMemory(_ count: Int64) throws(SpoolError) -> Bool {
+        let isTaken = state.update { state in
+            guard state.inMemory + count <= Self.memory else { return false }
+            state.inMemory += count
+            return true
         }
-        guard count <= state.allowance else { return .noAllowance }
-        state.allowance -= count
-        state.used += count
-        if !isNamed { state.scratch += count }
-        if state.isCounting, isNamed { state.takenSince += count }
-        return .taken
+        guard isTaken else { return false }
+        do throws(SpoolError) { try take(count, isNamed: false) } catch {
+            state.update { $0.inMemory -= count }
+            throw error
+        }
+        return true
     }
 
-    private func overQuota(_ count: Int64, used: Int64, quota: Int64) -> SpoolError {
-        .overQuota(directory: layout.root.path, needed: count, used: used, quota: quota)
-    }
-
-    /// Gives back bytes that were removed, or taken and not written.
-    func giveBack(_ count: Int64, isNamed: Bool = true) {
-        guard count > 0 else { return }
+    /// Gives back memory of content; `isStored`: its bytes are in a file with a name now.
+    func giveBackMemory(_ count: Int64, isStored: Bool) {
+        giveBack(count, isNamed: false)
         state.update { state in
-            state.used = max(0, state.used - count)
-            if !isNamed { state.scratch = max(0, state.scratch - count) }
+            state.inMemory -= count
+            if isStored { state.take { $0.data += count } }
         }
     }
 
@@ -144,37 +184,54 @@ final class SpoolRoom: Sendable {
 
     /// Takes `count` bytes of a record that is about to be made; `.overQuota` above the quota.
     func takeRecord(_ count: Int64) throws(SpoolError) {
-        guard let quota else { return }
-        func attempt(_ state: inout State) -> Int64? {
+        try counted { state in
             var next = state
-            next.addRecord(count)
-            guard next.total == state.total || next.total <= quota else { return state.total }
-            state.addRecord(count)
+            next.take { $0.records += count }
+            if let quota, next.bytes != state.bytes, next.bytes > quota {
+                return overQuota(count, used: state.bytes, quota: quota)
+            }
+            state = next
             return nil
-        }
-        guard state.update({ attempt(&$0) }) != nil else { return }
-        countAgain()
-        if let used = state.update({ attempt(&$0) }) {
-            throw overQuota(count, used: used, quota: quota)
         }
     }
 
     /// Notes bytes that a record grew by: what became of an upload is never refused.
-    func noteRecord(_ count: Int64) {
-        guard quota != nil else { return }
-        state.update { $0.addRecord(count) }
-    }
+    func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
 
     /// Gives back bytes of a record.
     func giveBackRecord(_ count: Int64) {
-        guard quota != nil, count > 0 else { return }
-        state.update { $0.records = max(0, $0.records - count) }
+        state.update { $0.known.records = max(0, $0.known.records - count) }
     }
 
-    /// Bytes of a record that is about to be removed; 0 where they do not count.
-    func sizeOfRecord(_ name: String, in shard: Directory) throws(SystemError) -> Int64 {
-        guard quota != nil else { return 0 }
-        return try shard.status(of: name)?.size ?? 0
+    // MARK: Uploads
+
+    /// Changes the bounds; uploads there are stay.
+    func setBounds(_ bounds: UploadBounds) { state.update { $0.bounds = bounds } }
+
+    /// Takes a place for an upload that is about to be made.
+    ///
+    /// - Throws: `.tooMany`; then nothing was taken.
+    func takeUpload(of client: ClientName) throws(SpoolError) {
+        let client = client.hashValue
+        try counted { state in
+            if let bound = state.fault(client: client) {
+                return .tooMany(directory: root.path, bound)
+            }
+            state.take { $0.add(1, of: client, isFinished: false) }
+            return nil
+        }
+    }
+
+    /// Notes that an upload is delivered: only its response is kept.
+    func noteFinished(of client: ClientName) {
+        state.update { $0.known.add(-1, unfinishedOf: client.hashValue) }
+    }
+
+    /// Gives back the place of an upload that is gone, or was not made.
+    func giveBackUpload(of client: ClientName?, isFinished: Bool) {
+        state.update { state in
+            state.known.add(-1, of: client?.hashValue ?? 0, isFinished: isFinished || client == nil)
+        }
     }
 
     // MARK: The file system
@@ -183,17 +240,13 @@ final class SpoolRoom: Sendable {
     @discardableResult
     private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
         let space: FileSystemSpace
-        do throws(SystemError) { space = try layout.root.space() } catch { throw .disk(error) }
+        do throws(SystemError) { space = try root.space() } catch { throw .disk(error) }
         if makesFile, let files = space.freeFiles, files < Self.reservedFiles {
-            throw .fewFiles(
-                directory: layout.root.path,
-                free: files,
-                reserve: Self.reservedFiles
-            )
+            throw .fewFiles(directory: root.path, free: files, reserve: Self.reservedFiles)
         }
         guard space.freeBytes - reserve >= count else {
             throw .full(
-                directory: layout.root.path,
+                directory: root.path,
                 needed: count,
                 free: space.freeBytes,
                 reserve: reserve
@@ -202,67 +255,68 @@ final class SpoolRoom: Sendable {
         return space.freeBytes
     }
 
+    private func overQuota(_ count: Int64, used: Int64, quota: Int64) -> SpoolError {
+        .overQuota(directory: root.path, needed: count, used: used, quota: quota)
+    }
+
     // MARK: Counting
 
-    /// Counts the files again, unless that was done just now; another thread's count will do.
+    /// Runs `attempt`, and once more after a count where it is refused.
+    private func counted(_ attempt: (inout State) -> SpoolError?) throws(SpoolError) {
+        guard state.update({ attempt(&$0) }) != nil else { return }
+        countAgain()
+        if let refusal = state.update({ attempt(&$0) }) { throw refusal }
+    }
+
+    /// Counts again, unless that was done just now; another thread's count will do.
     private func countAgain() {
         // A count that takes longer than this is another's trouble: the old figure stands.
         let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
-            if state.isCounting { return nil }
+            if state.since != nil { return nil }
             guard state.nextCount.hasPassed else { return false }
-            state.isCounting = true
-            state.takenSince = 0
-            state.recordsSince = 0
+            state.since = Census()
             return true
         }
-        guard isMine == true else { return }
         // One that fails is no reason to refuse anything else than what is refused already.
-        try? count()
+        let readsRecords = state.update { $0.bounds.ofClient != nil }
+        if isMine == true {
+            try? finish { () throws(SystemError) in
+                try layout.census(readingRecords: readsRecords)
+            }
+        }
     }
 
-    /// Counts the files.
+    /// Takes the result of a count that goes through the spool for another reason too.
+    ///
+    /// One that is under way already is left to end.
+    func count<E: Error>(_ count: () throws(E) -> Census) throws(E) {
+        let isMine = state.update { state in
+            guard state.since == nil else { return false }
+            state.since = Census()
+            return true
+        }
+        if isMine { try finish(count) } else { _ = try count() }
+    }
+
+    /// Counts, for the thread that has said so in `since`.
     ///
     /// What is taken meanwhile is added, so that the figure may be too high for a while and never too
     /// low.
-    func count() throws(SystemError) {
-        guard quota != nil else { return }
+    private func finish<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let begin = Deadline.after(.zero)
-        let counted: Result<(data: Int64, records: Int64), SystemError>
-        do throws(SystemError) {
-            counted = .success(
-                (
-                    try layout.size(of: [layout.data]),
-                    // Those in `corrupt` included.
-                    try layout.size(of: Queue.allCases.map { layout[$0] })
-                )
-            )
-        } catch {
-            counted = .failure(error)
-        }
+        let counted: Result<Census, E>
+        do throws(E) { counted = .success(try count()) } catch { counted = .failure(error) }
         let spent = Duration.nanoseconds(
             Int64(Deadline.after(.zero).nanoseconds - begin.nanoseconds)
         )
         state.update { state in
-            if case .success(let size) = counted {
-                state.used = size.data + state.scratch + state.takenSince
-                state.records = size.records + state.recordsSince
+            if case .success(var census) = counted {
+                if let since = state.since { census += since }
+                state.known = census
             }
-            state.isCounting = false
-            state.takenSince = 0
-            state.recordsSince = 0
+            state.since = nil
             state.nextCount = .after(max(leastCountInterval, spent * 20))
         }
         _ = try counted.get()
-    }
-}
-
-extension SpoolLayout {
-    /// Bytes of all files in the subdirectories of `places`.
-    fileprivate func size(of places: [Shards]) throws(SystemError) -> Int64 {
-        var size: Int64 = 0
-        try walk(places) { (id, place) throws(SystemError) in
-            size += try places[place].status(of: FileName(id))?.size ?? 0
-        }
-        return size
     }
 }

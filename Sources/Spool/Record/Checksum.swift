@@ -1,35 +1,79 @@
-// Checksums in records: how a line or a part proves that it is whole; see spoolgate-spool(5), RECORDS.
+// Checksums in records: how a line or a part proves that it is whole, and of which upload; see
+// spoolgate-spool(5), RECORDS.
 
-import Crypto
+import UploadProtocol
 
-/// Checksums of a record's parts: the first 8 bytes of SHA-256, in hexadecimal.
+/// CRC32C (RFC 3720 §12.1) over an upload's identity and some bytes, in eight hexadecimal digits.
+///
+/// With the identity in it, a block of another record never matches.
 enum Checksum {
+    /// Digits of a checksum.
+    static let digitCount = 8
     private static let mark = Array(" sum=".utf8)
     private static let digits = Array("0123456789abcdef".utf8)
     /// Bytes of what `field` makes.
-    static let fieldSize = mark.count + 16
+    static let fieldSize = mark.count + digitCount
 
-    /// The 16 digits for some bytes.
-    static func digits(of bytes: [UInt8]) -> [UInt8] {
-        var text: [UInt8] = []
-        text.reserveCapacity(16)
-        for byte in SHA256.digest(bytes.span.bytes).prefix(8) {
-            text.append(digits[Int(byte >> 4)])
-            text.append(digits[Int(byte & 15)])
+    /// What each byte adds, for each of eight places.
+    private static let tables: [UInt32] = {
+        var tables = [UInt32](repeating: 0, count: 8 * 256)
+        for byte in 0..<256 {
+            tables[byte] = (0..<8).reduce(UInt32(byte)) { sum, _ in
+                sum & 1 == 0 ? sum >> 1 : (sum >> 1) ^ 0x82f6_3b78
+            }
         }
-        return text
+        for index in 256..<tables.count {
+            let before = tables[index - 256]
+            tables[index] = (before >> 8) ^ tables[Int(before & 255)]
+        }
+        return tables
+    }()
+
+    /// CRC32C of bytes that follow others; `before`: the sum of those.
+    static func sum(_ bytes: some Collection<UInt8>, after before: UInt32 = 0) -> UInt32 {
+        let sum = bytes.withContiguousStorageIfAvailable { add($0, to: before) }
+        return sum ?? Array(bytes).withUnsafeBufferPointer { add($0, to: before) }
     }
 
-    /// ` sum=<16 digits>` for a line.
-    static func field(of line: [UInt8]) -> [UInt8] { mark + digits(of: line) }
+    private static func add(_ bytes: UnsafeBufferPointer<UInt8>, to before: UInt32) -> UInt32 {
+        tables.withUnsafeBufferPointer { tables in
+            var sum = ~before
+            var position = 0
+            let raw = UnsafeRawBufferPointer(bytes)
+            while position + 8 <= raw.count {
+                let word = raw.loadUnaligned(fromByteOffset: position, as: UInt64.self).littleEndian
+                let mixed = word ^ UInt64(sum)
+                sum = 0
+                for place in 0..<8 {
+                    sum ^= tables[(7 - place) * 256 + Int((mixed >> (UInt64(place) * 8)) & 255)]
+                }
+                position += 8
+            }
+            for byte in bytes[position...] {
+                sum = (sum >> 8) ^ tables[Int((sum ^ UInt32(byte)) & 255)]
+            }
+            return ~sum
+        }
+    }
+
+    /// The digits for some bytes of the record of `id`.
+    static func digits(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
+        let sum = sum(bytes, after: sum(Array(id.description.utf8)))
+        return (0..<digitCount).map { digits[Int(sum >> UInt32(28 - 4 * $0)) & 15] }
+    }
+
+    /// ` sum=<8 digits>` for a line.
+    static func field(of line: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
+        mark + digits(of: line, for: id)
+    }
 
     /// The line in a slot without its checksum and padding; nil where they do not match.
-    static func verified(_ slot: ArraySlice<UInt8>) -> [UInt8]? {
+    static func verified(_ slot: ArraySlice<UInt8>, for id: UploadID) -> ArraySlice<UInt8>? {
         guard slot.last == UInt8(ascii: "\n") else { return nil }
         var end = slot.endIndex - 1
         while end > slot.startIndex, slot[end - 1] == UInt8(ascii: " ") { end -= 1 }
         guard end - slot.startIndex > fieldSize else { return nil }
-        let line = Array(slot[slot.startIndex..<end - fieldSize])
-        return slot[(end - fieldSize)..<end].elementsEqual(field(of: line)) ? line : nil
+        let line = slot[slot.startIndex..<end - fieldSize]
+        return slot[(end - fieldSize)..<end].elementsEqual(field(of: line, for: id)) ? line : nil
     }
 }

@@ -1,6 +1,6 @@
 // A record as read from its file.
 //
-// It reads and judges the text; what an unreadable record means is its caller's decision.
+// It reads and judges the text; what an unreadable record means for its upload is its caller's decision.
 
 import HTTPTypes
 import Posix
@@ -12,19 +12,23 @@ struct LoadedRecord {
     var creation: UploadCreation
     /// The newest state.
     var state: RecordState
-    /// Where the creation ends and a stored response begins.
+    /// Whether that state is in one of the slots that serve from the first promise on.
+    var isPromised: Bool
+    /// Whether a slot is damaged that may have been newer.
+    var isSlotDamaged: Bool
+    /// Where the creation ends.
     var creationEnd: Int64
 
     /// Most bytes of a record up to the end of its creation; a front's limit on heads is far below.
     private static let limit = 1 << 20
     /// Bytes read at first; nearly every record is smaller.
-    private static let firstRead = 4096
+    private static let firstRead = 16 << 10
 
-    /// The start of a new record file: the state, an empty slot, the creation.
+    /// What a new record holds from its first slot on: the state, an empty slot, the creation.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
-        var empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordState.slotSize)
-        empty[RecordState.slotSize - 1] = UInt8(ascii: "\n")
-        return state.slot + empty + creation.recordText
+        var empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordSlots.size)
+        empty[RecordSlots.size - 1] = UInt8(ascii: "\n")
+        return state.slot(for: creation.id) + empty + creation.recordText
     }
 
     /// Reads the record of `id`; fails with why its text is no such record.
@@ -36,56 +40,72 @@ struct LoadedRecord {
         knowing cache: CreationCache?
     ) throws(SystemError) -> Result<LoadedRecord, UnreadableRecord> {
         let size = try file.status().size
-        let start = try file.bytes(at: 0, count: Int(min(size, Int64(firstRead))))
-        do throws(UnreadableRecord) {
-            if let record = try LoadedRecord(start, of: id, cache) { return .success(record) }
-        } catch { return .failure(error) }
-        let whole =
-            size <= firstRead ? start : try file.bytes(at: 0, count: Self.size(ofFile: size))
-        do throws(UnreadableRecord) {
-            if let record = try LoadedRecord(whole, of: id, cache) { return .success(record) }
-        } catch { return .failure(error) }
-        return .failure(UnreadableRecord(reason: whole.isEmpty ? "it is empty" : "it is cut off"))
+        for limit in [firstRead, limit] {
+            let bytes = try file.bytes(at: 0, count: Int(min(size, Int64(limit))))
+            do throws(UnreadableRecord) {
+                let record = try LoadedRecord(bytes, isAll: size <= limit, of: id, cache)
+                if let record { return .success(record) }
+            } catch { return .failure(error) }
+        }
+        return .failure(UnreadableRecord(reason: "it is cut off"))
     }
 
-    /// The bytes to read of a file so as to have its creation.
-    static func size(ofFile size: Int64) -> Int { Int(min(size, Int64(limit))) }
-
-    /// Whether parts of a record are missing, as where it was never made durable: it ends before its
-    /// creation does, or has the zeros of sectors that were never written, which no text has.
-    static func isUnwritten(_ bytes: [UInt8]) -> Bool {
-        let start = 2 * RecordState.slotSize
-        guard bytes.count > start, RecordState.newest(in: bytes) != nil else { return true }
-        do throws(UnreadableRecord) {
-            return try UploadCreation.read(recordText: bytes[start...]) == nil
-        } catch { return bytes[start...].contains(0) }
+    /// The state that was written before the newest one and is there still; nil where none is.
+    static func state(
+        before newest: RecordState,
+        in file: OpenFile,
+        of id: UploadID
+    ) throws(SystemError) -> RecordState? {
+        var bytes = try file.bytes(at: 0, count: Int(RecordSlots.early[0]))
+        let start = Int(newest.position(isPromised: true))
+        guard bytes.count >= start + RecordSlots.size else { return nil }
+        for index in start..<start + RecordSlots.size { bytes[index] = 0 }
+        guard case .state(let older, true, _) = RecordSlots.read(bytes, of: id) else { return nil }
+        return older
     }
-}
 
-extension LoadedRecord {
-    /// Reads a record from the first bytes of its file; nil if they end before the creation does.
+    /// Reads a record from the first bytes of its file, or all of them; nil if they end before its creation
+    /// does.
     private init?(
         _ bytes: [UInt8],
+        isAll: Bool,
         of id: UploadID,
         _ cache: CreationCache?
     ) throws(UnreadableRecord) {
-        let start = 2 * RecordState.slotSize
-        guard bytes.count > start else { return nil }
-        guard let state = RecordState.newest(in: bytes) else {
-            throw UnreadableRecord(reason: "neither of its states has a checksum that matches")
+        let unwritten = UnreadableRecord(reason: "it was never written whole", kind: .unwritten)
+        let text = bytes.dropFirst(Int(RecordSlots.end))
+        switch RecordSlots.read(bytes, of: id) {
+        case .blank: throw unwritten
+        case .newer(let word): throw .newer(word)
+        case .damaged:
+            // A promise is a slot that was made durable, and that stays. Of an upload without one, a power
+            // cut may leave the zeros of sectors that were never written, which no text has.
+            let isEarly = bytes.prefix(2 * Int(RecordSlots.block)).allSatisfy { $0 == 0 }
+            if isEarly, bytes.dropFirst(2 * Int(RecordSlots.block)).contains(0) { throw unwritten }
+            throw UnreadableRecord(reason: "none of its states has a checksum that matches")
+        case .state(let state, let isPromised, let isOtherDamaged):
+            let count: Int
+            if let known = cache?.creation(id, in: text) {
+                (creation, count) = known
+            } else {
+                let read: (UploadCreation, Int)?
+                do throws(UnreadableRecord) {
+                    read = try UploadCreation.read(recordText: text, of: id)
+                } catch {
+                    throw !isPromised && text.contains(0) ? unwritten : error
+                }
+                guard let read else {
+                    if isAll, !isPromised { throw unwritten }
+                    return nil
+                }
+                (creation, count) = read
+                cache?.remember(creation, text: text.prefix(count))
+            }
+            self.state = state
+            self.isPromised = isPromised
+            isSlotDamaged = isOtherDamaged
+            creationEnd = RecordSlots.end + Int64(count)
         }
-        if let (creation, count) = cache?.creation(id, in: bytes[start...]) {
-            self.init(creation: creation, state: state, creationEnd: Int64(start + count))
-            return
-        }
-        guard let (creation, count) = try UploadCreation.read(recordText: bytes[start...]) else {
-            return nil
-        }
-        guard creation.id == id else {
-            throw UnreadableRecord(reason: "it is the record of \(creation.id)")
-        }
-        cache?.remember(creation, text: bytes[start..<start + count])
-        self.init(creation: creation, state: state, creationEnd: Int64(start + count))
     }
 }
 
@@ -101,8 +121,9 @@ extension RecordState {
         )
     }
 
-    /// Reads the stored response.
+    /// Reads the stored response of `id`.
     func storedResponse(
+        of id: UploadID,
         in file: OpenFile
     ) throws(SystemError) -> Result<StoredResponse, UnreadableRecord> {
         if let status {
@@ -119,7 +140,7 @@ extension RecordState {
         }
         let bytes = try file.bytes(at: extent.lowerBound, count: extent.count)
         do throws(UnreadableRecord) {
-            return .success(try StoredResponse(recordText: bytes))
+            return .success(try StoredResponse(recordText: bytes, of: id))
         } catch { return .failure(error) }
     }
 }

@@ -27,7 +27,7 @@ enum RecordNumber {
 /// Builds a block of lines.
 struct LineWriter {
     /// Bytes of the line that `addSum` writes.
-    static let sumSize = 21
+    static let sumSize = 5 + Checksum.digitCount
 
     /// What was written so far.
     private(set) var bytes: [UInt8] = []
@@ -72,12 +72,21 @@ struct LineWriter {
         bytes.append(UInt8(ascii: "\n"))
     }
 
-    /// Adds the checksum of everything before it.
-    mutating func addSum() { bytes += Self.sum(of: bytes) }
+    /// Adds the checksum of everything before it, in the record of `id`.
+    mutating func addSum(for id: UploadID) { bytes += Self.sum(of: bytes, for: id) }
 
     /// The line that `addSum` adds to `bytes`.
-    static func sum(of bytes: [UInt8]) -> [UInt8] {
-        Array("sum ".utf8) + Checksum.digits(of: bytes) + [UInt8(ascii: "\n")]
+    static func sum(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
+        Array("sum ".utf8) + Checksum.digits(of: bytes, for: id) + [UInt8(ascii: "\n")]
+    }
+
+    /// What stands before the last line of `bytes`, where that is its checksum; nil where it is not.
+    static func verified(_ bytes: [UInt8], for id: UploadID) -> ArraySlice<UInt8>? {
+        let end = bytes.count - sumSize
+        guard end > 0, bytes[end...].elementsEqual(sum(of: bytes[..<end], for: id)) else {
+            return nil
+        }
+        return bytes[..<end]
     }
 }
 

@@ -1,126 +1,182 @@
-// A record's state as one line of text in one of two slots; see spoolgate-spool(5), RECORDS.
+// A record's state as one line of text in one of four slots; see spoolgate-spool(5), RECORDS.
 //
-// Slots are written in turn, each in one sector of the disk, so that a torn write leaves the older
-// one. Invariant: a line that does not match its checksum is never believed.
+// Two slots lie in a block with the creation and serve until the first promise; the other two have a block
+// each, so that a write that a power cut tears leaves the other one. Invariant: a line that does not match
+// its checksum is never believed, and one that a newer program wrote is never overruled by an older one.
 
 import Posix
 import TextFormats
+import UploadProtocol
+
+/// The slots of a record.
+enum RecordSlots {
+    /// Bytes of one slot.
+    static let size = 512
+    /// Bytes that a disk may lose as a whole.
+    static let block: Int64 = 4096
+    /// Where the slots are that serve from the first promise on.
+    static let promised: [Int64] = [0, block]
+    /// Where those are that serve before it.
+    static let early: [Int64] = [2 * block, 2 * block + Int64(size)]
+    /// Where the creation begins.
+    static let end = 2 * block + 2 * Int64(size)
+
+    /// What the slots say.
+    enum Reading {
+        /// The newest state; whether it is in a slot that serves from the first promise on; and whether
+        /// another slot that might be newer is damaged.
+        case state(RecordState, isPromised: Bool, isOtherDamaged: Bool)
+        /// A newer program's word is in one of them.
+        case newer(String)
+        /// Nothing was written.
+        case blank
+        /// None of them can be believed.
+        case damaged
+    }
+
+    private enum Slot {
+        case blank
+        case damaged
+        case newer(String)
+        case state(RecordState)
+    }
+
+    /// Reads the slots in the first bytes of the record of `id`.
+    static func read(_ bytes: [UInt8], of id: UploadID) -> Reading {
+        for (places, isPromised) in [(promised, true), (early, false)] {
+            var newest: RecordState?
+            var isDamaged = false
+            for (parity, start) in places.enumerated() {
+                switch slot(bytes.dropFirst(Int(start)).prefix(size), of: id) {
+                case .blank: continue
+                case .damaged: isDamaged = true
+                case .newer(let word): return .newer(word)
+                case .state(let state):
+                    // One in the wrong place was never written there.
+                    guard state.sequence % 2 == parity else {
+                        isDamaged = true
+                        continue
+                    }
+                    if newest.map({ $0.sequence < state.sequence }) ?? true { newest = state }
+                }
+            }
+            if let newest {
+                return .state(newest, isPromised: isPromised, isOtherDamaged: isDamaged)
+            }
+            if isDamaged { return .damaged }
+        }
+        return .blank
+    }
+
+    private static func slot(_ bytes: ArraySlice<UInt8>, of id: UploadID) -> Slot {
+        let isBlank = bytes.first.map { $0 == 0 || $0 == UInt8(ascii: " ") } ?? true
+        if isBlank, bytes.allSatisfy({ [0, UInt8(ascii: " "), UInt8(ascii: "\n")].contains($0) }) {
+            return .blank
+        }
+        guard let line = Checksum.verified(bytes, for: id) else { return .damaged }
+        var state = RecordState()
+        switch state.take(line) {
+        case nil: return .state(state)
+        case let word?: return .newer(word)
+        }
+    }
+}
 
 extension RecordState {
-    /// Bytes of one slot.
-    static let slotSize = 512
     /// Bytes of a reason that are kept.
     static let reasonLimit = 200
 
     /// Where this state's slot is in the record file.
-    var slotPosition: Int64 { Int64(sequence % 2) * Int64(Self.slotSize) }
+    func position(isPromised: Bool) -> Int64 {
+        (isPromised ? RecordSlots.promised : RecordSlots.early)[Int(sequence % 2)]
+    }
 
-    /// The state as the bytes of a slot.
-    var slot: [UInt8] {
+    /// The state as the bytes of a slot of the record of `id`.
+    func slot(for id: UploadID) -> [UInt8] {
         func shown(_ number: Int64?) -> String { number.map { String($0) } ?? "-" }
-        var line = "sequence=\(sequence) durable=\(shown(durable)) length=\(shown(length))"
-        let extent = response.map(Self.text) ?? status.map { String($0) } ?? "-"
-        line += " attempts=\(attempts) response=\(extent)"
+        var line = "sequence=\(sequence) state=\(queue.rawValue) writer=\(writer)"
+        line += " durable=\(shown(durable)) length=\(shown(length)) attempts=\(attempts)"
+        line += " response=\(response.map(Self.text) ?? shown(status.map { Int64($0) }))"
         if let completion { line += " completion=\(Self.text(completion))" }
         if let whole { line += " whole=\(whole.seconds)" }
         if let next { line += " next=\(next.seconds)" }
+        if let until { line += " until=\(until.seconds)" }
+        if let then { line += " then=\(then.rawValue)" }
         if let cause { line += " cause=\(cause.rawValue)" }
         if let verified { line += " verified=\(verified)" }
         line += " reason="
         var bytes = Array(line.utf8)
-        let room = Self.slotSize - 1 - Checksum.fieldSize - bytes.count
+        let room = RecordSlots.size - 1 - Checksum.fieldSize - bytes.count
         bytes += Self.stored(reason ?? "", in: min(room, Self.reasonLimit))
-        bytes += Checksum.field(of: bytes)
-        bytes += [UInt8](repeating: UInt8(ascii: " "), count: Self.slotSize - 1 - bytes.count)
+        bytes += Checksum.field(of: bytes, for: id)
+        bytes += [UInt8](
+            repeating: UInt8(ascii: " "),
+            count: RecordSlots.size - 1 - bytes.count
+        )
         bytes.append(UInt8(ascii: "\n"))
         return bytes
     }
 
-    /// The newer of the two states in a record's first bytes; nil if neither can be believed.
-    static func newest(in bytes: [UInt8]) -> RecordState? {
-        guard bytes.count >= 2 * slotSize else { return nil }
-        let slots = [bytes[..<slotSize], bytes[slotSize..<2 * slotSize]]
-        // The one that says it is newer is judged first: nearly always it is right, and the other
-        // need not be looked at.
-        let isSwapped = (sequence(told: slots[0]) ?? 0) < (sequence(told: slots[1]) ?? 0)
-        for slot in isSwapped ? slots.reversed() : slots {
-            guard let state = RecordState(slot: slot) else { continue }
-            if state.slotPosition == Int64(slot.startIndex) { return state }
+    /// Takes the words of a line; the first one that is not known here, or nil.
+    fileprivate mutating func take(_ line: ArraySlice<UInt8>) -> String? {
+        // What every state has, in this order; what only some have comes between.
+        var awaited = ["sequence", "state", "writer", "durable", "length", "attempts", "response"][
+            ...
+        ]
+        let reasonName = "reason="
+        var rest = line
+        while !rest.starts(with: reasonName.utf8) {
+            let word = rest.prefix { $0 != UInt8(ascii: " ") }
+            let shown = String(decoding: word, as: UTF8.self)
+            let parts = shown.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard word.endIndex < rest.endIndex, parts.count == 2 else { return shown }
+            if let first = awaited.popFirst(), parts[0] != first { return shown }
+            guard take(parts[0], String(parts[1])) else { return shown }
+            rest = rest[(word.endIndex + 1)...]
         }
+        if let first = awaited.first { return first }
+        let text = rest.dropFirst(reasonName.utf8.count)
+        reason = text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
         return nil
     }
 
-    /// Whether a record with these first bytes may ever have promised anything.
-    ///
-    /// A promise is a slot that was made durable, and what is durable stays readable. So where each slot
-    /// is missing, blank, zeros or without a promise there was none; anything else may be a damaged one.
-    static func mayPromise(in bytes: [UInt8]) -> Bool {
-        [0, slotSize].contains { start in
-            let slot = bytes.dropFirst(start).prefix(slotSize)
-            if let state = RecordState(slot: slot) { return state.durable != nil }
-            return !slot.allSatisfy { [0, UInt8(ascii: " "), UInt8(ascii: "\n")].contains($0) }
-        }
-    }
-
-    private static let sequenceName = Array("sequence=".utf8)
-    private static let reasonName = Array("reason=".utf8)
-
-    /// The sequence in a slot whose checksum nobody has looked at.
-    private static func sequence(told slot: ArraySlice<UInt8>) -> UInt64? {
-        guard slot.starts(with: sequenceName) else { return nil }
-        let digits = slot.dropFirst(sequenceName.count).prefix { $0 != UInt8(ascii: " ") }
-        return UInt64(String(decoding: digits, as: UTF8.self))
-    }
-
-    private init?(slot: ArraySlice<UInt8>) {
-        guard let line = Checksum.verified(slot) else { return nil }
-        self.init()
-        var rest = line[...]
-        // What every state has, in this order; what only some have comes between.
-        var awaited = ["sequence", "durable", "length", "attempts", "response"][...]
-        while !rest.starts(with: Self.reasonName) {
-            guard let end = rest.firstIndex(of: UInt8(ascii: " ")),
-                let equals = rest[..<end].firstIndex(of: UInt8(ascii: "="))
-            else { return nil }
-            let name = String(decoding: rest[..<equals], as: UTF8.self)
-            let value = String(decoding: rest[(equals + 1)..<end], as: UTF8.self)
-            if let first = awaited.first {
-                guard name == first else { return nil }
-                awaited.removeFirst()
-            }
-            guard take(name, value) else { return nil }
-            rest = rest[(end + 1)...]
-        }
-        guard awaited.isEmpty else { return nil }
-        let text = rest.dropFirst(Self.reasonName.count)
-        reason = text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
-    }
-
-    /// Takes one word of a line; false for one that no state can have.
-    private mutating func take(_ name: String, _ value: String) -> Bool {
-        func count() -> Int64? { RecordNumber.read(value) }
+    /// Takes one word of a line; false for one that is not known here.
+    private mutating func take(_ name: Substring, _ value: String) -> Bool {
+        let number = RecordNumber.read(value)
+        let time = number.map { WallTime(seconds: $0) }
         switch (name, value) {
         case ("durable", "-"), ("length", "-"), ("response", "-"): return true
-        case ("sequence", _):
-            sequence = UInt64(count() ?? 0)
-            return count() != nil
-        case ("durable", _): durable = count()
-        case ("length", _): length = count()
-        case ("attempts", _): attempts = Int(count() ?? 0)
+        case ("sequence", _): sequence = UInt64(number ?? 0)
+        case ("state", _):
+            guard let queue = Queue(rawValue: value), queue != .corrupt else { return false }
+            self.queue = queue
+            return true
+        case ("writer", _):
+            writer = value
+            return true
+        case ("durable", _): durable = number
+        case ("length", _): length = number
+        case ("attempts", _): attempts = Int(number ?? 0)
         case ("response", _):
             response = Self.extent(value)
             status = response == nil ? Int(value) : nil
             return response != nil || status.map { (200...999).contains($0) } ?? false
-        case ("completion", _): completion = Self.extent(value)
-        case ("whole", _): whole = count().map { WallTime(seconds: $0) }
-        case ("next", _): next = count().map { WallTime(seconds: $0) }
+        case ("completion", _):
+            completion = Self.extent(value)
+            return completion != nil
+        case ("whole", _): whole = time
+        case ("next", _): next = time
+        case ("until", _): until = time
+        case ("then", _):
+            then = Fallback(rawValue: value)
+            return then != nil
         case ("cause", _):
             cause = HoldCause(rawValue: value)
             return cause != nil
-        case ("verified", _): verified = count()
+        case ("verified", _): verified = number
         default: return false
         }
-        return name == "completion" ? completion != nil : count() != nil
+        return number != nil
     }
 
     /// `start+size`.

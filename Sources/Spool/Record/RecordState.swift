@@ -1,6 +1,7 @@
 // The changing part of a record: what it says; see spoolgate-spool(5), RECORDS.
 //
-// It is values only; RecordSlot writes them as text and reads them.
+// It is values only; RecordSlot writes them as text and reads them. Invariant: it is the whole truth of an
+// upload; where a file is says nothing.
 
 import Posix
 
@@ -16,8 +17,20 @@ package enum HoldCause: String, Sendable, CaseIterable {
 
 /// What changes in an upload's record.
 struct RecordState: Sendable, Equatable {
+    /// What becomes of an attempt that has no final response.
+    enum Fallback: String, Sendable {
+        /// It is repeated.
+        case deferred
+        /// It is held.
+        case hold
+    }
+
     /// Counts the states written; the higher one is newer, and its parity names its slot.
     var sequence: UInt64 = 0
+    /// What happens to it; never `corrupt`.
+    var queue = Queue.incoming
+    /// Who wrote it: whose bytes may be trusted that are not durable.
+    var writer = ""
     /// The offset that survives a power cut; nil: nothing was ever promised of this upload.
     var durable: Int64?
     /// The length, once known.
@@ -34,8 +47,12 @@ struct RecordState: Sendable, Equatable {
     var completion: Range<Int64>?
     /// When it was first found whole; nil before.
     var whole: WallTime?
-    /// When the queue tries it next; nil: it waits for its client.
+    /// When the queue tries it next; nil: it waits for its client, or for nobody.
     var next: WallTime?
+    /// Until when it waits for its client; nil where it does not.
+    var until: WallTime?
+    /// What becomes of the attempt under way; nil where there is none.
+    var then: Fallback?
     /// Why it is in `hold`; nil elsewhere.
     var cause: HoldCause?
     /// Where content begins that counts only once it was verified; nil: all of it counts.
@@ -44,36 +61,28 @@ struct RecordState: Sendable, Equatable {
     /// The state of an upload that was just made.
     init(length: Int64? = nil) { self.length = length }
 
-    /// Whether an attempt or an operator has decided that it is held, so that outside `hold` only the
-    /// move is missing.
+    /// The time of its name in `queue/`; nil where it needs none.
     ///
-    /// What is queued again keeps the cause until its next attempt, but it has a time for that.
-    var isToBeHeld: Bool { cause != nil && next == nil }
+    /// An attempt keeps the name that it began with.
+    var queueTime: WallTime? {
+        switch queue {
+        case .deferred: next ?? until ?? QueueName.never
+        case .active: next ?? until
+        case .hold: QueueName.never
+        case .incoming, .delivered, .corrupt: nil
+        }
+    }
 
-    /// Whether it was decided in `deferred` that it leaves the queue, and it is there still.
-    var isDecided: Bool { isToBeHeld || response != nil || status != nil }
-
-    /// Whether the queue was to have it, so that in `incoming` only the move is missing.
-    var isToBeDeferred: Bool { whole != nil && next != nil }
-
-    /// Takes a decision on where it goes, and with it back what an earlier one said.
-    mutating func decide(_ reason: String?, next: WallTime? = nil, cause: HoldCause? = nil) {
+    /// Has it go to `queue`, and takes back what an earlier decision said.
+    mutating func go(to queue: Queue, _ reason: String?) {
+        self.queue = queue
         self.reason = reason
-        self.next = next
-        self.cause = cause
-        response = nil
-        status = nil
+        (next, until, then, cause, response, status) = (nil, nil, nil, nil, nil, nil)
     }
 
     /// Says that its content was cut back and is received again.
-    mutating func takeUpAgain() {
-        decide("its content could not be made durable")
+    mutating func receiveAgain() {
+        go(to: .incoming, "its content could not be made durable")
         whole = nil
-    }
-
-    /// The state `other` written again.
-    init(_ other: RecordState, sequence: UInt64) {
-        self = other
-        self.sequence = sequence
     }
 }

@@ -11,12 +11,33 @@ import UploadProtocol
 
 /// Why a record cannot be read.
 struct UnreadableRecord: Error, Equatable {
+    /// What is to be done with it.
+    enum Kind: Sendable {
+        /// It was written and is not what was written: it is set aside.
+        case damaged
+        /// It was never written whole, and promises nothing: it is removed.
+        case unwritten
+        /// A newer program wrote it: it is left alone.
+        case newer
+    }
+
     /// For the operator: what is wrong with it.
     var reason: String
+    /// What is to be done with it.
+    var kind = Kind.damaged
+
+    /// What a newer program wrote, with the first word that is not known here.
+    static func newer(_ word: String) -> UnreadableRecord {
+        UnreadableRecord(
+            reason: "a newer version of spoolgate wrote it ('\(word)' is not known here); use that "
+                + "version",
+            kind: .newer
+        )
+    }
 }
 
 extension UploadCreation {
-    private static let firstLine = "spoolgate-record 1"
+    private static let firstLine = "spoolgate-record 2"
 
     /// The creation as text, with its checksum.
     var recordText: [UInt8] {
@@ -37,16 +58,18 @@ extension UploadCreation {
         writer.add("scheme", escaping: scheme)
         writer.add("created", escaping: String(created.seconds))
         writer.add("repeatable", escaping: isRepeatable ? "yes" : "no")
+        writer.add("promise", escaping: promise.rawValue)
         writer.add(head.fields)
-        writer.addSum()
+        writer.addSum(for: id)
         return writer.bytes
     }
 
-    /// Reads a creation from the start of `bytes`.
+    /// Reads the creation of `id` from the start of `bytes`.
     ///
     /// - Returns: the creation and the bytes it takes; nil if `bytes` end before it does.
     static func read(
-        recordText bytes: ArraySlice<UInt8>
+        recordText bytes: ArraySlice<UInt8>,
+        of id: UploadID
     ) throws(UnreadableRecord) -> (UploadCreation, Int)? {
         var reader = LineReader(bytes)
         guard let first = reader.line() else { return nil }
@@ -63,8 +86,8 @@ extension UploadCreation {
             switch name {
             case "field": fields.append(try LineReader.field(value))
             case "sum":
-                let covered = Array(bytes[bytes.startIndex..<before])
-                guard value.elementsEqual(Checksum.digits(of: covered)) else {
+                let covered = bytes[bytes.startIndex..<before]
+                guard value.elementsEqual(Checksum.digits(of: covered, for: id)) else {
                     throw UnreadableRecord(reason: "the creation's checksum does not match")
                 }
                 let creation = try UploadCreation(values: values, fields: fields)
@@ -81,16 +104,15 @@ extension UploadCreation {
         let known: Set = [
             "id", "route", "owner", "authorized-owner", "max-size", "method", "target",
             "content-length", "resource", "remote",
-            "scheme", "created", "repeatable",
+            "scheme", "created", "repeatable", "promise",
         ]
-        if let name = Set(values.keys).subtracting(known).min() {
-            throw UnreadableRecord(reason: "'\(name)' is no line of a creation")
-        }
+        if let name = Set(values.keys).subtracting(known).min() { throw .newer(name) }
         guard let id = values["id"].flatMap({ UploadID($0) }), let route = values["route"],
             let method = values["method"].flatMap({ HTTPRequest.Method($0) }),
             let target = values["target"], let resource = values["resource"],
             let created = values["created"].flatMap({ RecordNumber.moment($0) }),
-            let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable)
+            let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable),
+            let promise = values["promise"]
         else { throw UnreadableRecord(reason: "a line of the creation is missing or wrong") }
         var contentLength = ContentLength.unknown
         if let text = values["content-length"] {
@@ -99,6 +121,7 @@ extension UploadCreation {
             }
             contentLength = .known(length)
         }
+        guard let promise = UploadPromise(rawValue: promise) else { throw .newer(promise) }
         let maxSize = values["max-size"].map { RecordNumber.read($0) ?? 0 }
         guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is no size") }
         self.init(
@@ -117,16 +140,17 @@ extension UploadCreation {
             remoteAddress: values["remote"],
             scheme: values["scheme"],
             created: WallTime(seconds: created),
-            isRepeatable: repeatable == "yes"
+            isRepeatable: repeatable == "yes",
+            promise: promise
         )
     }
 }
 
 extension StoredResponse {
-    private static let firstLine = "spoolgate-response 1"
+    private static let firstLine = "spoolgate-response 2"
 
     /// The response as text, its content, and the checksum of both.
-    var recordText: [UInt8] {
+    func recordText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
         writer.add("status", escaping: "\(head.status.code) \(head.status.reasonPhrase)")
@@ -134,19 +158,19 @@ extension StoredResponse {
         // The last line of the head says how much content follows it, or that it is not kept.
         writer.add("content", escaping: content.map { String($0.count) } ?? "-")
         writer.add(content: content ?? [])
-        writer.addSum()
+        writer.addSum(for: id)
         return writer.bytes
     }
 
     /// Reads a response from exactly `bytes`.
-    init(recordText bytes: [UInt8]) throws(UnreadableRecord) {
-        let end = bytes.count - LineWriter.sumSize
-        guard end > 0, bytes[end...].elementsEqual(LineWriter.sum(of: Array(bytes[..<end]))) else {
+    init(recordText bytes: [UInt8], of id: UploadID) throws(UnreadableRecord) {
+        guard let text = LineWriter.verified(bytes, for: id) else {
             throw UnreadableRecord(reason: "the stored response's checksum does not match")
         }
-        var reader = LineReader(bytes[..<end])
-        guard reader.line()?.elementsEqual(Self.firstLine.utf8) == true else {
-            throw UnreadableRecord(reason: "the stored response begins with an unknown line")
+        var reader = LineReader(text)
+        let first = reader.line() ?? []
+        guard first.elementsEqual(Self.firstLine.utf8) else {
+            throw .newer(String(decoding: first.prefix(40), as: UTF8.self))
         }
         var status: HTTPResponse.Status?
         var fields = HTTPFields()
@@ -156,7 +180,7 @@ extension StoredResponse {
             case "status": status = Self.status(LineReader.unescaped(value))
             case "field": fields.append(try LineReader.field(value))
             case "content":
-                let rest = bytes[reader.position..<end]
+                let rest = text[reader.position...]
                 let count = Int(String(decoding: value, as: UTF8.self))
                 // The writer ends the content with a line end of its own.
                 guard let status, rest.count == (count ?? 0) + 1 else {
@@ -165,7 +189,7 @@ extension StoredResponse {
                 let content = count == nil ? nil : Array(rest.dropLast())
                 self.init(head: ResponseHead(status: status, fields: fields), content: content)
                 return
-            default: throw UnreadableRecord(reason: "'\(name)' is no line of a stored response")
+            default: throw .newer(name)
             }
         }
         throw UnreadableRecord(reason: "the stored response is incomplete")
@@ -195,24 +219,21 @@ extension StoredResponse {
 }
 
 extension HTTPFields {
-    private static let firstLine = "spoolgate-completion 1"
+    private static let firstLine = "spoolgate-completion 2"
 
     /// The fields of a completing request as text, with its checksum.
-    var completionText: [UInt8] {
+    func completionText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
         writer.add(self)
-        writer.addSum()
+        writer.addSum(for: id)
         return writer.bytes
     }
 
     /// Reads the fields from exactly `bytes`; nil where they do not match their checksum.
-    init?(completionText bytes: [UInt8]) {
-        let end = bytes.count - LineWriter.sumSize
-        guard end > 0, bytes[end...].elementsEqual(LineWriter.sum(of: Array(bytes[..<end]))) else {
-            return nil
-        }
-        var reader = LineReader(bytes[..<end])
+    init?(completionText bytes: [UInt8], of id: UploadID) {
+        guard let text = LineWriter.verified(bytes, for: id) else { return nil }
+        var reader = LineReader(text)
         guard reader.line()?.elementsEqual(Self.firstLine.utf8) == true else { return nil }
         self.init()
         while let line = reader.line() {

@@ -27,6 +27,8 @@ package struct UploadCreation: Sendable, Equatable {
     package var created: WallTime
     /// Whether a delivery may be repeated after an unknown outcome (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
+    /// What its promises survive.
+    package var promise: UploadPromise
 
     /// Who it belongs to, whoever said so: what events, lists and forms show.
     package var principal: String? { owner ?? authorizedOwner }
@@ -46,7 +48,8 @@ package struct UploadCreation: Sendable, Equatable {
         remoteAddress: String?,
         scheme: String?,
         created: WallTime,
-        isRepeatable: Bool
+        isRepeatable: Bool,
+        promise: UploadPromise = .powerCut
     ) {
         self.id = id
         self.route = route
@@ -59,10 +62,19 @@ package struct UploadCreation: Sendable, Equatable {
         self.scheme = scheme
         self.created = created
         self.isRepeatable = isRepeatable
+        self.promise = promise
     }
 }
 
-/// The directories of the queue (Postfix's words).
+/// What an offset that a client was told survives.
+package enum UploadPromise: String, Sendable, CaseIterable {
+    /// A power cut.
+    case powerCut = "power-cut"
+    /// The death of the process: nothing is synced, and a power cut removes the upload.
+    case process
+}
+
+/// What happens to an upload (Postfix's words).
 package enum Queue: String, Sendable, CaseIterable {
     /// Being received.
     case incoming
@@ -70,7 +82,7 @@ package enum Queue: String, Sendable, CaseIterable {
     case active
     /// Whole; the upstream was not reached, a later attempt follows.
     case deferred
-    /// Whole; waits for the operator: the outcome of its delivery is unknown.
+    /// Whole; waits for a person.
     case hold
     /// Delivered; only the record with the stored response is left.
     case delivered
@@ -82,10 +94,12 @@ package enum Queue: String, Sendable, CaseIterable {
 package struct UploadSummary: Sendable, Equatable {
     /// Its identity.
     package var id: UploadID
-    /// Where it is.
+    /// What happens to it.
     package var queue: Queue
-    /// Its creation; nil in `corrupt` and where the record cannot be read.
+    /// Its creation; nil where the record cannot be read.
     package var creation: UploadCreation?
+    /// Counts the states written, of which this is one; 0 where none can be read.
+    package var sequence: UInt64
     /// Bytes received.
     package var offset: Int64
     /// The length, once known.

@@ -1,19 +1,18 @@
-// Start-up: every state that a crash or a power cut can leave becomes a legal one.
+// After a daemon that did not end in good order: every state that it can have left becomes a legal one.
 //
-// It works beside other processes: what is locked is in use and left alone. What cannot be read is left
-// alone too, and the rest goes on. Invariant: an upload that is promised anything keeps its durable
-// offset or ends in `corrupt`; nothing is guessed at.
+// It works beside serving and beside other processes: what is locked is in use and left alone. What cannot be
+// read is left alone too, and the rest goes on. It finds only what nobody would come for; all else is made legal
+// by the next lock. Invariant: an upload that is promised anything keeps its durable offset or ends in
+// `corrupt`; nothing is guessed at.
 
-import Posix
+package import Posix
 package import UploadProtocol
 
-/// What recovery found.
+/// What a walk through the spool found.
 package struct Recovery: Sendable, Equatable {
-    /// Uploads whose offset was cut back to the durable one.
-    package var cutBack = 0
-    /// Uploads found in `active` and moved to `deferred` or `hold`.
+    /// Uploads that were being delivered when a process died, and are deferred or held now.
     package var interrupted = 0
-    /// Files without a record that were removed.
+    /// Files of no upload that were removed: content without a record, and records never written.
     package var orphans = 0
     /// Uploads moved to `corrupt`.
     package var corrupt = 0
@@ -21,12 +20,12 @@ package struct Recovery: Sendable, Equatable {
     package var forgotten = 0
     /// Uploads and directories that the disk would not let it look at or mend.
     package var failed = 0
-    /// Uploads in the spool afterwards, without those in `corrupt`.
+    /// Uploads in the spool, without those in `corrupt`.
     package var uploads = 0
 
     /// One thing an operator should hear of.
     package enum Finding: Sendable, Equatable {
-        /// An upload was moved to `hold`: its attempt was cut short, and must not be repeated.
+        /// An upload is held now: its attempt was cut short, and must not be repeated.
         case held(UploadID)
         /// An upload was moved to `corrupt`.
         case setAside(UploadID, reason: String)
@@ -36,201 +35,169 @@ package struct Recovery: Sendable, Equatable {
 }
 
 extension Spool {
-    /// The queues in the order of what must not be undone: a record that a power cut left in two of
-    /// them counts where it is found first.
-    private static let recoveryOrder: [Queue] = [
-        .delivered, .hold, .active, .deferred, .incoming,
-    ]
+    /// Seconds after which a file in `tmp` is nobody's any more.
+    private static let temporaryAge: Int64 = 3600
 
-    /// Brings every state that a crash or a power cut can leave back to a legal one.
+    /// Goes through the spool: makes legal what a death or a power cut has left and nobody would come for,
+    /// and counts what there is.
     ///
-    /// Run it before serving. After a reboot each upload is cut back to its last durable offset. Two
-    /// processes that start together recover one after the other. What the disk does not let it mend
-    /// is left alone, for the next recovery or request.
-    ///
-    /// - Parameter note: called with each finding.
+    /// - Parameters:
+    ///   - note: called with each finding.
+    ///   - step: called with each upload looked at; the place for a pause.
     /// - Returns: what it found and did.
-    /// - Throws: where the spool is none, or what was left alone after a power cut cannot be noted
-    ///   down: then it must not be served from.
     package func recover(
-        _ note: (Recovery.Finding) -> Void = { _ in }
-    ) throws(SpoolError) -> Recovery {
-        // Held to the end: a second recovery must not take uploads made after the first for old ones.
-        let lock = try onDisk { () throws(SystemError) in try layout.lock() }
-        defer { withExtendedLifetime(lock) {} }
-        guard lock != nil else {
-            throw .unusable(directory: directory, reason: "it holds no file named format")
-        }
-        let boot = try BootIdentity.current() + "\n"
-        let (known, before) = try onDisk { () throws(SystemError) in
-            (
-                try SpoolLayout.text(of: "boot", in: layout.root),
-                try Unrecovered.read(in: layout.root)
-            )
-        }
-        var pass = RecoveryPass(isAfterPowerCut: boot != known, before: before)
-        recoverUploads(&pass, note)
-        try? removeTemporaries()
-        try onDisk { () throws(SystemError) in
-            // Before `boot` says that everything was recovered.
-            if pass.left != before { try pass.left.write(in: layout, disk: disk) }
-            if boot != known {
-                try SpoolLayout.replace(
-                    "boot",
-                    with: boot,
-                    in: layout.root,
-                    temporary: layout.temporary,
-                    disk: disk
-                )
-            }
-            try room.count()
-        }
-        noteClock()
-        let left = pass.left
-        unrecovered.update { $0 = left }
-        return pass.recovery
-    }
-
-    // MARK: Passing over the spool
-
-    /// Makes all uploads legal, and removes data files that belong to none.
-    private func recoverUploads(
-        _ pass: inout RecoveryPass,
-        _ note: (Recovery.Finding) -> Void
-    ) {
-        let queues = Self.recoveryOrder + [.corrupt]
-        layout.walk(
-            queues.map { layout[$0] } + [layout.data],
-            unread: { shard, error in
-                pass.recovery.failed += 1
-                pass.leave(shard: shard.name)
-                note(.leftAlone(nil, failure(error)))
-            },
-            { id, place in
-                let isNew = pass.seen.insert(id).inserted
-                guard isNew, place != queues.count - 1 else { return }
-                do throws(SpoolError) {
-                    if place < queues.count {
-                        try recoverUpload(id, in: queues[place], &pass, note)
-                    } else if !pass.failedShards.contains(FileName(id).shard) {
-                        let isRemoved = try onDisk { () throws(SystemError) in
-                            try removeOrphan(id)
-                        }
-                        if isRemoved { pass.recovery.orphans += 1 }
+        _ note: (Recovery.Finding) -> Void = { _ in },
+        step: () -> Void = {}
+    ) -> Recovery {
+        var recovery = Recovery()
+        room.count { () throws(Never) in
+            var census = Census()
+            layout.walk(
+                unread: { directory, error in
+                    recovery.failed += 1
+                    note(.leftAlone(nil, failure(error)))
+                },
+                { found in
+                    step()
+                    do throws(SpoolError) {
+                        try recover(found, &recovery, &census, note)
+                    } catch .corrupt(_, let reason) {
+                        recovery.corrupt += 1
+                        note(.setAside(found.id, reason: reason))
+                    } catch .busy {
+                        recovery.uploads += 1
+                    } catch {
+                        recovery.failed += 1
+                        recovery.uploads += found.hasRecord ? 1 : 0
+                        note(.leftAlone(found.id, error))
                     }
-                } catch .corrupt(_, let reason) {
-                    pass.recovery.corrupt += 1
-                    pass.recovery.uploads -= 1
-                    note(.setAside(id, reason: reason))
-                } catch {
-                    pass.recovery.failed += 1
-                    if place < queues.count { pass.leave(id) }
-                    note(.leftAlone(id, error))
                 }
-            }
-        )
+            )
+            return census
+        }
+        try? removeTemporaries()
+        noteClock()
+        if recovery.failed == 0 { forgetDead() }
+        return recovery
     }
 
-    /// Makes one upload legal.
-    private func recoverUpload(
-        _ id: UploadID,
-        in queue: Queue,
-        _ pass: inout RecoveryPass,
+    /// Looks at one upload, and locks it only where something is to be done.
+    private func recover(
+        _ found: SpoolLayout.Found,
+        _ recovery: inout Recovery,
+        _ census: inout Census,
         _ note: (Recovery.Finding) -> Void
     ) throws(SpoolError) {
-        pass.recovery.uploads += 1
-        let isAfterPowerCut = pass.isAfterPowerCut(id)
-        let opened = try openSound(id) { () throws(SystemError) in
-            try openUnused(id, in: queue)
+        guard found.hasRecord else {
+            if try removeOrphan(found.id) { recovery.orphans += 1 }
+            return
         }
-        guard let files = opened else { return }
-        if isAfterPowerCut { try files.removeOtherNames() }
-        if isAfterPowerCut, try files.isUnwritten() {
-            // Its name was durable before its content: nothing can have been promised.
-            try files.remove()
-            return pass.recovery.count(.forget)
+        let seen = try onDisk { () throws(SystemError) in
+            try layout.census(of: found, readingRecord: true)
         }
-        let repair = try files.repair(try files.read(), afterPowerCut: isAfterPowerCut)
-        pass.recovery.count(repair)
-        if repair == .hold { note(.held(id)) }
-    }
-
-    /// Opens and locks the files of an upload; nil if it is in use or no longer there.
-    func openUnused(_ id: UploadID, in queue: Queue) throws(SystemError) -> UploadFiles? {
-        let name = FileName(id)
-        let data = try layout.data.open(name)
-        if let data, try !data.tryLock() { return nil }
-        guard let record = try layout[queue].open(name) else { return nil }
-        if data == nil || queue == .delivered {
-            guard try record.tryLock(), try record.status().names > 0 else { return nil }
-        }
-        return UploadFiles(of: id, in: queue, of: self, data: data, record: record)
-    }
-
-    /// Opens files of an upload; sets it aside where one of them is something else than a file.
-    ///
-    /// - Throws: `.corrupt` then, if it has a record.
-    func openSound<R>(_ id: UploadID, _ body: () throws(SystemError) -> R?) throws(SpoolError) -> R?
-    {
-        do throws(SystemError) { return try body() } catch {
-            guard error.isNotRegular else { throw failure(error) }
-            let name = FileName(id)
-            // A move touches the name alone, whatever it stands for. It has no lock that would mean
-            // anything, and nobody can use it.
-            for queue in SpoolLayout.usable {
-                let isMoved = try onDisk { () throws(SystemError) in
-                    guard try layout[queue].status(of: name) != nil else { return false }
-                    try layout.move(name, from: queue, to: .corrupt, disk)
-                    return true
+        guard let (counted, record) = seen else { return }
+        if try isInNeed(record, found) {
+            let before = record.flatMap { try? $0.get().state.queue }
+            guard let upload = try tryLock(found.id) else {
+                // Somebody uses it, or it is gone.
+                if isThere(found.id) {
+                    recovery.uploads += 1
+                } else if before == nil {
+                    recovery.orphans += 1
+                } else {
+                    recovery.forgotten += 1
                 }
-                if isMoved { throw .corrupt(id, reason: "\(error.subject) is no regular file") }
+                return
             }
-            return nil
+            defer { upload.unlock() }
+            try upload.files.restoreName()
+            if before == .active {
+                recovery.interrupted += 1
+                if upload.queue == .hold { note(.held(found.id)) }
+            }
+        }
+        recovery.uploads += 1
+        census += counted
+    }
+
+    /// Whether nobody may come for an upload that is not as it should be.
+    private func isInNeed(
+        _ record: Result<LoadedRecord, UnreadableRecord>?,
+        _ found: SpoolLayout.Found
+    ) throws(SpoolError) -> Bool {
+        guard let record else { return true }
+        switch record {
+        case .failure(let fault): return fault.kind != .newer
+        case .success(let loaded):
+            let state = loaded.state
+            if state.queue == .active { return true }
+            if state.writer != writer, state.durable == nil { return true }
+            if state.queue == .delivered { return found.hasData }
+            guard let time = state.queueTime else { return false }
+            return try onDisk { () throws(SystemError) in
+                try layout.queue.status(of: QueueName(time, found.id).text) == nil
+            }
         }
     }
-}
 
-/// What one recovery knows while it runs.
-struct RecoveryPass {
-    /// Whether the machine was started since the last recovery.
-    let isAfterPowerCut: Bool
-    /// What earlier recoveries left.
-    let before: Unrecovered
-    var recovery = Recovery()
-    var seen: Set<UploadID> = []
-    /// The first characters of identities of which a subdirectory could not be read.
-    var failedShards: Set<String> = []
-    /// What must be judged as after a power cut still.
-    var left = Unrecovered()
-
-    init(isAfterPowerCut: Bool, before: Unrecovered) {
-        self.isAfterPowerCut = isAfterPowerCut
-        self.before = before
+    private func isThere(_ id: UploadID) -> Bool {
+        let name = FileName(id)
+        return ((try? layout.directory(of: name).status(of: name.record)) ?? nil) != nil
     }
 
-    func isAfterPowerCut(_ id: UploadID) -> Bool {
-        isAfterPowerCut || before.ids.contains(id) || before.shards.contains(FileName(id).shard)
+    // MARK: What belongs to no upload
+
+    /// Removes content without a record, while others work in the spool.
+    ///
+    /// - Parameters:
+    ///   - limit: only what has not changed since.
+    ///   - isDryRun: whether it is only to be told of.
+    ///   - note: called with each.
+    /// - Throws: `.disk` where the spool could not be looked at, or one could not be removed.
+    package func removeOrphans(
+        unchangedSince limit: WallTime,
+        isDryRun: Bool,
+        _ note: (UploadID, FileStatus) -> Void
+    ) throws(SpoolError) {
+        try walk { (found) throws(SpoolError) in
+            guard !found.hasRecord else { return }
+            let name = FileName(found.id)
+            let status = try onDisk { () throws(SystemError) in
+                try layout.directory(of: name).status(of: name.data)
+            }
+            guard let status, status.isRegular, status.modified <= limit,
+                try removeOrphan(found.id, isDryRun: isDryRun)
+            else { return }
+            note(found.id, status)
+        }
     }
 
-    mutating func leave(_ id: UploadID) {
-        if isAfterPowerCut(id) { left.ids.insert(id) }
+    /// Removes content without a record; returns whether it did.
+    ///
+    /// A record is made before its content, so nobody can be about to make it; that of an upload that was set
+    /// aside keeps its content.
+    private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SpoolError) -> Bool {
+        let name = FileName(id)
+        return try onDisk { () throws(SystemError) in
+            let directory = layout.directory(of: name)
+            guard try directory.status(of: name.record) == nil,
+                try layout.corrupt.status(of: name.record) == nil,
+                let status = try directory.status(of: name.data), status.isRegular
+            else { return false }
+            if isDryRun { return true }
+            let isRemoved = try disk.unlink(name.data, in: directory)
+            if isRemoved { room.giveBack(status.size) }
+            return isRemoved
+        }
     }
 
-    mutating func leave(shard: String) {
-        failedShards.insert(shard)
-        if isAfterPowerCut || before.shards.contains(shard) { left.shards.insert(shard) }
-    }
-}
-
-extension Recovery {
-    fileprivate mutating func count(_ repair: Repair) {
-        switch repair {
-        case .keep, .receiveAgain, .finishDeferral, .finishHold, .finishDelivery, .setAside: break
-        case .cutBack: cutBack += 1
-        case .putOff, .hold: interrupted += 1
-        case .forget:
-            forgotten += 1
-            uploads -= 1
+    /// Removes what was left in `tmp`.
+    private func removeTemporaries() throws(SystemError) {
+        for name in try layout.temporary.names() {
+            guard let status = try layout.temporary.status(of: name), status.isRegular,
+                clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge
+            else { continue }
+            try disk.unlink(name, in: layout.temporary)
         }
     }
 }

@@ -8,22 +8,17 @@
 enum Repair: Equatable {
     /// Nothing: they are.
     case keep
-    /// The data file is cut back: after a power cut to what is durable, and from content that was to
+    /// The content is cut back: after a power cut to what is durable, and from content that was to
     /// be verified first and was not.
     case cutBack(to: Int64)
-    /// Content that waited could not be made durable and was cut back; only moving the record back to
-    /// where it is received again is left to do.
-    case receiveAgain
-    /// The process died between an attempt's begin and its final response, and repeating is safe.
-    case putOff
-    /// The process died between an attempt's begin and its final response, and repeating is not safe.
+    /// It is received again, from what is left of its content on.
+    case receiveAgain(from: Int64)
+    /// The process died between an attempt's begin and its final response, and it is repeated.
+    case retry
+    /// The process died between an attempt's begin and its final response, and it is held.
     case hold
-    /// It was decided that the queue has it; only moving the record is left to do.
-    case finishDeferral
-    /// It was decided that it is held, and why; only moving the record is left to do.
-    case finishHold
-    /// The response is stored; only moving the record or removing the content is left to do.
-    case finishDelivery
+    /// The response is stored; only removing the content is left to do.
+    case removeContent
     /// A power cut came before anything was promised.
     case forget
     /// The record and the content do not fit each other.
@@ -37,94 +32,65 @@ enum Repair: Equatable {
     /// Decides on an upload.
     ///
     /// - Parameters:
-    ///   - queue: where its record is.
     ///   - state: what its record says.
-    ///   - isRepeatable: whether its creation lets an attempt be repeated.
-    ///   - dataSize: the size of its data file; nil: there is none.
-    ///   - responseFault: why it has no stored response; nil if it has one.
-    ///   - afterPowerCut: whether the kernel was started since the spool was last used.
+    ///   - dataSize: the size of its content's file; nil: there is none.
+    ///   - responseFault: why a stored response cannot be read that was looked at; nil: it can.
+    ///   - isForeign: whether another writer wrote the state, so that only what is durable can be trusted.
+    ///   - isSlotDamaged: whether a state is damaged that may have been newer.
     init(
-        queue: Queue,
         state: RecordState,
-        isRepeatable: Bool,
         dataSize: Int64?,
         responseFault: UnreadableRecord?,
-        afterPowerCut: Bool
+        isForeign: Bool,
+        isSlotDamaged: Bool
     ) {
-        let durable = state.durable
-        let isUnpromised = afterPowerCut && durable == nil
-        let isAnswered = responseFault == nil && !state.isToBeHeld
-        switch (queue, responseFault) {
-        case (.corrupt, _):
-            self = .keep
-        case (.delivered, nil):
-            self = dataSize == nil ? .keep : .finishDelivery
-        case (.incoming, _) where isAnswered, (.active, _) where isAnswered,
-            (.deferred, _) where isAnswered:
-            self = .finishDelivery
-        case (_, _) where isUnpromised:
-            self = .forget
-        case (.delivered, .some(let fault)):
-            self = .setAside(reason: fault.reason)
-        case (.incoming, _), (.active, _), (.deferred, _), (.hold, _):
-            self = Repair(
-                queue: queue,
-                state: state,
-                isRepeatable: isRepeatable,
-                dataSize: dataSize,
-                afterPowerCut: afterPowerCut
-            )
-        }
-    }
-
-    private init(
-        queue: Queue,
-        state: RecordState,
-        isRepeatable: Bool,
-        dataSize: Int64?,
-        afterPowerCut: Bool
-    ) {
+        let size = dataSize ?? 0
         let durable = state.durable ?? 0
-        guard let dataSize else {
-            self = .setAside(reason: "its data file is gone")
+        // The death of a process tears nothing: the disk has lost a state, and nobody knows which.
+        if isSlotDamaged, !isForeign {
+            self = .setAside(reason: "one of its states has no checksum that matches")
             return
         }
-        guard dataSize >= durable else {
-            self = .setAside(
-                reason: "its data file has \(dataSize) bytes, \(durable) were made durable"
-            )
+        if let responseFault {
+            self = state.durable == nil ? .forget : .setAside(reason: responseFault.reason)
             return
         }
-        if queue == .incoming {
-            let verified = state.verified
-            let kept = min(afterPowerCut ? durable : dataSize, verified ?? dataSize)
-            if state.isToBeDeferred, kept == dataSize, dataSize == state.length {
-                self = .finishDeferral
-                return
-            }
-            self = kept < dataSize || verified != nil ? .cutBack(to: kept) : .keep
+        if state.queue == .delivered {
+            self = dataSize == nil ? .keep : .removeContent
             return
         }
-        let isCutBack = dataSize == durable && dataSize < state.length ?? 0
-        if isCutBack, queue == .deferred || queue == .hold {
-            self = queue == .hold ? .keep : .receiveAgain
+        if isForeign, state.durable == nil {
+            self = .forget
             return
         }
-        guard dataSize == state.length else {
-            let length = state.length.map { String($0) } ?? "no"
-            self = .setAside(
-                reason: "its data file has \(dataSize) bytes, \(length) are its length"
-            )
+        guard size >= durable else {
+            let found = dataSize.map { "its content has \($0) bytes" } ?? "its content is gone"
+            self = .setAside(reason: "\(found), \(durable) were made durable")
             return
         }
-        guard queue != .hold, !state.isToBeHeld else {
-            self = queue == .hold ? .keep : .finishHold
-            return
-        }
-        guard queue == .active else {
+        let length = state.length ?? .max
+        switch state.queue {
+        case .incoming:
+            let kept = min(isForeign ? durable : size, state.verified ?? .max, length)
+            self = kept < size || state.verified != nil ? .cutBack(to: kept) : .keep
+        case .hold where isForeign && size > durable:
+            self = .cutBack(to: durable)
+        case .hold where size == length || size == durable:
             self = .keep
-            return
+        case .active
+        where state.then == .hold && (size == length || size < length && state.durable == nil):
+            // Content that was in memory is gone with the process.
+            self = .hold
+        case .deferred where isForeign && durable < length,
+            .active where isForeign && state.then == .deferred && durable < length:
+            self = .receiveAgain(from: durable)
+        case .active where state.then == .deferred && size < length && state.durable == nil:
+            self = .receiveAgain(from: 0)
+        case .deferred where size == length: self = .keep
+        case .active where state.then == .deferred && size == length: self = .retry
+        case .deferred, .active, .hold, .delivered, .corrupt:
+            let said = state.length.map { String($0) } ?? "no"
+            self = .setAside(reason: "its content has \(size) bytes, \(said) are its length")
         }
-        self = isRepeatable ? .putOff : .hold
     }
 }

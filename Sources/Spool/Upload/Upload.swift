@@ -1,8 +1,8 @@
 // Exclusive use of one upload, from lock to unlock.
 //
 // Every change of an upload goes through here, in the order that spoolgate-spool(5) proves safe.
-// Invariant: the data file always holds exactly the first `state.offset` bytes of the content, and
-// nothing is promised before it is durable.
+// Invariant: `state.offset` bytes of the content are there, in a file or in memory, and nothing is promised
+// before it is durable.
 
 package import Posix
 package import UploadProtocol
@@ -33,11 +33,9 @@ package final class Upload {
     }
     /// When content or state last changed.
     package var lastActivity: WallTime { files.lastActivity }
-    /// The path of the data file, for programs that open it themselves; there is none once delivered.
-    package var path: String { files.dataPath }
 
     var id: UploadID { creation.id }
-    var queue: Queue { files.queue }
+    var queue: Queue { files.state.queue }
     /// Whether a power cut must leave what was told of it.
     var isPromised: Bool { files.state.durable != nil }
 
@@ -54,76 +52,56 @@ package final class Upload {
 
     /// Appends bytes at the offset.
     ///
-    /// Survives the death of the process on return.
+    /// What nobody was told of may be in memory alone until `sync()`, `unlock()` or the end of an attempt;
+    /// all else survives the death of the process on return.
     ///
     /// - Throws: `.full` below the reserve or when the disk is, `.overQuota`; `.busy` after
     ///   `unlock()`. Whatever was written before the error stays and is counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
-        let data = try requireData(while: queue == .incoming)
-        let end = files.size + Int64(bytes.byteCount)
-        // Receiving takes one descriptor; where these bytes are the last, the attempt needs the record.
-        if end != files.state.length { files.closeRecord() }
-        try spool.room.take(Int64(bytes.byteCount))
-        var position = files.size
-        defer {
-            files.size = position
-            files.lastActivity = spool.clock.now
-        }
-        do throws(SystemError) {
-            try spool.disk.write(
-                bytes,
-                to: data.descriptor,
-                at: &position,
-                subject: data.subject
-            )
-        } catch {
-            // In case the kernel left more than it said. If this fails too, the file has no bytes
-            // but those the client sent, and the next lock counts them.
-            try? spool.disk.truncate(data, to: position)
-            spool.room.giveBack(end - position)
-            throw spool.failure(error)
-        }
+        try require(queue == .incoming)
+        try files.append(bytes)
     }
+
+    /// Says that what comes will be promised, so that the disk can begin to write it while it comes.
+    package func expectPromise() { files.writesBackEarly = creation.promise == .powerCut }
 
     /// Makes the offset durable.
     ///
-    /// On return `durableOffset` survives a power cut. Costs nothing if it is durable already.
+    /// On return `durableOffset` survives a power cut, or where its creation promises less the death of the
+    /// process. Costs nothing if it does already.
     ///
     /// - Throws: `.disk` when it could not be made durable. If nothing of it was sent on yet,
     ///   `state.offset` then is the last durable one and content is received again from there.
     package func sync() throws(SpoolError) {
-        if queue == .delivered { return try syncDelivered() }
+        try require(queue != .corrupt)
+        if queue != .delivered { try store() }
+        guard creation.promise == .powerCut else { return }
         let offset = durableOffset
         let isDurable = files.state.durable == offset
-        guard !isDurable || files.isRecordDirty || !files.movedFrom.isEmpty else { return }
-        try requireData(while: queue != .corrupt)
-        if !isDurable { try syncContent() }
-        // Before the slot says "durable": a record that says so must be one that can be found.
-        if !isPromised { try files.syncDataName() }
-        if !isPromised || !files.movedFrom.isEmpty { try files.syncPlace() }
-        if !isDurable {
-            try files.writeDurably { $0.durable = offset }
-        } else if files.isRecordDirty {
+        guard !isDurable || files.isRecordDirty else { return }
+        // Asking for a stored response is no activity: it must not make that live longer.
+        let before = lastActivity
+        defer { if queue == .delivered { files.lastActivity = before } }
+        if queue == .delivered {
+            guard !isPromised else { return try files.isRecordDirty ? files.syncRecord() : () }
+            // With the response, before the slot says "durable".
             try files.syncRecord()
+        } else if !isDurable {
+            try syncContent()
+        }
+        // Before the slot says "durable": a record that says so must be one that can be found, and so must its
+        // content.
+        if files.state.durable ?? 0 == 0 { try files.syncNames() }
+        if isDurable {
+            try files.syncRecord()
+        } else {
+            try files.write(durably: true) { $0.durable = offset }
         }
     }
 
     /// The offset that `sync()` makes durable and that may then be told to a client: without what is
     /// not verified yet.
-    package var durableOffset: Int64 { files.state.verified ?? files.size }
-
-    /// Makes a delivered upload durable of which nothing was promised before: only its record is left.
-    private func syncDelivered() throws(SpoolError) {
-        guard !isUnlocked else { throw .busy(id) }
-        guard !isPromised else { return }
-        // Asking is no activity: it must not make the stored response live longer.
-        let before = lastActivity
-        defer { files.lastActivity = before }
-        // With the response, before the slot says "durable".
-        try files.syncRecord()
-        try files.syncPlace()
-        try files.writeDurably { $0.durable = files.size }
-    }
+    package var durableOffset: Int64 { min(files.state.verified ?? .max, files.size) }
 
     /// Records the length.
     ///
@@ -135,7 +113,7 @@ package final class Upload {
         if let known = files.state.length {
             throw .contradiction(id, reason: "its length is \(known) and was to become \(length)")
         }
-        try requireData(while: queue == .incoming)
+        try require(queue == .incoming)
         try files.write { $0.length = length }
     }
 
@@ -146,12 +124,12 @@ package final class Upload {
     /// Also unlocks it. A power cut soon afterwards may bring it back, unless it is removed durably.
     ///
     /// - Parameter durably: whether no power cut brings it back once this returns. Costs nothing if
-    ///   nothing was ever promised of it: recovery forgets that by itself.
+    ///   nothing was ever promised of it: a power cut forgets that by itself.
     /// - Throws: `.disk` where it, or a part of it, is there still or may come back.
     package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
-        defer { unlock() }
-        try files.remove(durably: durably && isPromised)
+        defer { end() }
+        try files.remove(of: creation.client, durably: durably && isPromised)
     }
 
     /// Whether a newer request has requested its release; that of one being delivered is not.
@@ -162,7 +140,22 @@ package final class Upload {
     package func awaitFinalResponse() { lock.setDelivering() }
 
     /// Unlocks it, so that the next request can have it.
+    ///
+    /// Content that came is stored first, and made durable: an error of the disk that comes while nobody has
+    /// the file open may be told to nobody.
     package func unlock() {
+        guard !isUnlocked else { return }
+        // Where it fails, nobody was told of it: its client resumes before what is lost.
+        switch queue {
+        case .incoming, .deferred:
+            if durableOffset > files.state.durable ?? 0 { try? sync() }
+        case .active: try? store()
+        case .hold, .delivered, .corrupt: break
+        }
+        end()
+    }
+
+    private func end() {
         guard !isUnlocked else { return }
         isUnlocked = true
         // Before the next request in this process looks.
@@ -172,19 +165,22 @@ package final class Upload {
 
     // MARK: Steps
 
-    /// The data file of an upload that is still locked and not delivered.
-    @discardableResult
-    func requireData(while isAllowed: Bool) throws(SpoolError) -> OpenFile {
+    /// Refuses a step that is not for the upload as it is.
+    func require(_ isAllowed: Bool) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
-        guard isAllowed, let data = files.data else {
+        guard isAllowed else {
             throw .contradiction(id, reason: "a step was tried that is not for one in \(queue)")
         }
-        return data
+    }
+
+    /// Puts content that is in memory into its file; there is none where there is no content.
+    func store() throws(SpoolError) {
+        if files.size > 0, queue != .hold || files.data != nil { try files.openedData() }
     }
 
     /// Makes the content durable, or forgets what is not.
     func syncContent() throws(SpoolError) {
-        let data = try requireData(while: true)
+        guard let data = files.data else { return }
         do throws(SystemError) {
             guard !isContentInDoubt else {
                 throw SystemError(call: "fdatasync", subject: data.subject, errno: SystemError.lost)
@@ -195,7 +191,7 @@ package final class Upload {
             // and lie. So they are cut off; the client has them still. Not under an attempt, which
             // reads them: then no later sync is believed.
             isContentInDoubt = true
-            if queue != .active { try forgetUndurable(data) }
+            if queue != .active { try forgetUndurable() }
             throw spool.failure(error)
         }
     }
@@ -204,20 +200,24 @@ package final class Upload {
     ///
     /// One that waits for its delivery is received again from there. One in `hold` stays so: its client
     /// is not asked for anything more.
-    func forgetUndurable(_ data: OpenFile) throws(SpoolError) {
+    private func forgetUndurable() throws(SpoolError) {
         let durable = files.state.durable ?? 0
-        do throws(SystemError) { try spool.disk.truncate(data, to: durable) } catch {
-            defer { unlock() }
-            let reason = "its content could neither be made durable nor cut back"
+        do throws(SpoolError) {
+            if queue != .hold {
+                // First, so that whoever comes after the death of the process cuts it off as well.
+                try files.write { state in
+                    if state.queue == .deferred { state.receiveAgain() }
+                    state.verified = durable
+                }
+            }
+            try files.truncate(to: durable)
+            if queue != .hold { try files.write { $0.verified = nil } }
+        } catch {
+            guard files.size > durable, files.state.verified == nil else { return }
+            defer { end() }
             try files.setAside()
-            throw SpoolError.corrupt(id, reason: reason)
+            throw .corrupt(id, reason: "its content could neither be made durable nor cut back")
         }
         isContentInDoubt = false
-        // Nothing was promised that was not verified.
-        try files.noteCutBack(to: durable)
-        if queue == .deferred {
-            try files.write { $0.takeUpAgain() }
-            try files.move(to: .incoming)
-        }
     }
 }

@@ -9,32 +9,23 @@ import Posix
 import UploadProtocol
 
 extension Upload {
-    /// Marks it whole and an attempt as begun: incoming or deferred -> active, by one rename.
+    /// Marks it whole and an attempt as begun: incoming or deferred -> active, by one state.
     ///
     /// From here newer requests wait for the final response instead of requesting its release. If anything
-    /// was ever promised of it, the attempt is durable on return, so that a power cut cannot make it
-    /// be delivered twice.
+    /// was ever promised of it and the attempt is not to be repeated, its begin is durable on return, so that
+    /// a power cut cannot make it be delivered twice.
     ///
     /// - Parameter isRepeatable: false: where the process dies before the final response the upload goes to
     ///   `hold`, also one that its creation calls repeatable.
     /// - Throws: `.disk`; nothing of it may be sent then.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
-        try requireData(while: queue == .incoming || queue == .deferred)
-        let origin = queue
-        try setWhole { next in
-            next.attempts += 1
-            // Until the move is made it waits as before.
-            next.decide(nil, next: next.next)
-        }
-        try files.move(to: .active)
-        do throws(SpoolError) {
-            if isPromised { try files.syncPlace() }
-            if creation.isRepeatable, !isRepeatable { try decideToHold() }
-        } catch {
-            // Nothing was sent, so it goes back; where the disk refuses that too, it is found in
-            // `active` and treated as an attempt of unknown outcome, the safe mistake.
-            try? files.move(to: origin)
-            throw error
+        try require(queue == .incoming || queue == .deferred)
+        let then: RecordState.Fallback = creation.isRepeatable && isRepeatable ? .deferred : .hold
+        try setWhole(durably: then == .hold) { state in
+            state.queue = .active
+            state.attempts += 1
+            state.reason = nil
+            state.then = then
         }
         lock.setDelivering()
     }
@@ -50,16 +41,21 @@ extension Upload {
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
     ) throws(SpoolError) -> Int {
-        let data = try requireData(while: queue != .corrupt)
-        return try spool.onDisk { () throws(SystemError) in
-            try data.descriptor.read(into: buffer, at: position, subject: data.subject)
-        }
+        try require(![.delivered, .corrupt].contains(queue))
+        return try files.read(into: buffer, at: position)
     }
 
-    /// The open data file; nil once delivered or unlocked.
-    ///
-    /// For an upstream that links or copies it.
+    /// The descriptor of the content's file, for an upstream that links or copies it; nil where there is
+    /// none, as while the content is in memory.
     package var dataFile: Int32? { files.data?.descriptor.number }
+
+    /// The path of the content's file, for programs that open it themselves; there is none once delivered.
+    ///
+    /// - Throws: `.disk` where the content cannot be put there.
+    package func dataPath() throws(SpoolError) -> String {
+        if queue != .delivered { try files.openedData() }
+        return files.dataPath
+    }
 
     /// active -> delivered: stores the final response and removes the content.
     ///
@@ -68,15 +64,14 @@ extension Upload {
     /// only its status, for which the record has room already. Survives the death of the process on
     /// return; a power cut too, if anything was ever promised of the upload.
     package func finish(with response: StoredResponse) throws(SpoolError) {
-        try requireData(while: queue != .hold)
-        if queue == .incoming { try setWhole { _ in } }
-        let kept = try store(response) { $0.decide(nil) }
-        if isPromised { try files.syncRecord() }
-        try files.move(to: .delivered)
-        spool.population.finish(id)
-        knownResponse = kept
-        // The final response is safe, even if a power cut undoes the move: a record that has a response and
-        // is not for `hold` is delivered. Content that stays behind is removed by the next lock.
+        try require([.incoming, .active, .deferred].contains(queue))
+        let size = files.size
+        knownResponse = try store(response) { state in
+            state.go(to: .delivered, nil)
+            state.length = size
+        }
+        spool.room.noteFinished(of: creation.client)
+        // The final response is safe. Content that stays behind is removed by the next lock.
         _ = try? files.removeData()
     }
 
@@ -84,7 +79,8 @@ extension Upload {
     ///
     /// - Returns: the response, its content nil where that is not kept; nil too where that of a failed
     ///   one cannot be read.
-    /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read.
+    /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read; `.newer`
+    ///   where a newer program wrote it.
     package func response() throws(SpoolError) -> StoredResponse? {
         let isFailed = queue == .hold && files.state.cause == .failed
         guard queue == .delivered || isFailed, !isUnlocked else { return nil }
@@ -96,6 +92,7 @@ extension Upload {
         case .failure(let fault):
             // What is kept of a failed one is its content.
             if isFailed { return nil }
+            guard fault.kind != .newer else { throw .newer(id, reason: fault.reason) }
             try files.setAside()
             throw .corrupt(id, reason: fault.reason)
         }
@@ -103,41 +100,41 @@ extension Upload {
 
     // MARK: Steps
 
-    /// Says beforehand that an attempt without a final response is not repeated.
-    private func decideToHold() throws(SpoolError) {
-        func change(_ state: inout RecordState) {
-            state.decide(Repair.outcomeUnknown, cause: .indeterminate)
-        }
-        if isPromised { try files.writeDurably(change) } else { try files.write(change) }
-    }
-
-    /// Writes that the content is whole, before the move that says so too.
+    /// Writes that the content is whole, and what follows from it, as one state.
     ///
-    /// A record outside `incoming` must say a length that fits its content. So, once anything was
-    /// promised, content and length are durable on return: a power cut may keep the move.
-    ///
+    /// - Parameters:
+    ///   - durably: whether content and state are durable on return, if anything was ever promised.
+    ///   - change: what follows.
     /// - Throws: `.disk` also where content was cut back that was whole before (see `sync`).
-    func setWhole(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+    func setWhole(
+        durably: Bool,
+        _ change: (inout RecordState) -> Void
+    ) throws(SpoolError) {
         guard files.state.verified == nil else {
             throw .contradiction(id, reason: "it was to be whole before all of it was verified")
         }
         guard state.length == nil || state.length == state.offset else {
             let lost = SystemError.lost
-            throw .disk(SystemError(call: "delivery of", subject: path, errno: lost))
+            throw .disk(SystemError(call: "delivery of", subject: files.dataPath, errno: lost))
         }
-        let (isPromised, size) = (isPromised, files.size)
-        if isPromised, files.state.durable != size { try syncContent() }
+        let size = files.size
+        let isSynced = durably && isPromised
+        if isSynced, files.state.durable != size {
+            try store()
+            try syncContent()
+            if files.state.durable == 0 { try files.syncNames() }
+        }
         let whole = spool.clock.mended(files.state.whole) ?? spool.clock.now
-        func write(_ next: inout RecordState) {
+        try files.write(durably: isSynced) { next in
             next.length = size
             next.whole = whole
-            if isPromised { next.durable = size }
+            if isSynced { next.durable = size }
             change(&next)
         }
-        if isPromised { try files.writeDurably(write) } else { try files.write(write) }
     }
 
-    /// Writes a response behind what the clients sent, and then the state that points to it.
+    /// Writes a response behind what the clients sent, and then the state that points to it; durably, if
+    /// anything was ever promised.
     ///
     /// Where the disk does not take it, without its content, and at the worst only its status.
     ///
@@ -162,6 +159,8 @@ extension Upload {
                 }
             }
         }
+        // Where this fails the response is known all the same, and survives the process.
+        if isPromised { try files.syncRecord() }
         return kept
     }
 
@@ -169,13 +168,15 @@ extension Upload {
         _ response: StoredResponse,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
-        let bytes = response.recordText
-        let start = files.state.completion?.upperBound ?? files.creationEnd
-        try files.write(bytes, at: start)
-        spool.room.noteRecord(Int64(bytes.count))
+        let extent = try files.writePart(
+            response.recordText(of: id),
+            beside: files.state.completion,
+            isReplacement: false
+        )
+        spool.room.noteRecord(Int64(extent.count))
         try files.write { state in
             change(&state)
-            state.response = start..<start + Int64(bytes.count)
+            state.response = extent
         }
     }
 }

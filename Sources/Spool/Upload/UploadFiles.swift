@@ -1,9 +1,10 @@
-// The one owner of an upload's files: its data file, its record, the queue the record is in, and the
-// state it says.
+// The one owner of an upload's files: its record, its content, its name in the queue, and the state that the
+// record says.
 //
-// Used by Upload, recovery and removal alike, so that all write, move, sync and remove in the one order
-// that spoolgate-spool(5) proves safe. Invariant: every step here leaves a combination of files that the
-// page has a row for.
+// Used by Upload, recovery and removal alike, so that all write, sync and remove in the one order that
+// spoolgate-spool(5) proves safe. Invariant: every step here leaves a combination of files that the page has a
+// row for; a name in the queue is made before the state that needs it, and removed after the one that does
+// not.
 
 import HTTPTypes
 import Posix
@@ -11,109 +12,123 @@ import UploadProtocol
 
 /// The files of one upload, open and locked.
 ///
-/// Used by one thread; the kernel's lock goes with the last reference, or with `close()`.
+/// Used by one thread; the kernel's locks go with the last reference, or with `close()`.
 final class UploadFiles {
+    /// Bytes of content of one upload that may stay in memory.
+    private static let mostInMemory = 128 << 10
+    /// Bytes of content between two begins of writing it to the disk.
+    private static let writeBackStep: Int64 = 2 << 20
+
     /// The upload.
     let id: UploadID
-    /// Where its record is.
-    private(set) var queue: Queue
-    /// Its data file, whose lock stands for the upload; nil: there is none, as once it is delivered.
-    private(set) var data: OpenFile?
     /// What the record says; until `read()` what a new one says.
     private(set) var state: RecordState
     /// Where the creation ends in the record.
     private(set) var creationEnd: Int64
-    /// Bytes of content, as far as they count; the length where no data file is left.
-    var size: Int64 = 0
+    /// Bytes of content, as far as they count; the length where none are left.
+    private(set) var size: Int64 = 0
     /// When content or state last changed.
     var lastActivity: WallTime
-    /// Where the record was since its place was last durable, or created; empty: it is there still.
-    var movedFrom: [Queue] = []
-    /// Whether the record was written since it was last made durable.
-    private(set) var isRecordDirty = false
+    /// Whether something in the record may not be durable.
+    private(set) var isRecordDirty = true
+    /// Whether its content is on its way to the disk while it comes.
+    var writesBackEarly = false
 
     private let spool: Spool
     private let name: FileName
-    /// The record, while it is needed; in `delivered` its lock stands for the upload.
+    /// The record, whose lock stands for the upload; nil once closed.
     private var record: OpenFile?
+    /// The content's file; nil where there is none.
+    private(set) var data: OpenFile?
+    /// Content that is in no file: nobody was told of it, and a request holds the upload.
+    private var memory: [UInt8] = []
+    /// Whether the newest state is in a slot that serves from the first promise on.
+    private var usesPromisedSlots = false
+    /// Whether the newest state may not be durable.
+    private var isStateDirty = true
+    /// Whether the first write of both of those failed half-way.
+    private var areSlotsTorn = false
+    /// What was written into the record since it was made durable; nil: nobody here knows.
+    private var unsynced: [Range<Int64>]?
+    /// Up to where the kernel was asked to write content to the disk.
+    private var writtenBack: Int64 = 0
     private var disk: Disk { spool.disk }
     private var layout: SpoolLayout { spool.layout }
+    private var directory: Directory { layout.directory(of: name) }
 
-    /// Takes files that the caller has opened and locked; `state` and `creationEnd` where they were just
+    /// Takes a record that the caller has opened and locked; `state` and `creationEnd` where it was just
     /// made.
     init(
         of id: UploadID,
-        in queue: Queue,
-        of spool: Spool,
-        data: OpenFile?,
+        in spool: Spool,
         record: OpenFile,
         state: RecordState = RecordState(),
         creationEnd: Int64 = 0
     ) {
         self.id = id
-        self.queue = queue
         self.spool = spool
-        self.data = data
         self.record = record
         self.state = state
         self.creationEnd = creationEnd
         name = FileName(id)
         lastActivity = spool.clock.now
+        if creationEnd > 0 { unsynced = [RecordSlots.early[0]..<creationEnd] }
     }
 
-    /// The path of the data file.
-    var dataPath: String { layout.data[name].path(of: name.name) }
+    /// The path of the content's file.
+    var dataPath: String { directory.path(of: name.data) }
 
     // MARK: Opening and reading
 
-    /// The record, opened again where it was closed.
+    /// The record.
     func openRecord() throws(SystemError) -> OpenFile {
         if let record { return record }
-        guard let opened = try layout[queue].open(name) else {
-            throw SystemError(
-                call: "openat",
-                subject: layout[queue][name].path(of: name.name),
-                errno: SystemError.gone
-            )
-        }
-        record = opened
-        return opened
+        throw SystemError(
+            call: "openat",
+            subject: directory.path(of: name.record),
+            errno: SystemError.gone
+        )
     }
 
-    /// Closes the record, where the data file's lock stands for the upload.
-    func closeRecord() {
-        if data != nil { record = nil }
-    }
-
-    /// Closes all, and with that gives up the kernel's lock.
+    /// Closes all, and with that gives up the kernel's locks; content in memory is gone.
     func close() {
+        dropMemory()
         data = nil
         record = nil
     }
 
-    /// Reads what the files say.
+    /// Reads the record and opens the content.
     ///
-    /// - Returns: what the upload was created with.
-    /// - Throws: `.corrupt` after setting a record aside that cannot be read.
-    func read() throws(SpoolError) -> UploadCreation {
+    /// - Returns: what the upload was created with, and what of the record matters to what becomes of it;
+    ///   an unreadable record as it is.
+    /// - Throws: `.busy` where content may still come from somebody else.
+    func read() throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
         let (status, read) = try spool.onDisk { () throws(SystemError) in
             let record = try openRecord()
             return (
                 try record.status(), try LoadedRecord.read(record, of: id, knowing: spool.creations)
             )
         }
-        switch read {
-        case .failure(let fault):
-            try setAside()
-            throw .corrupt(id, reason: fault.reason)
-        case .success(let loaded):
-            let data = try spool.onDisk { () throws(SystemError) in try self.data?.status() }
-            state = loaded.state
-            creationEnd = loaded.creationEnd
-            size = data?.size ?? state.length ?? 0
-            lastActivity = max(status.modified, data?.modified ?? status.modified)
-            return loaded.creation
+        let found = try spool.onDisk { () throws(SystemError) -> FileStatus? in
+            data = try layout.openData(name)
+            if let data, try !data.tryLock() { return nil }
+            return try data?.status()
         }
+        guard found != nil || data == nil else { throw .busy(id) }
+        guard case .success(let loaded) = read else { return read }
+        state = loaded.state
+        // After a power cut what can be read is what the disk has.
+        if state.writer != spool.writer || spool.syncedStates.contains(id, state.sequence) {
+            noteSync()
+        } else if !loaded.isPromised {
+            unsynced = [RecordSlots.early[0]..<status.size]
+        }
+        creationEnd = loaded.creationEnd
+        usesPromisedSlots = loaded.isPromised
+        size = found?.size ?? (state.queue == .delivered ? state.length ?? 0 : 0)
+        writtenBack = size
+        lastActivity = max(status.modified, found?.modified ?? status.modified)
+        return read
     }
 
     /// Reads a part of the record; nil where the file ends before it does.
@@ -127,80 +142,228 @@ final class UploadFiles {
 
     /// Reads the stored response.
     func response() throws(SpoolError) -> Result<StoredResponse, UnreadableRecord> {
-        try spool.onDisk { () throws(SystemError) in try state.storedResponse(in: try openRecord())
+        try spool.onDisk { () throws(SystemError) in
+            try state.storedResponse(of: id, in: try openRecord())
         }
+    }
+
+    // MARK: Content
+
+    /// Appends content.
+    ///
+    /// What nobody was told of stays in memory while there is little of it: most uploads are whole before
+    /// a file would be of use.
+    ///
+    /// - Throws: where the disk does not take all of it; what it took counts in `size`.
+    func append(_ bytes: RawSpan) throws(SpoolError) {
+        let count = Int64(bytes.byteCount)
+        let isSmall = data == nil && state.durable == nil && size + count <= Self.mostInMemory
+        if isSmall, try spool.room.takeMemory(count) {
+            bytes.withUnsafeBytes { memory += $0 }
+            size += count
+            lastActivity = spool.clock.now
+            return
+        }
+        let data = try openedData()
+        try spool.room.take(count)
+        let end = size + count
+        defer { lastActivity = spool.clock.now }
+        do throws(SystemError) {
+            try disk.write(bytes, to: data.descriptor, at: &size, subject: data.subject)
+        } catch {
+            // In case the kernel left more than it said. If this fails too, the file has no bytes
+            // but those the client sent, and the next lock counts them.
+            try? disk.truncate(data, to: size)
+            spool.room.giveBack(end - size)
+            throw spool.failure(error)
+        }
+        if writesBackEarly || state.durable != nil, size - writtenBack >= Self.writeBackStep {
+            disk.beginWriteBack(data.descriptor, from: writtenBack, count: size - writtenBack)
+            writtenBack = size
+        }
+    }
+
+    /// The content's file, made where there is none, with what was in memory.
+    @discardableResult
+    func openedData() throws(SpoolError) -> OpenFile {
+        if data == nil {
+            data = try spool.onDisk { () throws(SystemError) in
+                let made = try disk.create(name.data, in: directory)
+                let data = OpenFile(made, name.data, in: directory)
+                if try !data.tryLock() { try data.descriptor.lock(subject: data.subject) }
+                return data
+            }
+        }
+        guard let data else { throw .contradiction(id, reason: "its content has no file") }
+        guard !memory.isEmpty else { return data }
+        try spool.onDisk { () throws(SystemError) in try disk.write(memory, to: data, at: 0) }
+        spool.room.giveBackMemory(Int64(memory.count), isStored: true)
+        memory = []
+        return data
+    }
+
+    /// Reads content; the bytes read are less than asked only at its end.
+    func read(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at position: Int64
+    ) throws(SpoolError) -> Int {
+        if !memory.isEmpty {
+            guard position < memory.count else { return 0 }
+            let part = memory[Int(position)...].prefix(buffer.count)
+            buffer.copyBytes(from: part)
+            return part.count
+        }
+        guard let data else { return 0 }
+        return try spool.onDisk { () throws(SystemError) in
+            try data.descriptor.read(into: buffer, at: position, subject: data.subject)
+        }
+    }
+
+    /// Cuts the content to its first `size` bytes.
+    func truncate(to size: Int64) throws(SpoolError) {
+        if let data {
+            try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: size) }
+        }
+        if memory.isEmpty {
+            spool.room.giveBack(self.size - size)
+        } else {
+            let count = memory.count - Int(size)
+            memory.removeLast(count)
+            spool.room.giveBackMemory(Int64(count), isStored: false)
+        }
+        self.size = size
+        writtenBack = min(writtenBack, size)
+    }
+
+    private func dropMemory() {
+        guard !memory.isEmpty else { return }
+        spool.room.giveBackMemory(Int64(memory.count), isStored: false)
+        memory = []
     }
 
     // MARK: Writing
 
     /// Writes a new state beside the old one.
     ///
-    /// Survives the death of the process on return.
-    func write(_ change: (inout RecordState) -> Void) throws(SpoolError) {
+    /// Survives the death of the process on return; with `durably` a power cut too, or it is taken back.
+    func write(
+        durably: Bool = false,
+        _ change: (inout RecordState) -> Void
+    ) throws(SpoolError) {
+        let before = state
         var next = state
         change(&next)
-        next.sequence += 1
-        try write(next.slot, at: next.slotPosition)
+        let isKept = next.queueTime == before.queueTime
+        if !isKept, let time = next.queueTime { try makeName(time) }
+        do throws(SpoolError) {
+            try put(&next)
+            if durably { try syncRecord() }
+        } catch {
+            // The next lock must not read a promise that was not kept, nor half a slot; if this fails as
+            // well, the record cannot be written at all and the upload is beyond use.
+            var again = before
+            try? put(&again)
+            throw error
+        }
+        // One that stays is found not to be needed when its time has come.
+        if !isKept, let time = before.queueTime { try? removeName(time) }
+    }
+
+    /// Writes a state into its slot, from the first promise on into both of the slots for that.
+    ///
+    /// A power cut may take every block that was written since the last sync, so the newest state that is
+    /// durable stays until another one is: what is not durable is written over in its place.
+    private func put(_ next: inout RecordState) throws(SpoolError) {
+        if usesPromisedSlots, unsynced == nil { try syncRecord() }
+        next.sequence = state.sequence + (usesPromisedSlots && isStateDirty ? 2 : 1)
+        next.writer = spool.writer
+        let isFirst = areSlotsTorn || !usesPromisedSlots && next.durable != nil
+        if isFirst {
+            // In one call, so that later states only overwrite. Whichever of them a power cut leaves says
+            // the same.
+            if next.sequence % 2 == 1 { next.sequence += 1 }
+            var second = next
+            second.sequence += 1
+            let blank = [UInt8](
+                repeating: 0,
+                count: Int(RecordSlots.block) - RecordSlots.size
+            )
+            do throws(SpoolError) {
+                try write(next.slot(for: id) + blank + second.slot(for: id), at: 0)
+            } catch {
+                // A part of it may be there, and overrules what an early slot says.
+                let start = try? openRecord().bytes(at: 0, count: RecordSlots.size)
+                usesPromisedSlots = start?.contains { $0 != 0 } ?? true
+                areSlotsTorn = usesPromisedSlots
+                if areSlotsTorn { state.sequence = second.sequence }
+                throw error
+            }
+            next = second
+        } else {
+            let position = next.position(isPromised: usesPromisedSlots)
+            try write(next.slot(for: id), at: position)
+        }
+        usesPromisedSlots = usesPromisedSlots || isFirst
+        areSlotsTorn = false
         state = next
-        isRecordDirty = true
+        isStateDirty = true
         lastActivity = spool.clock.now
     }
 
-    /// Writes a new state and makes it durable, or takes it back.
-    func writeDurably(_ change: (inout RecordState) -> Void) throws(SpoolError) {
-        let before = state
-        try write(change)
-        do throws(SpoolError) { try syncRecord() } catch {
-            // The next lock must not read a promise that was not kept; if this fails as well, the
-            // record cannot be written at all and the upload is beyond use.
-            try? write { next in
-                next = RecordState(before, sequence: next.sequence)
-            }
-            throw error
-        }
-    }
-
-    /// Writes into the record; behind its creation nothing counts that no state points to.
-    func write(_ bytes: [UInt8], at position: Int64) throws(SpoolError) {
+    private func write(_ bytes: [UInt8], at position: Int64) throws(SpoolError) {
+        isRecordDirty = true
+        unsynced?.append(position..<position + Int64(bytes.count))
         try spool.onDisk { () throws(SystemError) in
             try disk.write(bytes, to: try openRecord(), at: position)
         }
     }
 
-    /// Cuts the content to its first `size` bytes, all of which count from then on.
-    func cutBack(to size: Int64) throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in
-            if let data { try disk.truncate(data, to: size) }
+    /// Writes a part of the record where nothing else counts.
+    ///
+    /// Once something was promised, a part has blocks of its own: a power cut can take all of a block that is
+    /// being written.
+    ///
+    /// - Parameters:
+    ///   - bytes: the part.
+    ///   - other: a part that still counts; nil: there is none.
+    ///   - isReplacement: whether it is to come before `other` where there is room.
+    /// - Returns: where it is; it counts from the state on that says so.
+    func writePart(
+        _ bytes: [UInt8],
+        beside other: Range<Int64>?,
+        isReplacement: Bool
+    ) throws(SpoolError) -> Range<Int64> {
+        func next(_ end: Int64) -> Int64 {
+            let block = RecordSlots.block
+            return usesPromisedSlots ? (end + block - 1) / block * block : end
         }
-        try noteCutBack(to: size)
+        let count = Int64(bytes.count)
+        let first = next(creationEnd)
+        let isBefore = isReplacement && next(first + count) <= (other?.lowerBound ?? .max)
+        let start = other == nil || isBefore ? first : next(other?.upperBound ?? creationEnd)
+        try write(bytes, at: start)
+        return start..<start + count
     }
 
-    /// Counts content that was cut off no more.
-    func noteCutBack(to size: Int64) throws(SpoolError) {
-        spool.room.giveBack(self.size - size)
-        self.size = size
-        if state.verified != nil { try write { $0.verified = nil } }
+    // MARK: Names in the queue
+
+    private func makeName(_ time: WallTime) throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in
+            try disk.createEmpty(QueueName(time, id).text, in: layout.queue)
+            // A daemon that does not end in good order is known by its file, and the names are made again.
+            if !spool.isDaemon { try disk.syncDirectory(layout.queue) }
+        }
     }
 
-    // MARK: Moving
-
-    /// Moves the record to another queue.
-    func move(to target: Queue) throws(SpoolError) {
+    private func removeName(_ time: WallTime) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
-            // Opened before the move, so that no later step can fail for want of a descriptor.
-            _ = try openRecord()
-            try layout.move(name, from: queue, to: target, disk)
+            _ = try disk.unlink(QueueName(time, id).text, in: layout.queue)
         }
-        movedFrom.append(queue)
-        queue = target
     }
 
-    /// Moves the record to `corrupt`; the data file stays where it is.
-    func setAside() throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in
-            try layout.move(name, from: queue, to: .corrupt, disk)
-        }
-        spool.population.remove(id)
+    /// Makes the name again that the state needs and a power cut has taken.
+    func restoreName() throws(SpoolError) {
+        if let time = state.queueTime { try makeName(time) }
     }
 
     // MARK: Making durable
@@ -213,66 +376,73 @@ final class UploadFiles {
                 // After a failed sync the kernel calls the lost pages clean: what is not written again
                 // would be in no later sync, and that one would still succeed. If this fails as well,
                 // a later state can be there without its creation; such a record is set aside.
-                try? disk.writeAgain(record)
+                for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
                 throw error
             }
         }
-        isRecordDirty = false
+        noteSync()
+        spool.syncedStates.note(id, state.sequence)
     }
 
-    /// Makes the data file's name durable.
-    func syncDataName() throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in try disk.syncDirectory(layout.data[name]) }
+    /// The newest state and what it points to: of what another process wrote, only that can be in doubt. A power
+    /// cut can take a block that is written again, so nothing else is.
+    private var ofNewestState: [Range<Int64>] {
+        let start = state.position(isPromised: usesPromisedSlots)
+        let slot = start..<start + Int64(RecordSlots.size)
+        return [slot, state.response, state.completion].compactMap { $0 }
     }
 
-    /// Makes the record's place durable: the entry that is there, and that the old ones are gone.
-    ///
-    /// A record that came back at an old place as well could be delivered from there again.
-    func syncPlace() throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in
-            try disk.syncDirectory(layout[queue][name])
-            for place in Queue.allCases where place != queue && movedFrom.contains(place) {
-                try disk.syncDirectory(layout[place][name])
-            }
-        }
-        movedFrom = []
+    private func noteSync() { (isRecordDirty, isStateDirty, unsynced) = (false, false, []) }
+
+    /// Makes the names of record and content durable.
+    func syncNames() throws(SpoolError) {
+        try spool.onDisk { () throws(SystemError) in try disk.syncDirectory(directory) }
     }
 
     // MARK: Removing
 
+    /// Moves the record to `corrupt`; the content stays where it is.
+    func setAside() throws(SpoolError) {
+        try spool.setAside(name)
+        spool.room.giveBackUpload(of: nil, isFinished: true)
+    }
+
     /// Removes the upload: first the record, so that nothing half is ever found, then the content.
     ///
-    /// - Parameter durably: whether no power cut brings it back once this returns.
+    /// - Parameters:
+    ///   - client: whose it is; nil: nobody knows.
+    ///   - durably: whether no power cut brings it back once this returns.
     /// - Throws: `.disk` where a part of it is there still or may come back.
-    func remove(durably: Bool = false) throws(SpoolError) {
+    func remove(of client: ClientName?, durably: Bool = false) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
-            try removeRecord()
-            if durably {
-                for place in Queue.places(ofRemovalFrom: queue) {
-                    try disk.syncDirectory(layout[place][name])
-                }
-            }
-            try removeData()
+            try removeRecord(of: client)
+            _ = try removeData()
+            // One directory keeps a first part of its changes, in order: no content goes before its record.
+            if durably { try disk.syncDirectory(directory) }
         }
     }
 
-    /// Removes the record, and with it the upload: content without a record is nothing, a record without
-    /// content damage.
-    func removeRecord() throws(SystemError) {
-        let size = try spool.room.sizeOfRecord(name.name, in: layout[queue][name])
-        try disk.unlink(name.name, in: layout[queue][name])
+    /// Removes the record, and with it the upload, and the name in the queue.
+    func removeRecord(of client: ClientName?) throws(SystemError) {
+        let size = try openRecord().status().size
+        try disk.unlink(name.record, in: directory)
         spool.creations.forget(id)
-        spool.population.remove(id)
+        spool.syncedStates.forget(id)
+        spool.room.giveBackUpload(of: client, isFinished: state.queue == .delivered)
         spool.room.giveBackRecord(size)
+        if let time = state.queueTime {
+            _ = try? disk.unlink(QueueName(time, id).text, in: layout.queue)
+        }
     }
 
-    /// Removes the data file, if there is one, and closes it; returns whether its name was there.
+    /// Removes the content, if there is any, and closes it; returns whether its name was there.
     @discardableResult
     func removeData() throws(SystemError) -> Bool {
+        dropMemory()
         guard let data else { return false }
         defer { self.data = nil }
         let size = try data.status().size
-        let isRemoved = try disk.unlink(name.name, in: layout.data[name])
+        let isRemoved = try disk.unlink(name.data, in: directory)
         if isRemoved { spool.room.giveBack(size) }
         return isRemoved
     }
@@ -281,95 +451,88 @@ final class UploadFiles {
 
     /// Makes the files legal again that a crash or a power cut has left.
     ///
-    /// - Parameters:
-    ///   - creation: what `read()` gave.
-    ///   - afterPowerCut: whether the kernel was started since the spool was last used.
+    /// - Parameter record: what `read()` gave.
     /// - Returns: what was done.
     /// - Throws: `.corrupt` after setting an upload aside.
-    func repair(_ creation: UploadCreation, afterPowerCut: Bool) throws(SpoolError) -> Repair {
-        var fault: UnreadableRecord?
-        // In `delivered` it is otherwise read when it is asked for; in `hold` nothing follows from it.
-        if afterPowerCut || queue != .delivered && queue != .hold,
-            case .failure(let found) = try response()
-        {
-            fault = found
-        }
+    func repair(_ record: LoadedRecord) throws(SpoolError) -> Repair {
+        let isForeign = state.writer != spool.writer
+        let fault = isForeign ? try believeOlderState() : nil
         let repair = Repair(
-            queue: queue,
             state: state,
-            isRepeatable: creation.isRepeatable,
             dataSize: data == nil ? nil : size,
             responseFault: fault,
-            afterPowerCut: afterPowerCut
+            isForeign: isForeign,
+            isSlotDamaged: record.isSlotDamaged
         )
-        try apply(repair)
-        if repair != .forget { spool.population.note(creation, in: queue) }
-        // What a power cut takes back of it, the next recovery does again.
-        (isRecordDirty, movedFrom) = (false, [])
+        try apply(repair, record.creation)
+        // Who cut content back, or found that it need not be, answers for what comes after.
+        if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
+            repair != .forget
+        {
+            try write { _ in }
+        }
         return repair
     }
 
-    private func apply(_ repair: Repair) throws(SpoolError) {
+    /// Goes back to the state before, where a power cut has kept the newest one and not what it points to.
+    ///
+    /// - Returns: why a part of the record cannot be read that still counts; nil: it can.
+    private func believeOlderState() throws(SpoolError) -> UnreadableRecord? {
+        guard let fault = try partFault() else { return nil }
+        let older = try spool.onDisk { () throws(SystemError) in
+            try LoadedRecord.state(before: state, in: try openRecord(), of: id)
+        }
+        guard var older else { return fault }
+        // What is written next takes the place of the newest one.
+        (older.sequence, isStateDirty) = (state.sequence, true)
+        state = older
+        if data == nil { size = state.queue == .delivered ? state.length ?? 0 : 0 }
+        return try partFault()
+    }
+
+    private func partFault() throws(SpoolError) -> UnreadableRecord? {
+        if state.queue == .delivered {
+            guard case .failure(let fault) = try response() else { return nil }
+            guard fault.kind != .newer else { throw .newer(id, reason: fault.reason) }
+            return fault
+        }
+        guard let extent = state.completion else { return nil }
+        let fields = try bytes(of: extent).flatMap { HTTPFields(completionText: $0, of: id) }
+        return fields == nil ? UnreadableRecord(reason: "the completing request is damaged") : nil
+    }
+
+    private func apply(_ repair: Repair, _ creation: UploadCreation) throws(SpoolError) {
         switch repair {
         case .keep: return
-        case .cutBack(let size): try cutBack(to: size)
-        case .receiveAgain:
-            try write { $0.takeUpAgain() }
-            try move(to: .incoming)
-        case .putOff:
+        case .cutBack(let size):
+            try truncate(to: size)
+            if state.verified != nil { try write { $0.verified = nil } }
+        case .receiveAgain(let size):
+            try truncate(to: size)
+            try write { $0.receiveAgain() }
+        case .retry:
             // Its client heard of no failure: it is the queue's to repeat.
-            try write { $0.decide(Repair.interrupted, next: spool.clock.now) }
-            try move(to: .deferred)
-        case .hold:
-            try write { $0.decide(Repair.outcomeUnknown, cause: .indeterminate) }
-            try move(to: .hold)
-        case .finishDeferral:
-            try move(to: .deferred)
-        case .finishHold:
-            try syncAgain()
-            try move(to: .hold)
-        case .finishDelivery:
-            if queue != .delivered {
-                try syncAgain()
-                try move(to: .delivered)
+            try write { state in
+                state.go(to: .deferred, Repair.interrupted)
+                state.next = spool.clock.now
             }
+        case .hold:
+            // What nobody was told of was on its way into its file.
+            if size != state.length { try truncate(to: 0) }
+            try write { state in
+                state.go(to: .hold, Repair.outcomeUnknown)
+                state.cause = .indeterminate
+            }
+        case .removeContent:
+            // Who wrote that may have died before it was durable.
+            if state.durable != nil, isRecordDirty { try syncRecord() }
             try spool.onDisk { () throws(SystemError) in _ = try removeData() }
             size = state.length ?? size
-            spool.population.finish(id)
         case .forget:
-            try remove()
+            try remove(of: creation.client)
         case .setAside(let reason):
             try setAside()
             throw .corrupt(id, reason: reason)
-        }
-    }
-
-    /// Makes a final response durable, if anything was ever promised: a sync of it may have failed before.
-    private func syncAgain() throws(SpoolError) {
-        guard state.durable != nil else { return }
-        try spool.onDisk { () throws(SystemError) in try disk.writeAgain(try openRecord()) }
-        try syncRecord()
-    }
-
-    /// Whether the record lacks parts because it never was durable: then nothing can have been promised.
-    func isUnwritten() throws(SpoolError) -> Bool {
-        try spool.onDisk { () throws(SystemError) in
-            let record = try openRecord()
-            let count = LoadedRecord.size(ofFile: try record.status().size)
-            let bytes = try record.bytes(at: 0, count: count)
-            return !RecordState.mayPromise(in: bytes) && LoadedRecord.isUnwritten(bytes)
-        }
-    }
-
-    /// Removes the names that moves were to take away, where a power cut left several.
-    func removeOtherNames() throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in
-            let record = try openRecord().status()
-            guard record.names > 1 else { return }
-            for other in SpoolLayout.usable where other != queue {
-                guard try layout[other].status(of: name)?.file == record.file else { continue }
-                try disk.unlink(name.name, in: layout[other][name])
-            }
         }
     }
 
@@ -379,23 +542,26 @@ final class UploadFiles {
     func isUnchanged(since earlier: UploadSummary) throws(SystemError) -> Bool {
         let record = try openRecord()
         let status = try record.status()
-        let data = try self.data?.status()
-        var newest: RecordState?
-        if earlier.creation != nil {
-            newest = RecordState.newest(
-                in: try record.bytes(at: 0, count: 2 * RecordState.slotSize)
-            )
-            guard newest != nil else { return false }
-        }
-        let lastActivity = max(status.modified, data?.modified ?? status.modified)
-        return (queue, UploadSummary.offset(data, newest), lastActivity)
-            == (earlier.queue, earlier.offset, earlier.lastActivity)
-            && (newest?.attempts ?? 0, newest?.length) == (earlier.attempts, earlier.length)
+        let data = try layout.openData(name)
+        if let data, try !data.tryLock() { return false }
+        self.data = data
+        let found = try data?.status()
+        let read = try LoadedRecord.read(record, of: id, knowing: nil)
+        if let loaded = try? read.get() { state = loaded.state }
+        let now = UploadSummary(
+            id: id,
+            try? read.get(),
+            status: status,
+            data: found,
+            isInUse: earlier.isInUse
+        )
+        return (now.queue, now.offset, now.lastActivity, now.sequence)
+            == (earlier.queue, earlier.offset, earlier.lastActivity, earlier.sequence)
     }
 
     /// Has the last activity be now.
     func touch() throws(SystemError) {
-        for file in [data, try openRecord()].compactMap({ $0 }) {
+        for file in [try layout.openData(name), try openRecord()].compactMap({ $0 }) {
             try disk.touch(file.descriptor, subject: file.subject)
         }
     }

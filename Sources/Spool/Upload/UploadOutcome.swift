@@ -1,22 +1,30 @@
 // Where an upload goes that is not delivered: deferred, or in `hold` for one of three causes, and back.
 //
-// Which of them it is, the gateway or an operator decides. Invariant: outside `incoming` a record says
-// the length of its content, and nothing in `hold` moves by itself.
+// Which of them it is, the gateway or an operator decides. Invariant: once whole, a record says the length of
+// its content, and nothing in `hold` moves by itself.
 
 package import Posix
 import UploadProtocol
 
 extension Upload {
     /// When the queue tries it next; nil: it waits for its client, or for an operator.
-    package var nextAttempt: WallTime? { queue == .hold ? nil : files.state.next }
+    package var nextAttempt: WallTime? { files.state.next }
     /// When it was first found whole, or last queued again by an operator; nil before.
     package var wholeSince: WallTime? { files.state.whole }
     /// Delivery attempts begun.
     package var attempts: Int { files.state.attempts }
     /// Why it is in `hold`; nil elsewhere.
-    package var holdCause: HoldCause? { queue == .hold ? files.state.cause : nil }
+    package var holdCause: HoldCause? { files.state.cause }
     /// Why the last attempt did not deliver it, or why it is in `hold`.
     package var reason: String? { files.state.reason }
+
+    /// Until when it waits, and for whom.
+    package enum Waiting {
+        /// For the queue, which tries it then.
+        case queue(WallTime)
+        /// For its client, which has the time till then.
+        case client(WallTime)
+    }
 
     /// incoming or active -> deferred, or deferred with another time: whole, and no attempt could
     /// begin, or the upstream did not take it; the bytes stay.
@@ -25,19 +33,21 @@ extension Upload {
     ///
     /// - Parameters:
     ///   - reason: why it is not delivered; for people.
-    ///   - next: when the queue tries it; nil: it waits for its client.
+    ///   - waiting: until when it waits, and for whom.
     /// - Throws: `.disk`; then it is where it was.
-    package func postpone(reason: String?, next: WallTime? = nil) throws(SpoolError) {
-        try requireData(while: [.incoming, .active, .deferred].contains(queue))
-        func change(_ state: inout RecordState) {
-            state.decide(reason, next: next)
-            state.whole = spool.clock.mended(state.whole)
+    package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
+        try require([.incoming, .active, .deferred].contains(queue))
+        try store()
+        try setWhole(durably: false) { state in
+            state.go(to: .deferred, reason)
+            switch waiting {
+            case .queue(let next): state.next = next
+            case .client(let until): state.until = until
+            }
         }
-        if queue == .incoming { try setWhole(change) } else { try files.write(change) }
-        if queue != .deferred { try files.move(to: .deferred) }
     }
 
-    /// active or deferred -> hold: nothing takes it from there by itself.
+    /// incoming, active or deferred -> hold: nothing takes it from there by itself.
     ///
     /// Durable on return; content that cannot be made durable is lost then, and `state.offset` less
     /// than the length.
@@ -52,50 +62,57 @@ extension Upload {
         reason: String,
         response: StoredResponse? = nil
     ) throws(SpoolError) {
-        try requireData(while: queue == .active || queue == .deferred)
-        func change(_ state: inout RecordState) { state.decide(reason, cause: cause) }
+        try require([.incoming, .active, .deferred].contains(queue))
+        let size = files.size
+        let lost = "its content could not be made durable; \(reason)"
+        func change(_ state: inout RecordState) {
+            state.go(to: .hold, reason)
+            state.cause = cause
+            state.length = size
+        }
+        var isLost = false
+        do throws(SpoolError) { try store() } catch {
+            isLost = true
+            try files.truncate(to: 0)
+        }
         // In one state, the response with the cause: without it, it would be a delivery.
         if let response {
             knownResponse = try store(response, change)
         } else {
             try files.write(change)
         }
-        // A power cut may keep the move, and in `hold` an older state would say another cause.
-        if isPromised { try files.syncRecord() }
-        try files.move(to: .hold)
         do throws(SpoolError) { try sync() } catch {
             guard state.offset != state.length else { throw error }
-            // The content is cut back; that it is held, and why, can be kept all the same.
-            try files.write { $0.reason = "its content could not be made durable; \(reason)" }
-            try sync()
+            isLost = true
         }
+        guard isLost else { return }
+        // The content is cut back; that it is held, and why, can be kept all the same.
+        try files.write { $0.reason = lost }
+        try sync()
     }
 
     /// hold -> deferred, or deferred with another time: the queue is to try it, whatever was known of
     /// earlier attempts; its time in the queue begins anew.
     ///
-    /// Durable on return.
+    /// Durable on return, and told to the daemons.
     ///
     /// - Parameter next: when the queue tries it.
     /// - Throws: `.disk` also where a part of its content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {
-        let data = try requireData(while: queue == .hold || queue == .deferred)
+        try require(queue == .hold || queue == .deferred)
         guard state.offset == state.length else {
             throw .disk(
-                SystemError(call: "requeue of", subject: data.subject, errno: SystemError.lost)
+                SystemError(call: "requeue of", subject: files.dataPath, errno: SystemError.lost)
             )
         }
-        // The cause stays until the next attempt: in `hold` it must be right whenever the process dies.
-        try files.write { state in
-            state.decide(state.reason, next: next, cause: state.cause)
+        try sync()
+        try files.write(durably: creation.promise == .powerCut) { state in
+            state.go(to: .deferred, state.reason)
+            state.next = next
             state.whole = spool.clock.now
         }
         knownResponse = nil
-        if queue == .hold { try files.move(to: .deferred) }
-        // Also where earlier moves may have left a name that a power cut would bring back: it must
-        // neither be held again nor be taken for an attempt.
-        files.movedFrom = [.incoming, .active, .hold]
-        try sync()
+        spool.wake()
     }
 }
 

@@ -84,6 +84,7 @@ extension UploadSummary {
             ),
             ("resource", creation.map { .string($0.resourcePath) } ?? .null),
             ("attempts", .integer(Int64(attempts))),
+            ("promise", creation.map { .string($0.promise.rawValue) } ?? .null),
             ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
             ("whole-since", wholeSince.map { .string($0.description) } ?? .null),
             ("reason", reason.map { .string($0) } ?? .null),

@@ -10,7 +10,7 @@ struct Release: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Give held uploads back to the queue.",
         discussion: """
-            Undoes "spoolgate hold": the uploads are tried at the next queue run. Uploads that failed, \
+            Undoes "spoolgate hold": the uploads are tried at once. Uploads that failed, \
             or whose outcome is indeterminate, are not released; see "spoolgate requeue".
             """
     )
@@ -27,10 +27,8 @@ struct Release: ParsableCommand {
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
-            let settings = try options.settings()
             var action = try UploadAction(options, word: "released", json: json)
             for id in uploads.ids { action.apply(to: id, Self.release) }
-            action.tellOfDaemon(settings)
             try action.end()
         }
     }

@@ -58,11 +58,9 @@ struct Requeue: ParsableCommand {
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
-            let settings = try options.settings()
             var action = try UploadAction(options, word: "requeued", json: json)
             for id in uploads.ids { action.apply(to: id, Self.requeue) }
             if all { try requeueAll(&action) }
-            action.tellOfDaemon(settings)
             try action.end()
         }
     }

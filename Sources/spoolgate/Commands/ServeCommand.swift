@@ -1,6 +1,6 @@
 // `spoolgate serve`: the daemon, from its settings to its last answered request.
 //
-// Order matters: signals are blocked before the first thread, the spool is recovered before the first
+// Order matters: signals are blocked before the first thread, the spool knows of this daemon before the first
 // request, and the service manager hears of it when requests can come.
 
 import ArgumentParser
@@ -56,10 +56,9 @@ struct Serve: ParsableCommand {
                 Self.logger(settings.logLevel),
                 showsQueries: settings.showsQueries
             )
-            let (spool, held) = try Self.openSpool(settings, log)
+            let spool = try Self.openSpool(settings)
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
-            for id in held { gateway.deliveries.noteHeld(id) }
             let server = try Self.startServer(settings, threads, gateway, log)
             try Self.startThreads(of: gateway, spool)
             log.serving(
@@ -78,7 +77,10 @@ struct Serve: ParsableCommand {
             let left = gateway.deliveries.stopQueue(until: deadline)
             // An event whose answer is on its way would be sent once more by the next process.
             gateway.events.stopSending(until: .after(.seconds(1)))
-            log.stopped(left: left + (isDrained ? 0 : server.load.active))
+            let undone = left + (isDrained ? 0 : server.load.active)
+            // What is under way still is left as by a death.
+            if undone == 0, !spool.isAfterDeath { spool.leave() }
+            log.stopped(left: undone)
         }
     }
 
@@ -89,12 +91,13 @@ struct Serve: ParsableCommand {
     ) throws(CommandFailure) {
         do throws(SystemError) {
             // Lets requests of another process that works in the spool have uploads that are being
-            // received here, as requests of this one do.
+            // received here, as requests of this one do; and runs the queue when a command has changed it.
             try Thread.start(name: "spool-watch") {
                 while true {
                     Thread.pause(.milliseconds(100))
                     // A spool that cannot be read is told by the request that reads it.
                     try? spool.requestReleaseForOthers()
+                    if spool.isWoken() { gateway.deliveries.runQueue() }
                 }
             }
             try gateway.deliveries.startQueue()
@@ -158,27 +161,16 @@ struct Serve: ParsableCommand {
         return Logger(label: "spoolgate") { _ in handler }
     }
 
-    /// The spool after its recovery, and the uploads that were held by it.
-    private static func openSpool(
-        _ settings: Settings,
-        _ log: Log
-    ) throws(CommandFailure) -> (Spool, held: [UploadID]) {
+    /// The spool, with this process as one of its daemons.
+    private static func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
         do throws(SpoolError) {
             let spool = try Spool(
                 directory: settings.spoolDirectory,
                 reserve: settings.spoolReserve,
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota
             )
-            var held: [UploadID] = []
-            let recovery = try spool.recover { finding in
-                switch finding {
-                case .held(let id): held.append(id)
-                case .setAside(let id, let reason): log.setAside(id, reason: reason)
-                case .leftAlone(let id, let error): log.notRecovered(id, error)
-                }
-            }
-            log.recovered(recovery)
-            return (spool, held)
+            try spool.enter()
+            return spool
         } catch {
             throw CommandFailure(code: .cannotCreate, sentence: error.sentence)
         }

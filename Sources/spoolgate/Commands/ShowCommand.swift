@@ -95,6 +95,7 @@ struct Show: ParsableCommand {
         line("length", summary.length.map { "\($0)" } ?? "not known")
         line("attempts", "\(summary.attempts)")
         line("next attempt", summary.nextAttempt?.description)
+        line("promise", summary.creation?.promise.rawValue)
         line("waits for", summary.awaited)
         line("created", summary.creation?.created.description)
         line("whole since", summary.wholeSince?.description)

@@ -1,17 +1,16 @@
-// Which run of the kernel this is: what tells the death of a process from a power cut.
+// Who writes a state: what tells the death of a process from a power cut.
 //
 // After the death of a process the kernel still has every byte; after a power cut only what was made
 // durable can be trusted. A reboot in good order is taken for a power cut: nothing tells them apart.
 
-import Crypto
 import Posix
 
-/// The identity of the running kernel.
-enum BootIdentity {
+/// Who writes states in a spool that belongs to one host: the running kernel.
+enum Writer {
     /// The kernel's own random identity of this boot (random(4)).
     ///
     /// - Throws: `.bootUnknown` where it cannot be read.
-    static func current() throws(SpoolError) -> String {
+    static func boot() throws(SpoolError) -> String {
         do throws(SystemError) {
             let text = try TextFile.read("/proc/sys/kernel/random/boot_id", limit: 256)
             return String(text.prefix { !$0.isWhitespace })
@@ -19,10 +18,7 @@ enum BootIdentity {
             throw .bootUnknown(error)
         }
     }
-}
 
-/// Names in `tmp/` that no other process or thread uses.
-enum TemporaryName {
-    /// A new name.
-    static func next() -> String { String(RandomBits.next(), radix: 32) }
+    /// The first 16 digits of an identity of a boot.
+    static func name(of boot: String) -> String { String(boot.filter { $0 != "-" }.prefix(16)) }
 }

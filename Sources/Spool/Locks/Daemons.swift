@@ -1,0 +1,126 @@
+// Which daemons serve from a spool, and which have not ended in good order: the directory `daemons`.
+//
+// A daemon's file is locked for its life and removed when it ends in good order. So a file that can be locked
+// is of one that died, and whoever locks it goes through the spool; nobody else has to. Beside it the file
+// `wake`, by which a command tells daemons that the queue has changed. Invariant: a daemon's file is durable
+// before it serves.
+
+import Posix
+
+/// The daemons of a spool, as this process takes part in them.
+///
+/// Any thread.
+final class Daemons: Sendable {
+    /// What this process has of its own.
+    struct Membership {
+        /// Its file, locked; nil where it is no daemon.
+        var own: (name: String, file: OpenFile)?
+        /// Those of daemons that have died, locked by this one.
+        var dead: [(name: String, file: OpenFile)] = []
+        /// The file `wake` that was last seen.
+        var woken: FileStatus?
+    }
+
+    fileprivate let membership = Monitor(Membership())
+
+    /// Whether this process is a daemon.
+    var includesThisProcess: Bool { membership.update { $0.own != nil } }
+}
+
+extension Spool {
+    private static let wakeFile = "wake"
+
+    /// Whether this process is a daemon, whose file says where it did not end in good order.
+    var isDaemon: Bool { daemons.includesThisProcess }
+
+    /// Notes, durably, that this process serves from the spool, until `leave()`.
+    ///
+    /// Call it before anything is served; then `recover(_:)`, which may run beside serving.
+    ///
+    /// - Throws: where that cannot be noted: then it must not be served.
+    package func enter() throws(SpoolError) {
+        try onDisk { () throws(SystemError) in
+            let (name, file) = try makeDaemonFile()
+            try disk.write(Array("\(writer)\n".utf8), to: file, at: 0)
+            try disk.sync(file)
+            try disk.syncDirectory(layout.daemons)
+            daemons.membership.update { $0.own = (name, file) }
+        }
+        findsDead()
+        _ = isWoken()
+    }
+
+    private func makeDaemonFile() throws(SystemError) -> (String, OpenFile) {
+        while true {
+            let name = TemporaryName.next()
+            let made = try disk.create(name, in: layout.daemons)
+            let file = OpenFile(made, name, in: layout.daemons)
+            // Another daemon may have taken it for a dead one's before it was locked, and removes it.
+            if try file.tryLock(), try file.status().names > 0 { return (name, file) }
+        }
+    }
+
+    /// Notes that this process ends in good order: nothing has to be looked for after it.
+    ///
+    /// Where it did not go through the spool to the end after one that died, that one's file stays.
+    package func leave() {
+        let own = daemons.membership.update { membership in
+            defer { membership = Daemons.Membership() }
+            return membership.own
+        }
+        if let own { _ = try? disk.unlink(own.name, in: layout.daemons) }
+    }
+
+    /// Whether a daemon has died since this was asked last: then this one has to go through the spool.
+    @discardableResult
+    package func findsDead() -> Bool {
+        guard let own = daemons.membership.update({ $0.own?.name }),
+            let names = try? layout.daemons.names()
+        else { return false }
+        var isAnyDead = false
+        for name in names where name != own {
+            // Its lock is free once it is dead, and then this process's. Gone, it was another's to look after.
+            guard let file = try? OpenFile.open(name, in: layout.daemons),
+                (try? file.tryLock()) == true, let status = try? file.status(), status.names > 0
+            else { continue }
+            daemons.membership.update { $0.dead.append((name, file)) }
+            isAnyDead = true
+        }
+        return isAnyDead
+    }
+
+    /// Whether a daemon died that nobody has gone through the spool for, to this one's end.
+    package var isAfterDeath: Bool { daemons.membership.update { !$0.dead.isEmpty } }
+
+    /// Forgets daemons that have died, after all that they left was made legal.
+    func forgetDead() {
+        let dead = daemons.membership.update { membership in
+            defer { membership.dead = [] }
+            return membership.dead
+        }
+        for one in dead { _ = try? disk.unlink(one.name, in: layout.daemons) }
+    }
+
+    // MARK: Waking
+
+    /// Has the daemons look at the queue; where that fails, their next run finds what there is.
+    func wake() {
+        try? SpoolLayout.replace(
+            Self.wakeFile,
+            with: "",
+            in: layout.root,
+            temporary: layout.temporary,
+            disk: disk
+        )
+    }
+
+    /// Whether the daemons were to look at the queue since this was asked last.
+    package func isWoken() -> Bool {
+        let file = try? layout.root.status(of: Self.wakeFile)
+        return daemons.membership.update { membership in
+            guard file != membership.woken else { return false }
+            membership.woken = file
+            return true
+        }
+    }
+}
