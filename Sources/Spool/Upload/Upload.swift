@@ -214,8 +214,8 @@ package final class Upload {
             if queue != .hold { try files.write { $0.verified = nil } }
         } catch {
             guard files.size > durable, files.state.verified == nil else { return }
-            defer { end() }
             try files.setAside()
+            end()
             throw .corrupt(id, reason: "its content could neither be made durable nor cut back")
         }
         isContentInDoubt = false
