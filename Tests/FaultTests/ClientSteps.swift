@@ -50,6 +50,13 @@ extension UploadClient {
         )
     }
 
+    /// Sends all of it as a client does that knows nothing of the protocol.
+    @discardableResult
+    func send(on daemon: Daemon) throws -> Int {
+        isOrdinary = true
+        return try serve(exchange(.ordinary, on: daemon), by: daemon)
+    }
+
     /// Asks for the offset; where it is not told, the scenario stops.
     @discardableResult
     func retrieve(on daemon: Daemon) throws -> Int {
@@ -80,6 +87,11 @@ extension UploadClient {
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
             if hasEnded { return true }
+            if isOrdinary {
+                beginAgain()
+                try send(on: daemon)
+                continue
+            }
             guard location != nil else {
                 beginAgain()
                 try create(on: daemon)

@@ -44,6 +44,7 @@ struct SweepCase: CustomStringConvertible {
                 world.checkWalk()
                 world.checkSpool()
             }
+            try world.checkFresh()
             try world.finish(after: fault)
             try world.walk(by: world.daemon)
             world.checkWalk()

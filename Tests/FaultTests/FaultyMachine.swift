@@ -82,6 +82,9 @@ final class FaultyMachine: Sendable {
     /// Whether the wall clock is wrong, and by how many seconds.
     var clockError: Int64 { state.withLock { $0.clockError } }
 
+    /// Sets the wall clock wrong by some seconds, until it is set right or repaired.
+    func setClock(wrongBy seconds: Int64) { state.withLock { $0.clockError = seconds } }
+
     /// What the kernel would say of a file that is changed now.
     private func stamp(_ file: Int32, _ state: State) {
         guard state.clockError != 0 else { return }
@@ -181,7 +184,9 @@ final class FaultyMachine: Sendable {
 
     private func relative(_ path: String) -> String {
         guard path.hasPrefix(root) else { return path }
-        return String(path.dropFirst(root.count).drop { $0 == "/" })
+        let below = path.dropFirst(root.count).drop { $0 == "/" }
+        guard below.hasSuffix("/..") else { return String(below) }
+        return below.split(separator: "/").dropLast(2).joined(separator: "/")
     }
 
     private func note(_ effect: Disk.Effect, _ state: inout State) {

@@ -22,7 +22,8 @@ struct Scenario: Sendable, CustomStringConvertible {
     var description: String { name }
 
     /// All of them.
-    static let all: [Scenario] = creations + appends + deliveries + removals + besides + queued
+    static let all: [Scenario] =
+        creations + appends + deliveries + removals + besides + queued + others
 
     /// The parts an upload is sent in.
     static let (first, second) = (3000, 7200)

@@ -102,7 +102,7 @@ extension Scenario {
             let old = world.daemon
             try client.create(upTo: first, ends: .cut, on: old)
             try client.retrieve(on: old)
-            world.machine.kill(old.process)
+            world.kill(old)
             let new = try world.startDaemon()
             try world.walk(by: new)
             try client.append(from: client.retrieve(on: new), on: new)
@@ -145,13 +145,13 @@ extension World {
 
     /// Purges everything, in a process of its own, as the command does; an upload that is live only
     /// while it is in use, which must be refused.
-    func purge(sparing live: UploadClient) throws {
+    func purge(sparing live: UploadClient? = nil) throws {
         let process = machine.start()
         let spool = try openSpool(as: process)
         var old: [UploadSummary] = []
         try spool.forEachUpload { old.append($0) }
         old.sort { $0.queue.rawValue > $1.queue.rawValue }
-        for summary in old where summary.isInUse || summary.id.description != live.identity {
+        for summary in old where summary.isInUse || summary.id.description != live?.identity {
             let isRemoved = try spool.remove(summary.id, ifUnchangedSince: summary)
             if isRemoved, summary.isInUse { complain("what is in use was purged") }
         }

@@ -186,6 +186,18 @@ extension World {
     /// Makes the attempt that an upload waits for, whenever that is due, if the queue is to make it.
     func runQueue(_ client: UploadClient) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
+        try runQueue(id)
+    }
+
+    /// The same for every upload, also one that no client knows.
+    func runQueue() throws {
+        var all: [UploadID] = []
+        try daemon.spool.forEachUpload { all.append($0.id) }
+        // One that a power cut has left without a promise is gone when it is looked at.
+        for id in all where try daemon.spool.tryLock(id) != nil { try runQueue(id) }
+    }
+
+    private func runQueue(_ id: UploadID) throws {
         let daemon = daemon
         guard let upload = try daemon.spool.tryLock(id) else { throw Stopped() }
         defer { upload.unlock() }
@@ -197,16 +209,53 @@ extension World {
 
     /// Queues an upload again, in a process of its own, as the command does.
     func requeue(_ client: UploadClient) throws {
-        guard let identity = client.identity, let id = UploadID(identity) else { throw Stopped() }
+        try command(client) { upload in
+            guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
+            client.requeues += 1
+            try upload.requeue(at: .now)
+        }
+        client.isHeldByOperator = false
+        client.attemptsBeforeRequeue = client.identity.map { machine.attempts(of: $0) }
+    }
+
+    /// Has a command hold an upload that waits.
+    func hold(_ client: UploadClient) throws {
+        try command(client) { upload in
+            guard upload.state.phase == .deferred else { throw Stopped() }
+            client.isHeldByOperator = true
+            try upload.hold(.held, reason: "wait")
+        }
+    }
+
+    /// Uses a client's upload in a process of its own, as commands do.
+    private func command(_ client: UploadClient, _ body: (Upload) throws -> Void) throws {
+        guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
         let process = machine.start()
         let spool = try openSpool(as: process)
         guard let upload = try spool.tryLock(id) else { throw Stopped() }
         defer { upload.unlock() }
-        guard ![.delivered, .receiving].contains(upload.state.phase) else { throw Stopped() }
-        client.requeues += 1
-        try upload.requeue(at: .now)
+        try body(upload)
         if machine.isDead(process) { throw Stopped() }
-        client.isHeldByOperator = false
-        client.attemptsBeforeRequeue = machine.attempts(of: identity)
+    }
+
+    /// Checks that a queue run of the daemon finds an upload, however the clock went.
+    func expectDue(_ client: UploadClient) throws {
+        let now = daemon.spool.clock.now
+        let route = settings.routes[RouteSettings.defaultName] ?? RouteSettings()
+        func after(_ time: Duration) -> WallTime {
+            WallTime(seconds: now.seconds + time.components.seconds)
+        }
+        var isFound = false
+        try daemon.spool.forEachQueued(
+            until: after(settings.queueRunInterval),
+            or: after(route.queue.maximumBackoff)
+        ) { isFound = isFound || $0.id.description == client.identity }
+        // Its time in the queue may be over by the wrong clock; then it is held.
+        let queue = client.identity.flatMap { UploadID($0) }.flatMap {
+            try? daemon.spool.look(at: $0)?.queue
+        }
+        if !isFound, queue == .deferred {
+            complain("no queue run finds what waits since the clock was wrong")
+        }
     }
 }

@@ -9,6 +9,7 @@ import UploadProtocol
 
 @testable import Delivery
 @testable import Gateway
+@testable import Settings
 @testable import Spool
 
 typealias HTTPMethod = HTTPRequest.Method
@@ -16,7 +17,7 @@ typealias HTTPMethod = HTTPRequest.Method
 /// One client with one upload at a time.
 final class UploadClient {
     /// What a request was for.
-    enum Purpose { case creation, append, retrieval, cancellation }
+    enum Purpose { case creation, append, retrieval, cancellation, ordinary }
 
     /// What a request says of its content.
     enum Digests { case none, right, wrong }
@@ -30,7 +31,18 @@ final class UploadClient {
     /// All it wants to send.
     private(set) var content: [UInt8]
     /// The upload resource; nil: it was told none.
-    var location: String?
+    var location: String? { didSet { noteIdentity() } }
+    /// The upload that a request without a resource was accepted as.
+    private var acceptedAs: String? { didSet { noteIdentity() } }
+    /// The identities of its uploads by their numbers.
+    private(set) var identities: [Int: String] = [:]
+    private var isLong = false
+    /// Whether it knows nothing of the protocol.
+    var isOrdinary = false
+    /// Its uploads of which it was told that they failed.
+    private(set) var failed: Set<Int> = []
+    /// Whether what it is told survives a power cut.
+    private let survivesPowerCut: Bool
     /// The highest offset that it was told; nil: none.
     private(set) var told: Int64?
     /// Whether it has the upstream's response.
@@ -66,19 +78,38 @@ final class UploadClient {
         number = world.nextNumber()
         numbers = [number]
         content = Self.content(number)
+        survivesPowerCut = world.settings.routes[RouteSettings.defaultName]?.promise == .powerCut
     }
 
     /// Whether a second delivery does no harm.
     var isRepeatable: Bool { method == .put }
     var length: Int { content.count }
     /// The identity, as the upload resource has it.
-    var identity: String? { location?.split(separator: "/").last.map { String($0) } }
+    var identity: String? { acceptedAs ?? location?.split(separator: "/").last.map { String($0) } }
+
+    private func noteIdentity() { if let identity { identities[number] = identity } }
 
     /// The content of upload `number`, in which every part tells its place: no zeros, and no two
     /// sectors alike.
     static func content(_ number: Int) -> [UInt8] {
         let start = number % 251
         return Array(pool[start..<start + 9001])
+    }
+
+    /// The content of one that has more than stays in memory.
+    static func longContent(_ number: Int) -> [UInt8] {
+        (0..<20).flatMap { content(number + $0) }
+    }
+
+    /// Has it send more than stays in memory.
+    func sendMore() {
+        isLong = true
+        content = Self.longContent(number)
+    }
+
+    /// The content of one of its uploads.
+    func content(of number: Int) -> [UInt8] {
+        isLong ? Self.longContent(number) : Self.content(number)
     }
 
     private static let pool: [UInt8] = (0..<9252).map { (place: Int) -> UInt8 in
@@ -110,9 +141,15 @@ final class UploadClient {
             if case .proper = end { length = .known(Int64(to - from)) }
             if let announced { fields[.uploadLength] = "\(announced)" }
             fields[.contentDigest] = digest(of: Array(content[from..<to]))
+        case .ordinary:
+            fields = [:]
+            parts = stride(from: 0, to: self.length, by: 60_000).map {
+                Array(content[$0..<min($0 + 60_000, self.length)])
+            }
+            length = .known(Int64(self.length))
         case .retrieval, .cancellation: break
         }
-        if purpose == .creation {
+        if purpose == .creation || purpose == .ordinary {
             for (name, value) in [("X-Upload", "\(number)"), ("X-Answer", answer.rawValue)] {
                 if let name = HTTPField.Name(name) { fields[name] = value }
             }
@@ -123,13 +160,15 @@ final class UploadClient {
         }
         let methods: [Purpose: HTTPMethod] = [
             .creation: method, .append: .patch, .retrieval: .head, .cancellation: .delete,
+            .ordinary: method,
         ]
         let (machine, origin) = (world.machine, world.origin)
         let (process, whole) = (daemon.process, "\(self.length)")
         return ClientExchange(
             RequestHead(
                 method: methods[purpose] ?? .get,
-                target: purpose == .creation ? "/files" : location ?? "/nowhere",
+                target: purpose == .creation || purpose == .ordinary
+                    ? "/files" : location ?? "/nowhere",
                 fields: fields,
                 contentLength: length
             ),
@@ -168,6 +207,7 @@ final class UploadClient {
     /// Notes what was heard; the status, 0 where there was none.
     @discardableResult
     func note(_ exchange: ClientExchange, of daemon: Daemon) throws -> Int {
+        world.takeDrops()
         for fault in exchange.faults { world.complain(fault) }
         for head in exchange.interims { note(head) }
         if let head = exchange.final { try note(head, exchange) }
@@ -186,6 +226,12 @@ final class UploadClient {
         let text = String(decoding: exchange.content, as: UTF8.self)
         let expected = Origin.text(number, answer)
         let isComplete = head.fields[.uploadComplete] == "?1"
+        if isOrdinary { return noteOrdinary(head, text) }
+        if head.status == .created, isComplete, world.isDropping {
+            hasFinal = true
+            if let told = head.fields[.location] { location = told }
+            return
+        }
         if head.status == .ok, isComplete, exchange.request.method != .head {
             // A stored response may lack its content where that was too long, or the disk did not take it.
             let isCut = answer == .long || world.hasError
@@ -218,6 +264,26 @@ final class UploadClient {
         note(head)
     }
 
+    private func noteOrdinary(_ head: ResponseHead, _ text: String) {
+        switch head.status {
+        case .ok:
+            if text != Origin.text(number, answer) { world.complain("the response is '\(text)'") }
+            hasFinal = true
+        case .accepted:
+            isAccepted = true
+            let words = text.split(separator: "\"")
+            acceptedAs = words.first { $0.utf8.count == 26 }.map { String($0) }
+        default: failed.insert(number)
+        }
+    }
+
+    /// What it was told need not survive a power cut, where its route says so.
+    func notePowerCut() {
+        guard !survivesPowerCut else { return }
+        told = nil
+        isHeld = false
+    }
+
     private func noteOffset(_ text: String) {
         guard let offset = Int64(text) else { return world.complain("an offset is '\(text)'") }
         noteTold(offset)
@@ -240,7 +306,7 @@ final class UploadClient {
     func beginAgain() {
         number = world.nextNumber()
         numbers.append(number)
-        content = Self.content(number)
+        content = content(of: number)
         location = nil
         told = nil
         isHeld = false

@@ -54,6 +54,13 @@ final class World {
     private var lastNumber = 0
     private let empty: DiskModel
 
+    /// What was taken from the directory of drops, by upload.
+    private var dropped: [String: [[UInt8]]] = [:]
+    /// Whether a scenario makes a spool of its own.
+    private(set) var isFreshMade = false
+    /// What was told of the upload in it.
+    private var freshUpload: (id: UploadID, told: Int64)?
+
     var settings = Settings()
     private var defaults = Settings()
 
@@ -97,11 +104,19 @@ final class World {
     ) throws {
         origin.forget()
         end()
+        try FileManager.default.createDirectory(
+            atPath: drop,
+            withIntermediateDirectories: true
+        )
         hadPowerCut = false
         mayBeTorn = false
         hasError = fault?.isError == true
         settings = defaults
         adjust(&settings)
+        if isDropping { settings.routes[RouteSettings.defaultName]?.upstream = dropUpstream }
+        dropped = [:]
+        isFreshMade = false
+        try? FileManager.default.removeItem(atPath: fresh)
         complaints.withLock { $0 = [] }
         machine.repair()
         machine.begin(nil, at: 0, on: empty)
@@ -111,19 +126,28 @@ final class World {
         machine.begin(fault, at: number, on: machine.model)
     }
 
-    /// Opens the spool in a process.
-    func openSpool(as process: Int) throws -> Spool {
-        try Self.openSpool(of: machine, as: process, writer: "\(powerCuts)")
+    /// Opens the spool in a process; or another, which it makes where there is none.
+    func openSpool(as process: Int, named name: String = "spool") throws -> Spool {
+        try Self.openSpool(
+            of: machine,
+            as: process,
+            writer: "\(powerCuts)",
+            named: name,
+            quota: settings.spoolQuota
+        )
     }
 
     private static func openSpool(
         of machine: FaultyMachine,
         as process: Int,
-        writer: String
+        writer: String,
+        named name: String = "spool",
+        quota: Int64 = 0
     ) throws -> Spool {
         try Spool(
-            directory: "\(machine.root)/spool",
+            directory: "\(machine.root)/\(name)",
             reserve: 0,
+            quota: quota == 0 ? nil : quota,
             disk: machine.disk(of: process),
             clock: machine.clock,
             writer: writer
@@ -133,8 +157,7 @@ final class World {
     /// Starts a daemon as the program does: it serves once it is noted as one; the walk comes beside that.
     @discardableResult
     func startDaemon() throws -> Daemon {
-        // The kernel lets go of the locks of the dead.
-        for daemon in daemons where machine.isDead(daemon.process) { daemon.spool.leave() }
+        letGoOfDead()
         let process = machine.start()
         let spool = try openSpool(as: process)
         try spool.enter()
@@ -144,8 +167,20 @@ final class World {
         return daemon
     }
 
+    /// The kernel lets go of the locks of daemons that have died.
+    private func letGoOfDead() {
+        for daemon in daemons where machine.isDead(daemon.process) { daemon.spool.leave() }
+    }
+
+    /// A daemon dies.
+    func kill(_ daemon: Daemon) {
+        machine.kill(daemon.process)
+        letGoOfDead()
+    }
+
     /// The walk of a daemon through the spool.
     func walk(by daemon: Daemon) throws {
+        letGoOfDead()
         daemon.spool.findsDead()
         let recovery = daemon.spool.recover()
         if machine.isDead(daemon.process) { throw Stopped() }
@@ -162,9 +197,11 @@ final class World {
         machine.repair()
         origin.setReachable(true)
         origin.open()
-        let reply = settings.routes[RouteSettings.defaultName]?.reply ?? .upstream
+        let route = settings.routes[RouteSettings.defaultName] ?? RouteSettings()
         settings = defaults
-        settings.routes[RouteSettings.defaultName]?.reply = reply
+        var kept = defaults.routes[RouteSettings.defaultName] ?? RouteSettings()
+        (kept.reply, kept.promise, kept.upstream) = (route.reply, route.promise, route.upstream)
+        settings.routes[RouteSettings.defaultName] = kept
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
         // A spool holds dozens of directories open.
         daemons.removeAll { machine.isDead($0.process) }
@@ -203,6 +240,98 @@ final class World {
         mayBeTorn = cut.content.mayTear
         try machine.rebuild(after: cut)
         powerCuts += 1
+        for client in clients { client.notePowerCut() }
+    }
+
+    // MARK: The directory of drops
+
+    private var drop: String { "\(directory)/drop" }
+    private var dropUpstream: UpstreamSettings {
+        UpstreamSettings(targets: [.directory(path: drop)])
+    }
+
+    /// Whether the upstream is a directory.
+    var isDropping: Bool {
+        guard case .directory? = settings.routes[RouteSettings.defaultName]?.upstream.targets.first
+        else { return false }
+        return true
+    }
+
+    /// Takes from the directory what was dropped, as a consumer does.
+    func takeDrops() {
+        guard isDropping else { return }
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: drop)) ?? []
+        for record in names where record.hasSuffix(".json") && !record.hasPrefix(".") {
+            let content = String(record.dropLast(".json".count))
+            let bytes = FileManager.default.contents(atPath: "\(drop)/\(content)")
+            dropped[String(content.prefix(26)), default: []].append(Array(bytes ?? Data()))
+            for name in [content, record] { unlink("\(drop)/\(name)") }
+        }
+    }
+
+    /// The contents that came for an upload of a client, whole.
+    func got(_ number: Int, of client: UploadClient) -> [[UInt8]] {
+        guard isDropping else { return origin.got(number) }
+        return client.identities[number].map { dropped[$0] ?? [] } ?? []
+    }
+
+    // MARK: A spool from nothing
+
+    private var fresh: String { "\(machine.root)/fresh" }
+
+    /// Makes a spool where there is none, with an upload in it that something is promised of.
+    func makeFresh() throws {
+        isFreshMade = true
+        freshUpload = nil
+        let process = machine.start()
+        let spool = try openSpool(as: process, named: "fresh")
+        try spool.enter()
+        defer { spool.leave() }
+        let id = UploadID.random()
+        let creation = UploadCreation(
+            id: id,
+            route: RouteSettings.defaultName,
+            owner: nil,
+            head: RequestHead(
+                method: .post,
+                target: "/files",
+                fields: [:],
+                contentLength: .unknown
+            ),
+            resourcePath: "/files/\(id)",
+            remoteAddress: nil,
+            scheme: nil,
+            created: .now,
+            isRepeatable: false
+        )
+        let upload = try spool.create(creation, requestRelease: {})
+        defer { upload.unlock() }
+        try upload.append(Array(UploadClient.content(1)[..<3000]).span.bytes)
+        try upload.sync()
+        if !machine.isDead(process) { freshUpload = (id, upload.durableOffset) }
+    }
+
+    /// Checks that the spool can be used, however far its making came, and has what was told.
+    func checkFresh() throws {
+        guard isFreshMade else { return }
+        let spool = try openSpool(as: machine.start(), named: "fresh")
+        try spool.enter()
+        defer { spool.leave() }
+        if let (id, told) = freshUpload {
+            let upload = try spool.tryLock(id)
+            if (upload?.state.offset ?? -1) < told {
+                complain("in a new spool \(upload?.state.offset ?? -1) bytes, \(told) were told")
+            }
+            upload?.unlock()
+        }
+        _ = spool.recover()
+        var all: [UploadSummary] = []
+        try spool.forEachUpload { all.append($0) }
+        try spool.remove(all) { _, _ in }
+        let left = machine.model.paths.keys.filter {
+            $0.hasPrefix("fresh/uploads") || $0.hasPrefix("fresh/queue")
+        }
+        if !left.isEmpty { complain("a new spool has \(left.sorted())") }
     }
 
     /// The daemon removes what is over.
