@@ -76,6 +76,8 @@ struct Tally: Sendable {
 @Suite("The fault sweep")
 struct FaultSweep {
     private let environment = ProcessInfo.processInfo.environment
+    /// Whether the first failure is enough.
+    private static let stops = ProcessInfo.processInfo.environment["SWEEP_STOP"] != nil
 
     @Test("no fault at any call of any scenario breaks a promise")
     func sweep() throws {
@@ -110,7 +112,9 @@ struct FaultSweep {
         for failure in total.failures.prefix(40) { Issue.record("\(failure)") }
         if total.failures.count > 40 { Issue.record("and \(total.failures.count - 40) more") }
         #expect(total.runs > 0)
-        if only == nil { #expect(total.gaps == [], "not tried at any call of that kind") }
+        if only == nil, !Self.stops {
+            #expect(total.gaps == [], "not tried at any call of that kind")
+        }
     }
 
     /// The seeds of a whole sweep; nil: a sample is enough.
@@ -136,6 +140,7 @@ struct FaultSweep {
         func run(_ number: Int, _ fault: Fault?) {
             let one = SweepCase(scenario: scenario, number: number, fault: fault)
             if let only, fault != nil, !one.description.hasPrefix(only) { return }
+            if Self.stops, tally.update({ !$0.failures.isEmpty }) { return }
             var failures: [String] = []
             do {
                 let place = try world ?? World()

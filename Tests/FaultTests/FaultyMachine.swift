@@ -23,6 +23,10 @@ final class FaultyMachine: Sendable {
         var description: String { "\(call.rawValue) \(subject) \(state)" }
     }
 
+    /// A sync that does nothing and says that it did: whether one of a file or directory below the root is
+    /// such a one, and what the newest state of a record says.
+    typealias Lie = @Sendable (_ subject: String, _ state: String) -> Bool
+
     private struct State {
         var model = DiskModel()
         /// The nodes by the numbers of their files.
@@ -38,6 +42,9 @@ final class FaultyMachine: Sendable {
         var records: [DiskModel.Node: String] = [:]
         /// The most attempts that a state of an upload was written with.
         var attempts: [String: Int] = [:]
+        /// The newest states of uploads.
+        var states: [String: String] = [:]
+        var lie: Lie?
         /// Seconds by which the wall clock is wrong.
         var clockError: Int64 = 0
     }
@@ -107,7 +114,7 @@ final class FaultyMachine: Sendable {
             state.isShort = false
             state.isFull = nil
             state.clockError = 0
-            (state.records, state.attempts) = ([:], [:])
+            (state.records, state.attempts, state.states) = ([:], [:], [:])
         }
     }
 
@@ -120,6 +127,9 @@ final class FaultyMachine: Sendable {
             state.clockError = 0
         }
     }
+
+    /// Has some syncs do nothing.
+    func setLie(_ lie: Lie?) { state.withLock { $0.lie = lie } }
 
     var wasReached: Bool { state.withLock { $0.wasReached } }
     var steps: [Step] { state.withLock { $0.steps } }
@@ -218,14 +228,21 @@ final class FaultyMachine: Sendable {
         case .truncated(let file, let size):
             with(file, &state) { $0.truncate($1, to: Int(size)) }
             stamp(file, state)
-        case .synced(let file): with(file, &state) { $0.sync($1) }
-        case .syncedDirectory(let path): state.model.syncFolder(relative(path))
+        case .synced(let file): if !isLie(state) { with(file, &state) { $0.sync($1) } }
+        case .syncedDirectory(let path):
+            if !isLie(state) { state.model.syncFolder(relative(path)) }
         case .linked(let file, let path):
             with(file, &state) { $0.enter($1, as: relative(path)) }
         case .renamed(let source, let target):
             state.model.rename(relative(source), to: relative(target))
         case .unlinked(let path): state.model.enter(nil, as: relative(path))
         }
+    }
+
+    private func isLie(_ state: State) -> Bool {
+        guard let lie = state.lie, let subject = state.steps.last?.subject else { return false }
+        let name = subject.split(separator: "/").last.map { String($0) } ?? ""
+        return lie(subject, state.states[name] ?? "")
     }
 
     /// Reads the state that a slot is given.
@@ -235,6 +252,7 @@ final class FaultyMachine: Sendable {
         else { return }
         let text = String(decoding: line, as: UTF8.self)
         if !state.steps.isEmpty { state.steps[state.steps.count - 1].state = text }
+        state.states[identity] = text
         let words = text.split(separator: " ")
         guard words.contains("state=active"),
             let word = words.first(where: { $0.hasPrefix("attempts=") }),

@@ -1,0 +1,75 @@
+// The sweep itself: where a sync that a transition needs does nothing, it says so.
+//
+// Each case leaves one out, as an error in the order of calls would, and tries power cuts until a promise is
+// broken. One that no cut finds is a sync that nothing needs, or a gap in the scenarios.
+
+import Testing
+
+@testable import Spool
+
+@Suite("A sync that does nothing", .serialized)
+struct LieTests {
+    /// One sync, and the scenarios in which it counts.
+    struct Case: Sendable, CustomTestStringConvertible {
+        var name: String
+        var scenarios: [String]
+        var lie: FaultyMachine.Lie
+
+        var testDescription: String { name }
+    }
+
+    private static func record(_ queue: Queue, in scenarios: String...) -> Case {
+        Case(name: "the record, \(queue)", scenarios: scenarios) { _, state in
+            state.contains("state=\(queue.rawValue) ")
+        }
+    }
+
+    private static func of(
+        _ name: String,
+        in scenarios: String...,
+        lie: @escaping @Sendable (String) -> Bool
+    )
+        -> Case
+    {
+        Case(name: name, scenarios: scenarios) { subject, _ in lie(subject) }
+    }
+
+    private static let cases = [
+        of("content", in: "in parts POST") { $0.hasSuffix(FileName.dataSuffix) },
+        of("names", in: "in parts POST") { $0.hasPrefix("spool/uploads/") && $0.utf8.count == 15 },
+        of("names that are removed", in: "cancelled") {
+            $0.hasPrefix("spool/uploads/") && $0.utf8.count == 15
+        },
+        record(.incoming, in: "in parts POST"),
+        record(.active, in: "no answer after a promise POST"),
+        record(.delivered, in: "replay POST", "in parts POST"),
+        record(.deferred, in: "accepted POST"),
+        record(.hold, in: "no answer after a promise POST", "no answer, queued again"),
+        of("the directories of a new spool", in: "a spool from nothing") { $0 == "fresh/uploads" },
+        of("a new spool", in: "a spool from nothing") { $0 == "fresh" },
+        of("the name of a new spool", in: "a spool from nothing") { $0 == "" },
+        of("the format of a new spool", in: "a spool from nothing") {
+            $0.hasPrefix("fresh/tmp/format")
+        },
+    ]
+
+    @Test("is noticed", arguments: cases)
+    func noticed(one: Case) throws {
+        for scenario in Scenario.all where one.scenarios.contains(scenario.name) {
+            let world = try World()
+            _ = SweepCase(scenario: scenario, number: 0).run(in: world)
+            let count = world.machine.steps.count
+            world.machine.setLie(one.lie)
+            for number in (1...count + 1).reversed() {
+                for cut in PowerCut.corners {
+                    for fault in [Fault.cut(cut), .deathThenCut(cut)] {
+                        let wrong = SweepCase(scenario: scenario, number: number, fault: fault)
+                            .run(in: world)
+                        if !wrong.isEmpty { return }
+                    }
+                }
+            }
+        }
+        Issue.record("no power cut breaks a promise where it does nothing")
+    }
+}
