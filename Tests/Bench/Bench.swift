@@ -57,6 +57,7 @@ enum Bench {
     ///
     /// - Returns: whether everything worked.
     private static func run(_ options: Options) throws -> Bool {
+        if !options.json { print("Promises of the gateway survive: \(options.promise).") }
         var results: [SectionResult] = []
         for section in options.sections {
             if section == .slowUploads && options.peersOnly { continue }

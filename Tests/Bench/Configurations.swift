@@ -123,10 +123,12 @@ func gatewaySettings(
     socket: String,
     sinkURL: String,
     authority: String?,
-    threads: Int
+    threads: Int,
+    promise: String
 ) -> String {
     let upstream =
-        "upstream: \"\(sinkURL)\"" + (authority.map { "\n    tls: {ca: \"\($0)\"}" } ?? "")
+        "promise: \(promise)\n    upstream: \"\(sinkURL)\""
+        + (authority.map { "\n    tls: {ca: \"\($0)\"}" } ?? "")
     return """
         listen: "unix:\(socket)"
         socket-mode: "0666"

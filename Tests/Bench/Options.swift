@@ -32,6 +32,8 @@ struct Options {
     var rateSeconds = 2.0
     /// nginx's workers.
     var workers = 1
+    /// What the gateway's promises survive.
+    var promise = "power-cut"
     /// Only the rows that need no spoolgate.
     var peersOnly = false
     /// Whether sizes are smaller than those of the targets.
@@ -69,6 +71,7 @@ struct Options {
           --quick           64 MiB for 1 GiB, 200 slow uploads for 5 s, one round.
           --slow N[,N...]   How many slow uploads (default 2000; the targets also name 9000).
           --workers N       nginx's worker processes (default 1).
+          --promise WORD    What the gateway's promises survive: power-cut (default) or process.
           --peers-only      Only nginx's own rows; needs no spoolgate.
           --json            JSON lines in place of tables.
           --state DIR       Where to work, on the disk under test (default ./.run/bench).
@@ -102,6 +105,11 @@ struct Options {
                     slowCounts?.append(try count(of: name, String(part)))
                 }
             case "--workers": options.workers = try count(of: name, value(of: name, &rest))
+            case "--promise":
+                options.promise = try value(of: name, &rest)
+                guard ["power-cut", "process"].contains(options.promise) else {
+                    throw BenchFailure("--promise is power-cut or process")
+                }
             case "--state": options.state = try value(of: name, &rest)
             case "--spoolgate": options.gatewayProgram = try value(of: name, &rest)
             case "--nginx": options.nginxProgram = try value(of: name, &rest)

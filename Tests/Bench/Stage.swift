@@ -162,7 +162,8 @@ final class Stage {
                 socket: socket,
                 sinkURL: sinkURL,
                 authority: authority,
-                threads: threads
+                threads: threads,
+                promise: options.promise
             ),
             to: settings
         )
