@@ -30,6 +30,7 @@ extension Spool {
     ///   - horizon: the time beyond which no setting puts anything off: what lies there was written by a
     ///     clock that was ahead.
     ///   - body: called with each.
+    /// - Throws: `.disk` where the names cannot be read, or one that is stale not removed.
     package func forEachQueued(
         until limit: WallTime,
         or horizon: WallTime,

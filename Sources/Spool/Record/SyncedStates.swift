@@ -10,7 +10,7 @@ import UploadProtocol
 ///
 /// Any thread.
 final class SyncedStates: Sendable {
-    /// Some megabytes. Of what is forgotten the next use is one sync more.
+    /// Some megabytes; the next use of what is forgotten is one sync more.
     private static let limit = 1 << 16
 
     private let sequences = Monitor<[UploadID: UInt64]>([:])

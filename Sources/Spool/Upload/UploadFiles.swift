@@ -328,6 +328,7 @@ final class UploadFiles {
     ///   - other: a part that still counts; nil: there is none.
     ///   - isReplacement: whether it is to come before `other` where there is room.
     /// - Returns: where it is; it counts from the state on that says so.
+    /// - Throws: `.disk`.
     func writePart(
         _ bytes: [UInt8],
         beside other: Range<Int64>?,
@@ -384,8 +385,10 @@ final class UploadFiles {
         spool.syncedStates.note(id, state.sequence)
     }
 
-    /// The newest state and what it points to: of what another process wrote, only that can be in doubt. A power
-    /// cut can take a block that is written again, so nothing else is.
+    /// The newest state and what it points to.
+    ///
+    /// Of what another process wrote, only that can be in doubt, and a power cut can take a block that is
+    /// written again.
     private var ofNewestState: [Range<Int64>] {
         let start = state.position(isPromised: usesPromisedSlots)
         let slot = start..<start + Int64(RecordSlots.size)
