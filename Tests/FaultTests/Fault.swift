@@ -88,7 +88,9 @@ enum Fault: Sendable, CustomStringConvertible {
             .touch:
             break
         }
-        let later = PowerCut.corners.prefix(3)
+        // The directories apart: a daemon that starts syncs one, and a journal takes along the others.
+        let later =
+            [PowerCut(content: .lost, names: .undone, order: .apart)] + PowerCut.corners[1...2]
         if call == .sync || call == .truncate {
             faults += effort.choice(of: later.map { .failsThenCut($0) }, at: number)
         }

@@ -201,7 +201,12 @@ extension World {
         let daemon = daemon
         guard let upload = try daemon.spool.tryLock(id) else { throw Stopped() }
         defer { upload.unlock() }
-        guard upload.state.phase == .deferred, upload.nextAttempt != nil else { return }
+        guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
+        // Only a power cut takes names, until the walk makes them again.
+        let name = QueueName(next, id).text
+        if !hadPowerCut, try daemon.spool.layout.queue.status(of: name) == nil {
+            complain("\(id) waits for the queue, which does not know of it")
+        }
         guard let delivery = daemon.gateway.deliveries.delivery(of: upload) else { throw Stopped() }
         try delivery.deliverQueued(upload)
         if machine.isDead(daemon.process) { throw Stopped() }
