@@ -112,6 +112,7 @@ extension Delivery {
             completing: listener.completing,
             policy: route.fields
         ) {
+            guard failure == nil else { return }
             do throws(SpoolError) { try listener.heartbeat?.beat(upload) } catch { failure = error }
         }
         if let failure { throw failure }
