@@ -213,7 +213,7 @@ package final class Spool: Sendable {
             let record = OpenFile(made, name.record, in: directory)
             // Between the two calls another process can take it for one that was never written; it
             // then removes it and unlocks, and it is made again.
-            if try !record.tryLock() { try record.descriptor.lock(subject: record.subject) }
+            try record.descriptor.lock(subject: record.subject)
             guard try record.status().names > 0 else { continue }
             do throws(SystemError) {
                 try disk.write(bytes, to: record, at: RecordSlots.early[0])
@@ -240,15 +240,16 @@ package final class Spool: Sendable {
         let name = FileName(lock.id)
         let opened = try openSound(name) { () throws(SystemError) in try layout.openRecord(name) }
         guard let record = opened,
-            try waitForLock(on: record, lock, until: limit, admits: admits),
-            // Removed while this request waited.
-            try onDisk({ () throws(SystemError) in try record.status().names }) > 0
+            try waitForLock(on: record, lock, until: limit, admits: admits)
         else { return nil }
+        let status = try onDisk { () throws(SystemError) in try record.status() }
+        // Removed while this request waited.
+        guard status.names > 0 else { return nil }
         lock.setInUse()
         let files = UploadFiles(of: lock.id, in: self, record: record)
         // Closed before another request in this process looks.
         defer { if upload == nil { files.close() } }
-        let read = try openSound(name) { () throws(SpoolError) in try files.read() }
+        let read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
         switch read {
         case .failure(let fault) where fault.kind == .unwritten:
             try files.remove(of: nil)

@@ -120,7 +120,7 @@ extension Spool {
             let data = try directory.status(of: name.data)
             guard data?.isRegular ?? true else { return try summaryOfNames(id, in: directory) }
             let status = try file.status()
-            let record = try LoadedRecord.read(file, of: id, knowing: cache)
+            let record = try LoadedRecord.read(file, of: id, size: status.size, knowing: cache)
             if case .failure(let fault) = record, fault.kind == .unwritten { return nil }
             let loaded = try? record.get()
             var reason: String?
@@ -186,7 +186,6 @@ extension UploadSummary {
 
     /// Bytes received, of which those that failed their check do not count.
     private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
-        let size = data?.size ?? (state.queue == .delivered ? state.length ?? 0 : 0)
-        return min(size, state.verified ?? .max)
+        min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
     }
 }

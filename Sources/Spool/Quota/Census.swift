@@ -72,7 +72,12 @@ extension SpoolLayout {
             guard let file = try openRecord(name, forWriting: false) else { return nil }
             census.records = try file.status().size
             // A long walk must not take the place of what requests ask for.
-            let record = try LoadedRecord.read(file, of: found.id, knowing: nil)
+            let record = try LoadedRecord.read(
+                file,
+                of: found.id,
+                size: census.records,
+                knowing: nil
+            )
             if case .success(let loaded) = record, loaded.state.queue != .delivered {
                 census.unfinished = [loaded.creation.client.hashValue: 1]
             }

@@ -277,13 +277,10 @@ final class SpoolRoom: Sendable {
             state.since = Census()
             return true
         }
-        // One that fails is no reason to refuse anything else than what is refused already.
+        guard isMine == true else { return }
         let readsRecords = state.update { $0.bounds.ofClient != nil }
-        if isMine == true {
-            try? finish { () throws(SystemError) in
-                try layout.census(readingRecords: readsRecords)
-            }
-        }
+        // One that fails is no reason to refuse anything else than what is refused already.
+        try? finish { () throws(SystemError) in try layout.census(readingRecords: readsRecords) }
     }
 
     /// Takes the result of a count that goes through the spool for another reason too.

@@ -33,13 +33,14 @@ struct LoadedRecord {
 
     /// Reads the record of `id`; fails with why its text is no such record.
     ///
-    /// Without a `cache` nothing is remembered of it.
+    /// Without a `cache` nothing is remembered of it. `size`: the file's, where the caller has just seen it.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
+        size: Int64? = nil,
         knowing cache: CreationCache?
     ) throws(SystemError) -> Result<LoadedRecord, UnreadableRecord> {
-        let size = try file.status().size
+        let size = if let size { size } else { try file.status().size }
         for limit in [firstRead, limit] {
             let bytes = try file.bytes(at: 0, count: Int(min(size, Int64(limit))))
             do throws(UnreadableRecord) {

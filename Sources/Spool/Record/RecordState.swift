@@ -73,6 +73,9 @@ struct RecordState: Sendable, Equatable {
         }
     }
 
+    /// Bytes of content that count where there is no file of it.
+    var sizeWithoutFile: Int64 { queue == .delivered ? length ?? 0 : 0 }
+
     /// Has it go to `queue`, and takes back what an earlier decision said.
     mutating func go(to queue: Queue, _ reason: String?) {
         self.queue = queue

@@ -83,9 +83,9 @@ package final class Upload {
         let before = lastActivity
         defer { if queue == .delivered { files.lastActivity = before } }
         if queue == .delivered {
-            guard !isPromised else { return try files.isRecordDirty ? files.syncRecord() : () }
             // With the response, before the slot says "durable".
-            try files.syncRecord()
+            if !isPromised || files.isRecordDirty { try files.syncRecord() }
+            if isPromised { return }
         } else if !isDurable {
             try syncContent()
         }

@@ -21,7 +21,7 @@ final class UploadFiles {
 
     /// The upload.
     let id: UploadID
-    /// What the record says; until `read()` what a new one says.
+    /// What the record says; until `read(_:)` what a new one says.
     private(set) var state: RecordState
     /// Where the creation ends in the record.
     private(set) var creationEnd: Int64
@@ -99,14 +99,19 @@ final class UploadFiles {
 
     /// Reads the record and opens the content.
     ///
+    /// - Parameter status: what the file system knows of the record since it was locked.
     /// - Returns: what the upload was created with, and what of the record matters to what becomes of it;
     ///   an unreadable record as it is.
     /// - Throws: `.busy` where content may still come from somebody else.
-    func read() throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
-        let (status, read) = try spool.onDisk { () throws(SystemError) in
-            let record = try openRecord()
-            return (
-                try record.status(), try LoadedRecord.read(record, of: id, knowing: spool.creations)
+    func read(
+        _ status: FileStatus
+    ) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
+        let read = try spool.onDisk { () throws(SystemError) in
+            try LoadedRecord.read(
+                try openRecord(),
+                of: id,
+                size: status.size,
+                knowing: spool.creations
             )
         }
         let found = try spool.onDisk { () throws(SystemError) -> FileStatus? in
@@ -125,10 +130,16 @@ final class UploadFiles {
         }
         creationEnd = loaded.creationEnd
         usesPromisedSlots = loaded.isPromised
-        size = found?.size ?? (state.queue == .delivered ? state.length ?? 0 : 0)
+        size = found?.size ?? state.sizeWithoutFile
         writtenBack = size
         lastActivity = max(status.modified, found?.modified ?? status.modified)
         return read
+    }
+
+    /// Reads the fields of the completing request; nil where none are kept, or they are damaged.
+    func completion() throws(SpoolError) -> HTTPFields? {
+        guard let extent = state.completion, let bytes = try bytes(of: extent) else { return nil }
+        return HTTPFields(completionText: bytes, of: id)
     }
 
     /// Reads a part of the record; nil where the file ends before it does.
@@ -190,7 +201,7 @@ final class UploadFiles {
             data = try spool.onDisk { () throws(SystemError) in
                 let made = try disk.create(name.data, in: directory)
                 let data = OpenFile(made, name.data, in: directory)
-                if try !data.tryLock() { try data.descriptor.lock(subject: data.subject) }
+                try data.descriptor.lock(subject: data.subject)
                 return data
             }
         }
@@ -434,7 +445,7 @@ final class UploadFiles {
         spool.room.giveBackUpload(of: client, isFinished: state.queue == .delivered)
         spool.room.giveBackRecord(size)
         if let time = state.queueTime {
-            _ = try? disk.unlink(QueueName(time, id).text, in: layout.queue)
+            try? removeName(time)
         }
     }
 
@@ -454,7 +465,7 @@ final class UploadFiles {
 
     /// Makes the files legal again that a crash or a power cut has left.
     ///
-    /// - Parameter record: what `read()` gave.
+    /// - Parameter record: what `read(_:)` gave.
     /// - Returns: what was done.
     /// - Throws: `.corrupt` after setting an upload aside.
     func repair(_ record: LoadedRecord) throws(SpoolError) -> Repair {
@@ -489,7 +500,7 @@ final class UploadFiles {
         // What is written next takes the place of the newest one.
         (older.sequence, isStateDirty) = (state.sequence, true)
         state = older
-        if data == nil { size = state.queue == .delivered ? state.length ?? 0 : 0 }
+        if data == nil { size = state.sizeWithoutFile }
         return try partFault()
     }
 
@@ -499,9 +510,8 @@ final class UploadFiles {
             guard fault.kind != .newer else { throw .newer(id, reason: fault.reason) }
             return fault
         }
-        guard let extent = state.completion else { return nil }
-        let fields = try bytes(of: extent).flatMap { HTTPFields(completionText: $0, of: id) }
-        return fields == nil ? UnreadableRecord(reason: "the completing request is damaged") : nil
+        guard state.completion != nil, try completion() == nil else { return nil }
+        return UnreadableRecord(reason: "the completing request is damaged")
     }
 
     private func apply(_ repair: Repair, _ creation: UploadCreation) throws(SpoolError) {

@@ -57,9 +57,6 @@ extension Upload {
 
     /// What `keepCompletion` kept; nil where nothing was, or a crash has damaged it.
     package func completion() throws(SpoolError) -> HTTPFields? {
-        guard !isUnlocked, let extent = files.state.completion,
-            let bytes = try files.bytes(of: extent)
-        else { return nil }
-        return HTTPFields(completionText: bytes, of: id)
+        try isUnlocked ? nil : files.completion()
     }
 }
