@@ -5,6 +5,7 @@
 
 import Crypto
 import Posix
+import TextFormats
 import UploadProtocol
 
 /// An opened spool directory.
@@ -235,7 +236,7 @@ struct FileName {
     init(_ id: UploadID) {
         record = id.description
         // The first character's value: identities are written in base 32.
-        number = record.utf8.first.flatMap { Int(String(UnicodeScalar($0)), radix: 32) } ?? 0
+        number = record.utf8.first.map { Int($0.isDigit ? $0 - 0x30 : $0 - 0x61 + 10) } ?? 0
     }
 }
 
@@ -269,7 +270,7 @@ struct QueueName {
     /// The name.
     var text: String {
         let seconds = String(time.seconds)
-        return String(repeating: "0", count: Self.digits - seconds.count) + seconds + ".\(id)"
+        return String(repeating: "0", count: Self.digits - seconds.utf8.count) + seconds + ".\(id)"
     }
 }
 

@@ -56,9 +56,14 @@ enum Checksum {
         }
     }
 
+    /// The sum for some bytes of the record of `id`.
+    private static func sum(of bytes: some Collection<UInt8>, for id: UploadID) -> UInt32 {
+        sum(bytes, after: id.withCharacters { add($0, to: 0) })
+    }
+
     /// The digits for some bytes of the record of `id`.
     static func digits(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
-        let sum = sum(bytes, after: sum(Array(id.description.utf8)))
+        let sum = sum(of: bytes, for: id)
         return (0..<digitCount).map { digits[Int(sum >> UInt32(28 - 4 * $0)) & 15] }
     }
 
@@ -69,11 +74,27 @@ enum Checksum {
 
     /// The line in a slot without its checksum and padding; nil where they do not match.
     static func verified(_ slot: ArraySlice<UInt8>, for id: UploadID) -> ArraySlice<UInt8>? {
-        guard slot.last == UInt8(ascii: "\n") else { return nil }
-        var end = slot.endIndex - 1
-        while end > slot.startIndex, slot[end - 1] == UInt8(ascii: " ") { end -= 1 }
-        guard end - slot.startIndex > fieldSize else { return nil }
-        let line = slot[slot.startIndex..<end - fieldSize]
-        return slot[(end - fieldSize)..<end].elementsEqual(field(of: line, for: id)) ? line : nil
+        let count = slot.withUnsafeBufferPointer { slot -> Int? in
+            guard slot.last == UInt8(ascii: "\n") else { return nil }
+            var end = slot.count - 1
+            // Most of a slot are spaces.
+            let raw = UnsafeRawBufferPointer(slot)
+            while end >= 8,
+                raw.loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0x2020_2020_2020_2020
+            {
+                end -= 8
+            }
+            while end > 0, slot[end - 1] == UInt8(ascii: " ") { end -= 1 }
+            let count = end - fieldSize
+            guard count > 0 else { return nil }
+            let line = UnsafeBufferPointer(rebasing: slot[..<count])
+            var rest = sum(of: line, for: id)
+            for digit in slot[(count + mark.count)..<end] {
+                guard digit == digits[Int(rest >> 28)] else { return nil }
+                rest <<= 4
+            }
+            return slot[count..<(count + mark.count)].elementsEqual(mark) ? count : nil
+        }
+        return count.map { slot.prefix($0) }
     }
 }

@@ -3,6 +3,7 @@
 // It knows no line's meaning. Invariant: a line ends at the first LF, because no value has one.
 
 import HTTPTypes
+import TextFormats
 import UploadProtocol
 
 /// The numbers of records: sizes, offsets, counts and seconds.
@@ -10,17 +11,37 @@ enum RecordNumber {
     /// Reads a number; nil for what is none that a record can have.
     ///
     /// The largest is the protocol's: sums of a few such numbers are far from the end of their type.
-    static func read(_ text: String) -> Int64? {
-        guard let number = Int64(text), (0...UploadLimits.mostSize).contains(number) else {
-            return nil
+    static func read(_ digits: some Collection<UInt8>) -> Int64? {
+        // So many digits cannot overflow.
+        guard !digits.isEmpty, digits.count <= 18 else { return nil }
+        var number: Int64 = 0
+        for digit in digits {
+            guard digit.isDigit else { return nil }
+            number = number * 10 + Int64(digit - UInt8(ascii: "0"))
         }
-        return number
+        return number <= UploadLimits.mostSize ? number : nil
     }
+
+    /// Reads a number from text.
+    static func read(_ text: String) -> Int64? { read(text.utf8) }
 
     /// Reads seconds before or since 1970, of as many digits.
     static func moment(_ text: String) -> Int64? {
         let isBefore = text.hasPrefix("-")
         return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
+    }
+}
+
+extension [UInt8] {
+    /// Appends the bytes of a text.
+    mutating func append(text: String) {
+        var text = text
+        text.withUTF8 { append(contentsOf: $0) }
+    }
+
+    /// Appends so many spaces.
+    mutating func append(spaces count: Int) {
+        append(contentsOf: repeatElement(UInt8(ascii: " "), count: count))
     }
 }
 
@@ -32,36 +53,53 @@ struct LineWriter {
     /// What was written so far.
     private(set) var bytes: [UInt8] = []
 
+    /// Starts with nothing, and room for most texts.
+    init() { bytes.reserveCapacity(1024) }
+
     /// Adds a line as it is.
     mutating func add(line: String) {
-        bytes += line.utf8
+        bytes.append(text: line)
         bytes.append(UInt8(ascii: "\n"))
     }
 
     /// Adds a line whose value may hold any character; none for nil.
     mutating func add(_ name: String, escaping value: String?) {
         guard let value else { return }
-        bytes += name.utf8
+        bytes.append(text: name)
         bytes.append(UInt8(ascii: " "))
-        for byte in value.utf8 {
-            switch byte {
-            case UInt8(ascii: "\\"): bytes += "\\\\".utf8
-            case UInt8(ascii: "\n"): bytes += "\\n".utf8
-            case UInt8(ascii: "\r"): bytes += "\\r".utf8
-            case 0: bytes += "\\0".utf8
-            default: bytes.append(byte)
+        let start = bytes.count
+        bytes.append(text: value)
+        if bytes[start...].contains(where: { Self.escape(for: $0) != nil }) {
+            bytes.removeSubrange(start...)
+            for byte in value.utf8 {
+                if let letter = Self.escape(for: byte) {
+                    bytes += [UInt8(ascii: "\\"), letter]
+                } else {
+                    bytes.append(byte)
+                }
             }
         }
         bytes.append(UInt8(ascii: "\n"))
     }
 
+    /// What stands behind a backslash for a byte that a line cannot have; nil for all others.
+    private static func escape(for byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "\\"): byte
+        case UInt8(ascii: "\n"): UInt8(ascii: "n")
+        case UInt8(ascii: "\r"): UInt8(ascii: "r")
+        case 0: UInt8(ascii: "0")
+        default: nil
+        }
+    }
+
     /// Adds a line for each field, in order; names and values as they were received.
     mutating func add(_ fields: HTTPFields) {
         for field in fields {
-            bytes += "field ".utf8
-            bytes += field.name.rawName.utf8
-            bytes += ": ".utf8
-            field.withUnsafeBytesOfValue { bytes += $0 }
+            bytes.append(text: "field ")
+            bytes.append(text: field.name.rawName)
+            bytes.append(text: ": ")
+            field.withUnsafeBytesOfValue { bytes.append(contentsOf: $0) }
             bytes.append(UInt8(ascii: "\n"))
         }
     }

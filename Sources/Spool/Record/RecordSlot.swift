@@ -70,9 +70,7 @@ enum RecordSlots {
 
     private static func slot(_ bytes: ArraySlice<UInt8>, of id: UploadID) -> Slot {
         let isBlank = bytes.first.map { $0 == 0 || $0 == UInt8(ascii: " ") } ?? true
-        if isBlank, bytes.allSatisfy({ [0, UInt8(ascii: " "), UInt8(ascii: "\n")].contains($0) }) {
-            return .blank
-        }
+        if isBlank, bytes.allSatisfy({ $0 == 0 || $0 == 0x20 || $0 == 0x0A }) { return .blank }
         guard let line = Checksum.verified(bytes, for: id) else { return .damaged }
         var state = RecordState()
         switch state.take(line) {
@@ -93,88 +91,124 @@ extension RecordState {
 
     /// The state as the bytes of a slot of the record of `id`.
     func slot(for id: UploadID) -> [UInt8] {
-        func shown(_ number: Int64?) -> String { number.map { String($0) } ?? "-" }
-        var line = "sequence=\(sequence) state=\(queue.rawValue) writer=\(writer)"
-        line += " durable=\(shown(durable)) length=\(shown(length)) attempts=\(attempts)"
-        line += " response=\(response.map(Self.text) ?? shown(status.map { Int64($0) }))"
-        if let completion { line += " completion=\(Self.text(completion))" }
-        if let whole { line += " whole=\(whole.seconds)" }
-        if let next { line += " next=\(next.seconds)" }
-        if let until { line += " until=\(until.seconds)" }
-        if let then { line += " then=\(then.rawValue)" }
-        if let cause { line += " cause=\(cause.rawValue)" }
-        if let verified { line += " verified=\(verified)" }
-        line += " reason="
-        var bytes = Array(line.utf8)
-        let room = RecordSlots.size - 1 - Checksum.fieldSize - bytes.count
-        bytes += Self.stored(reason ?? "", in: min(room, Self.reasonLimit))
-        bytes += Checksum.field(of: bytes, for: id)
-        bytes += [UInt8](
-            repeating: UInt8(ascii: " "),
-            count: RecordSlots.size - 1 - bytes.count
-        )
-        bytes.append(UInt8(ascii: "\n"))
-        return bytes
+        var line: [UInt8] = []
+        line.reserveCapacity(RecordSlots.size)
+        func add(_ word: Word, _ text: String) {
+            if !line.isEmpty { line.append(UInt8(ascii: " ")) }
+            line.append(text: word.rawValue)
+            line.append(UInt8(ascii: "="))
+            line.append(text: text)
+        }
+        func add(_ word: Word, _ number: Int64?) { add(word, number.map { String($0) } ?? "-") }
+        add(.sequence, Int64(clamping: sequence))
+        add(.state, queue.rawValue)
+        add(.writer, writer)
+        add(.durable, durable)
+        add(.length, length)
+        add(.attempts, Int64(attempts))
+        if let response {
+            add(.response, Self.text(response))
+        } else {
+            add(.response, status.map { Int64($0) })
+        }
+        if let completion { add(.completion, Self.text(completion)) }
+        if let whole { add(.whole, whole.seconds) }
+        if let next { add(.next, next.seconds) }
+        if let until { add(.until, until.seconds) }
+        if let then { add(.then, then.rawValue) }
+        if let cause { add(.cause, cause.rawValue) }
+        if let verified { add(.verified, verified) }
+        line.append(UInt8(ascii: " "))
+        line += Self.reasonName
+        let room = RecordSlots.size - 1 - Checksum.fieldSize - line.count
+        if let reason { line += Self.stored(reason, in: min(room, Self.reasonLimit)) }
+        line += Checksum.field(of: line, for: id)
+        line.append(spaces: RecordSlots.size - 1 - line.count)
+        line.append(UInt8(ascii: "\n"))
+        return line
+    }
+
+    /// The names of words, in the order in which they are written.
+    ///
+    /// Every state has those up to `response`.
+    private enum Word: String, CaseIterable {
+        case sequence, state, writer, durable, length, attempts, response
+        case completion, whole, next, until, then, cause, verified
+
+        static let all = allCases.map { (word: $0, name: Array($0.rawValue.utf8)) }
+        static let requiredCount = 7
     }
 
     /// Takes the words of a line; the first one that is not known here, or nil.
     fileprivate mutating func take(_ line: ArraySlice<UInt8>) -> String? {
-        // What every state has, in this order; what only some have comes between.
-        var awaited = ["sequence", "state", "writer", "durable", "length", "attempts", "response"][
-            ...
-        ]
-        let reasonName = "reason="
-        var rest = line
-        while !rest.starts(with: reasonName.utf8) {
-            let word = rest.prefix { $0 != UInt8(ascii: " ") }
-            let shown = String(decoding: word, as: UTF8.self)
-            let parts = shown.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            guard word.endIndex < rest.endIndex, parts.count == 2 else { return shown }
-            if let first = awaited.popFirst(), parts[0] != first { return shown }
-            guard take(parts[0], String(parts[1])) else { return shown }
-            rest = rest[(word.endIndex + 1)...]
+        line.withUnsafeBufferPointer { take(words: $0) }
+    }
+
+    private mutating func take(words line: UnsafeBufferPointer<UInt8>) -> String? {
+        var rest = line[...]
+        var taken = 0
+        var place = 0
+        while !rest.starts(with: Self.reasonName) {
+            let end = rest.firstIndex(of: UInt8(ascii: " ")) ?? rest.endIndex
+            let word = rest[..<end]
+            guard end < rest.endIndex, let equals = word.firstIndex(of: UInt8(ascii: "=")),
+                // Written in this order, most are found at once.
+                let found = Self.place(of: word[..<equals], from: place),
+                taken >= Word.requiredCount || found == taken,
+                take(Word.all[found].word, word[(equals + 1)...])
+            else { return String(decoding: word, as: UTF8.self) }
+            (taken, place) = (taken + 1, found + 1)
+            rest = rest[(end + 1)...]
         }
-        if let first = awaited.first { return first }
-        let text = rest.dropFirst(reasonName.utf8.count)
+        guard taken >= Word.requiredCount else { return Word.all[taken].word.rawValue }
+        let text = rest.dropFirst(Self.reasonName.count)
         reason = text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
         return nil
     }
 
-    /// Takes one word of a line; false for one that is not known here.
-    private mutating func take(_ name: Substring, _ value: String) -> Bool {
+    private static let reasonName = Array("reason=".utf8)
+
+    private static func place(of name: Slice<UnsafeBufferPointer<UInt8>>, from start: Int) -> Int? {
+        Word.all[start...].firstIndex { name.elementsEqual($0.name) }
+            ?? Word.all[..<start].firstIndex { name.elementsEqual($0.name) }
+    }
+
+    /// Takes one word of a line; false for a value that is not known here.
+    private mutating func take(_ word: Word, _ value: Slice<UnsafeBufferPointer<UInt8>>) -> Bool {
+        var text: String { String(decoding: value, as: UTF8.self) }
+        let isNone = value.count == 1 && value.first == UInt8(ascii: "-")
         let number = RecordNumber.read(value)
         let time = number.map { WallTime(seconds: $0) }
-        switch (name, value) {
-        case ("durable", "-"), ("length", "-"), ("response", "-"): return true
-        case ("sequence", _): sequence = UInt64(number ?? 0)
-        case ("state", _):
-            guard let queue = Queue(rawValue: value), queue != .corrupt else { return false }
+        switch word {
+        case .durable where isNone, .length where isNone, .response where isNone: return true
+        case .sequence: sequence = UInt64(number ?? 0)
+        case .state:
+            guard let queue = Queue(rawValue: text), queue != .corrupt else { return false }
             self.queue = queue
             return true
-        case ("writer", _):
-            writer = value
+        case .writer:
+            writer = text
             return true
-        case ("durable", _): durable = number
-        case ("length", _): length = number
-        case ("attempts", _): attempts = Int(number ?? 0)
-        case ("response", _):
+        case .durable: durable = number
+        case .length: length = number
+        case .attempts: attempts = Int(number ?? 0)
+        case .response:
             response = Self.extent(value)
-            status = response == nil ? Int(value) : nil
+            status = response == nil ? number.map { Int($0) } : nil
             return response != nil || status.map { (200...999).contains($0) } ?? false
-        case ("completion", _):
+        case .completion:
             completion = Self.extent(value)
             return completion != nil
-        case ("whole", _): whole = time
-        case ("next", _): next = time
-        case ("until", _): until = time
-        case ("then", _):
-            then = Fallback(rawValue: value)
+        case .whole: whole = time
+        case .next: next = time
+        case .until: until = time
+        case .then:
+            then = Fallback(rawValue: text)
             return then != nil
-        case ("cause", _):
-            cause = HoldCause(rawValue: value)
+        case .cause:
+            cause = HoldCause(rawValue: text)
             return cause != nil
-        case ("verified", _): verified = number
-        default: return false
+        case .verified: verified = number
         }
         return number != nil
     }
@@ -184,11 +218,12 @@ extension RecordState {
         "\(extent.lowerBound)+\(extent.upperBound - extent.lowerBound)"
     }
 
-    private static func extent(_ text: String) -> Range<Int64>? {
-        let words = text.split(separator: "+", omittingEmptySubsequences: false)
-        let numbers = words.compactMap { RecordNumber.read(String($0)) }
-        guard words.count == 2, numbers.count == 2 else { return nil }
-        return numbers[0]..<numbers[0] + numbers[1]
+    private static func extent(_ text: Slice<UnsafeBufferPointer<UInt8>>) -> Range<Int64>? {
+        guard let plus = text.firstIndex(of: UInt8(ascii: "+")),
+            let start = RecordNumber.read(text[..<plus]),
+            let count = RecordNumber.read(text[(plus + 1)...])
+        else { return nil }
+        return start..<start + count
     }
 
     /// A reason on one line, cut at a character's boundary to what a slot has room for.

@@ -47,15 +47,22 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// 26 characters of `0-9a-v` (RFC 4648 §7, lower case, no padding).
     package var description: String {
-        let bits = UInt128(high) << 64 | UInt128(low)
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(UploadID.characterCount)
-        for position in 0..<UploadID.characterCount {
-            let shift = 123 - 5 * position
-            let group = shift >= 0 ? bits >> UInt128(shift) : bits << UInt128(-shift)
-            let digit = UInt8(truncatingIfNeeded: group) & 31
-            bytes.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+        withCharacters { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// Calls `body` with the 26 characters.
+    package func withCharacters<Result>(
+        _ body: (UnsafeBufferPointer<UInt8>) -> Result
+    ) -> Result {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.characterCount) { characters in
+            var (high, low) = (high, low)
+            for position in 0..<Self.characterCount {
+                let digit = UInt8(truncatingIfNeeded: high >> 59)
+                characters[position] =
+                    digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
+                (high, low) = (high << 5 | low >> 59, low << 5)
+            }
+            return body(UnsafeBufferPointer(characters))
         }
-        return String(decoding: bytes, as: UTF8.self)
     }
 }
