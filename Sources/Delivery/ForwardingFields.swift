@@ -49,8 +49,12 @@ extension HTTPFields {
     /// A web server may have chosen by another name than that: the one in the request's target (RFC 9112
     /// §3.2.2). Where the origin is none, nobody vouches for a host.
     package mutating func takeHost(from context: ExchangeContext) {
-        if let origin = context.origin, let slash = origin.firstIndex(of: "/") {
-            self[.host] = String(origin[slash...].dropFirst(2))
+        if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
+            let host = origin[slash...].utf8.dropFirst(2)
+            // Nearly every client names the one it reached; to set a field costs more than to look.
+            let told = filter { $0.name == .host }
+            guard told.count != 1 || !told[0].value.utf8.elementsEqual(host) else { return }
+            self[.host] = String(Substring(host))
         } else if context.badOrigin != nil {
             self[.host] = nil
         }

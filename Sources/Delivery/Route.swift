@@ -3,6 +3,7 @@
 
 package import Posix
 package import Settings
+package import UploadProtocol
 package import Upstream
 
 /// One route as requests and deliveries use it.
@@ -14,6 +15,8 @@ package final class Route: Sendable {
     package let name: String
     /// What the operator set.
     package let settings: RouteSettings
+    /// What each request asks for of the settings, where a key path would cost more than the answer.
+    package let (limits, resources, reply): (UploadLimits, UploadResources, Reply)
     /// Who gets its uploads.
     package let upstream: Upstream
     /// Who is asked whether an upload may come in; nil: nobody.
@@ -42,6 +45,7 @@ package final class Route: Sendable {
     ) {
         self.name = name
         self.settings = settings
+        (limits, resources, reply) = (settings.limits, settings.resources, settings.reply)
         upstream =
             old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
             ?? Upstream(settings.upstream, skipped: skipped)
@@ -59,6 +63,7 @@ package final class Route: Sendable {
         authorizer = route.authorizer
         inspection = route.inspection
         self.settings = settings
+        (limits, resources, reply) = (settings.limits, settings.resources, settings.reply)
     }
 
     /// The same with changed settings, which what was made from them does not hear of.
@@ -73,6 +78,6 @@ package final class Route: Sendable {
     /// - Parameter nextAttempt: the upload's; nil where the queue does not have it.
     /// - Returns: whether the queue delivers it, and nobody waits.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
-        settings.reply == .accepted && nextAttempt != nil
+        reply == .accepted && nextAttempt != nil
     }
 }

@@ -62,7 +62,10 @@ extension Request {
     func on(_ upload: Upload) -> Request {
         var request = limited(to: upload.creation.maxSize)
         request.journal = gateway.deliveries.journal.of(upload.creation)
-        request.responses.isSegmented = upload.creation.isSegmented
+        // For the others it changes nothing.
+        if dialect.repeatsAfterError {
+            request.responses.isSegmented = upload.creation.isSegmented
+        }
         return request
     }
 

@@ -19,8 +19,16 @@ extension UInt8 {
 extension FixedWidthInteger {
     /// The number of a text of digits; nil for anything else, a sign among it, and for what does not fit.
     package init?(digits: some StringProtocol) {
-        guard digits.utf8.allSatisfy(\.isDigit) else { return nil }
-        self.init(digits)
+        guard !digits.utf8.isEmpty else { return nil }
+        var number: Self = 0
+        for digit in digits.utf8 {
+            guard digit.isDigit, let value = Self(exactly: digit - 0x30) else { return nil }
+            let (tens, isBeyond) = number.multipliedReportingOverflow(by: 10)
+            let (sum, isAbove) = tens.addingReportingOverflow(value)
+            guard !isBeyond, !isAbove else { return nil }
+            number = sum
+        }
+        self = number
     }
 }
 

@@ -11,7 +11,8 @@ import UploadProtocol
 ///
 /// Any thread.
 final class UploadLocks: Sendable {
-    fileprivate struct Entry {
+    /// A lock; held by reference, since a creation costs more to move than to have.
+    fileprivate final class Entry {
         let number: UInt64
         let requestRelease: @Sendable () -> Void
         /// Known once the record has been read.
@@ -20,6 +21,16 @@ final class UploadLocks: Sendable {
         var isInUse = false
         var isDelivering = false
         var isReleaseRequested = false
+
+        init(
+            _ number: UInt64,
+            creation: UploadCreation? = nil,
+            requestRelease: @escaping @Sendable () -> Void
+        ) {
+            self.number = number
+            self.creation = creation
+            self.requestRelease = requestRelease
+        }
 
         /// Whether a request in another process may request its release.
         var isReceiving: Bool { isInUse && !isDelivering && !isReleaseRequested }
@@ -69,6 +80,9 @@ final class UploadLocks: Sendable {
         admits: (UploadCreation) -> Bool,
         requestRelease: @escaping @Sendable () -> Void
     ) -> Locking {
+        if let free = lockFree(id, { Entry($0, requestRelease: requestRelease) }) {
+            return .locked(free)
+        }
         let number = table.updateQuietly { table in
             table.lastNumber += 1
             table.waiting[id, default: []].insert(table.lastNumber)
@@ -105,7 +119,7 @@ final class UploadLocks: Sendable {
         guard let entry = table.entries[id] else {
             guard table.waiting[id]?.max() == number else { return nil }
             table.remove(number, waitingFor: id)
-            table.entries[id] = Entry(number: number, requestRelease: requestRelease)
+            table.entries[id] = Entry(number, requestRelease: requestRelease)
             return .end(.locked(UploadLock(id: id, number: number, locks: self)))
         }
         guard let creation = entry.creation else { return nil }
@@ -142,13 +156,10 @@ final class UploadLocks: Sendable {
         _ creation: UploadCreation,
         requestRelease: @escaping @Sendable () -> Void
     ) -> UploadLock {
-        let made = add(creation.id) { number in
-            Entry(
-                number: number,
-                requestRelease: requestRelease,
-                creation: creation,
-                isInUse: true
-            )
+        let made = lockFree(creation.id) { number in
+            let entry = Entry(number, creation: creation, requestRelease: requestRelease)
+            entry.isInUse = true
+            return entry
         }
         guard let made else { preconditionFailure("an identity is never used twice") }
         return made
@@ -156,12 +167,17 @@ final class UploadLocks: Sendable {
 
     /// Locks an upload if nobody has; the release of this lock cannot be requested.
     func tryLock(_ id: UploadID) -> UploadLock? {
-        add(id) { Entry(number: $0, requestRelease: {}, isDelivering: true) }
+        lockFree(id) { number in
+            let entry = Entry(number, requestRelease: {})
+            entry.isDelivering = true
+            return entry
+        }
     }
 
-    private func add(_ id: UploadID, _ make: (UInt64) -> Entry) -> UploadLock? {
+    /// Locks an upload that nobody has or waits for.
+    private func lockFree(_ id: UploadID, _ make: (UInt64) -> Entry) -> UploadLock? {
         table.updateQuietly { table in
-            guard table.entries[id] == nil else { return nil }
+            guard table.entries[id] == nil, !table.isAwaited(id) else { return nil }
             table.lastNumber += 1
             table.entries[id] = make(table.lastNumber)
             return UploadLock(id: id, number: table.lastNumber, locks: self)

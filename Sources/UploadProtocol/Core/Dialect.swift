@@ -80,12 +80,14 @@ package struct Dialect: Sendable, Equatable {
     ///   - aliases: versions that are served as other, known ones, and echoed as they were named.
     package init(of fields: HTTPFields, aliases: [Int: Int] = [:]) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
-        if let named = version.flatMap({ Int(exactly: $0) }), let served = aliases[named],
-            Dialect.versions.contains(served), !Dialect.versions.contains(named)
+        if let known = version.flatMap(Dialect.known) {
+            self = known
+        } else if let named = version.map({ Int($0) }), let served = aliases[named],
+            Dialect.versions.contains(served)
         {
             self = Dialect(served, echoing: named)
         } else {
-            self = version.flatMap(Dialect.known) ?? .newest
+            self = .newest
         }
     }
 
@@ -100,7 +102,9 @@ package struct Dialect: Sendable, Equatable {
 
     /// The dialect of one interop version; nil for versions without a row.
     package static func known(_ version: Int64) -> Dialect? {
-        rows.first { $0.interopVersion.map(Int64.init) == version }
+        Int(exactly: version).flatMap {
+            versions.contains($0) ? rows[$0 - versions.lowerBound] : nil
+        }
     }
 
     /// The table: one line a column, told by the version that brought the change.

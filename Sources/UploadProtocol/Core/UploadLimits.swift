@@ -43,11 +43,19 @@ package struct UploadLimits: Sendable, Equatable {
     ///     `maxAge`.
     /// - Returns: such as `max-size=1000, min-size=0, max-age=3600`.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
-        var limits = [("max-size", maxSize), ("min-size", minSize)]
-        if let maxAppendSize { limits.append(("max-append-size", maxAppendSize)) }
-        if minAppendSize > 0 { limits.append(("min-append-size", minAppendSize)) }
-        limits.append((lifetimeKey, remainingAge ?? maxAge))
-        return limits.map { "\($0)=\(min(max($1, 0), StructuredField.maxInteger))" }
-            .joined(separator: ", ")
+        var text = ""
+        text.reserveCapacity(96)
+        func append(_ key: String, _ value: Int64) {
+            text += text.isEmpty ? "" : ", "
+            text += key
+            text += "="
+            text += String(min(max(value, 0), StructuredField.maxInteger))
+        }
+        append("max-size", maxSize)
+        append("min-size", minSize)
+        if let maxAppendSize { append("max-append-size", maxAppendSize) }
+        if minAppendSize > 0 { append("min-append-size", minAppendSize) }
+        append(lifetimeKey, remainingAge ?? maxAge)
+        return text
     }
 }

@@ -31,7 +31,11 @@ package struct UploadResources: Sendable, Equatable {
 
     /// What `path` (no query) names on this route.
     package func match(_ path: some StringProtocol) -> Match {
-        let bytes = Array(path.utf8)
+        path.utf8.withContiguousStorageIfAvailable { match($0) }
+            ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
+    }
+
+    private func match(_ bytes: UnsafeBufferPointer<UInt8>) -> Match {
         guard let start = nameStart(bytes) else { return .none }
         let name = bytes[start...]
         if let id = UploadID(bytes: name) { return .resource(id) }
@@ -61,12 +65,16 @@ package struct UploadResources: Sendable, Equatable {
     private static let markerBytes = Array(marker.utf8)
 
     /// Where the name of an upload starts in a path of the upload resources' shape.
-    private func nameStart(_ path: [UInt8]) -> Int? {
+    private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
         if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
         let marker = UploadResources.markerBytes
-        let last = path.indices.dropLast(marker.count - 1).last {
-            path[$0] == marker[0] && path[$0...].starts(with: marker)
+        var start = path.count - marker.count
+        while start >= 0 {
+            if path[start] == marker[0], path[start...].starts(with: marker) {
+                return start + marker.count
+            }
+            start -= 1
         }
-        return last.map { $0 + marker.count }
+        return nil
     }
 }
