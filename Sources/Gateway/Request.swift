@@ -54,7 +54,13 @@ struct Request {
         }
         if refusesAnonymous(request) || refusesForHold(request) { return }
         switch request {
-        case .creation(let creation): authorized(length: creation.length)?.create(creation)
+        case .creation(let creation):
+            guard let request = authorized(length: creation.length) else { return }
+            if isUntold(creation) {
+                request.takeOrdinaryUpload(isMarked: true)
+            } else {
+                request.create(creation)
+            }
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)

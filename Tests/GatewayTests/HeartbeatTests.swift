@@ -198,7 +198,7 @@ import Upstream
     func slotWait() throws {
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
-        let first = try test.start(.creation(["first"], version: nil))
+        let first = try test.start(.creation(["first"]))
         try slow.waitForRequest()
         let exchange = ScriptedExchange.creation(["second"])
         let second = try test.start(exchange)
@@ -217,7 +217,7 @@ import Upstream
     func slotWaitSyncFails() throws {
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
-        let first = try test.start(.creation(["first"], version: nil))
+        let first = try test.start(.creation([.bytes(tooLargeToBePlain)], version: nil))
         try slow.waitForRequest()
         test.disk.refuse(.sync, errno: 5)
         let record = test.serve(.creation(["second"]))

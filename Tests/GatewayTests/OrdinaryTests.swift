@@ -54,6 +54,23 @@ import Upstream
     }
 
     @Test(
+        "an upload that is whole, small, and whose URL nobody is told goes the same way",
+        arguments: [(nil, [104]), (10, [])] as [(Int?, Set<Int>)]
+    )
+    func untold(version: Int?, interimStatuses: Set<Int>) throws {
+        let test = try GatewayUnderTest()
+        var context = ExchangeContext()
+        context.interimStatuses = interimStatuses
+        let record = test.serve(.creation(["small"], version: version, context: context))
+        #expect(record.status == 201)
+        #expect(record.interims.isEmpty && record.location == nil)
+        #expect(record[.uploadComplete] == "?1" && record.offset == 5)
+        #expect(try test.drops() == [Array("small".utf8)])
+        #expect(test.disk.count(.create) == 0)
+        #expect(test.log.messages == ["ordinary upload delivered"])
+    }
+
+    @Test(
         "content that is cut is delivered to nobody and kept nowhere",
         arguments: [ContentError.truncated, .stalled],
         [10, 2 * capacity]

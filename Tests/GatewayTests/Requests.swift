@@ -1,9 +1,12 @@
 // The requests that the tests speak, each as one call, in the words of the protocol.
 
 import Exchange
-import Gateway
+@testable import Gateway
 import HTTPTypes
 import UploadProtocol
+
+/// Content of which more is kept than of an upload that is delivered like an ordinary one.
+let tooLargeToBePlain = [UInt8](repeating: 7, count: OrdinaryContent.memoryLimit + 1)
 
 extension ScriptedExchange {
     typealias Steps = [Step]

@@ -133,10 +133,12 @@ import Upstream
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
         let (first, _) = try test.startDelivery(to: slow, .creation(["first"]))
-        let second = test.serve(.creation(["second"], context: ExchangeContext()))
+        let second = test.serve(
+            .creation([.bytes(tooLargeToBePlain)], context: ExchangeContext())
+        )
         #expect(second.status == 503)
         #expect(second[.uploadComplete] == "?0")
-        #expect(second.offset == 6)
+        #expect(second.offset == Int64(tooLargeToBePlain.count))
         #expect(second[.retryAfter] != nil)
         #expect(try test.summaries().map(\.queue).contains(.deferred))
         slow.gate.open()
@@ -170,7 +172,10 @@ import Upstream
         let slow = try SlowUpstream()
         let test = try test(slow, deliveries: 1)
         let (first, _) = try test.startDelivery(to: slow, .creation(["first"]))
-        let untold = ScriptedExchange.creation(["x"], context: ExchangeContext())
+        let untold = ScriptedExchange.creation(
+            [.bytes(tooLargeToBePlain)],
+            context: ExchangeContext()
+        )
         #expect(test.serve(untold).status == 503)
         let other = try LoopbackOrigin(status: "202 Accepted")
         var settings = Settings()

@@ -14,7 +14,8 @@ import UploadProtocol
 import Upstream
 
 extension Request {
-    /// Takes an ordinary upload and answers as its route replies.
+    /// Takes an ordinary upload, or one that is to be delivered like one (`isUntold(_:)`), and answers as its
+    /// route replies.
     func takeOrdinaryUpload(isMarked: Bool) {
         // What is marked as an upload is whole in one small message and has digests to be verified.
         if route.ordinary == .pass, !isMarked {
@@ -131,7 +132,13 @@ extension Request {
     private func deliverOrdinary(_ form: UploadForm, _ creation: UploadCreation, length: Int64) {
         // No place among the deliveries: its client waits for nobody but the upstream, as it would
         // without a gateway.
-        let relay = StreamRelay(exchange, fields: UpstreamFields.relayed, log: log)
+        let relay = StreamRelay(
+            exchange,
+            fields: UpstreamFields.relayed,
+            // Who asked for the protocol's fields gets them.
+            transform: { isOrdinary ? $0 : responses.final($0, offset: length, location: nil) },
+            log: log
+        )
         let outcome = route.upstream.attempt(form.request, sink: relay)
         form.end(status: relay.status)
         guard let reason = outcome.reason,

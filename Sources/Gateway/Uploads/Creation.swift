@@ -55,6 +55,16 @@ extension Request {
             && exchange.context.interimStatuses.contains(104)
     }
 
+    /// Whether it is whole in this message, small, and of an upload that nobody will be told the URL of: then
+    /// a resource would be made for nobody.
+    func isUntold(_ creation: UploadRequest.Creation) -> Bool {
+        guard creation.completeness == .complete, let count = head.contentLength.count else {
+            return false
+        }
+        return count <= OrdinaryContent.memoryLimit && route.reply == .upstream
+            && !isLocationTold && !dialect.locatesFinalResponse
+    }
+
     /// How a creation is asked to let go; not at all where its client was not told where the upload is
     /// and could not resume it.
     private var releaseOfCreation: @Sendable () -> Void {

@@ -20,7 +20,7 @@ package struct ClientName: Hashable, Sendable, CustomStringConvertible {
 
     /// An IPv4 address as it is; of an IPv6 address the network of 64 bits that one site has at least.
     private static func network(of address: String) -> String {
-        guard address.contains(":") else { return address }
+        guard address.utf8.contains(UInt8(ascii: ":")) else { return address }
         let parts = address.split(separator: ":")
         // IPv4 as a socket for both shows it: ::ffff:192.0.2.1.
         if let last = parts.last, last.contains(".") { return String(last) }
