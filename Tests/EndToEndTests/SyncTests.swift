@@ -26,7 +26,8 @@ struct SyncTests {
         )
         try body()
         calls.stop()
-        return calls.lines.map { line in
+        // What time it is, the daemon notes down now and then, whoever asks for what.
+        return calls.lines.filter { !$0.contains("/spool/tmp/clock.") }.map { line in
             let call = line.drop { $0.isNumber || $0 == " " }.prefix { $0.isLetter || $0 == "_" }
             let place = line.components(separatedBy: "/spool/").dropFirst().first ?? line
             let file = line.contains(".data") ? "data" : "record"
