@@ -27,8 +27,8 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
-.PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench attack \
-    module module-test deb drill release clean FORCE
+.PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
+    attack     module module-test deb drill release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -119,6 +119,12 @@ bench:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
 	.build/release/spoolgate-bench
+
+# Counts the instructions of a few requests, on whatever machine, and fails where one is above its budget.
+budget:
+	@deploy/install-dependencies.sh test
+	swift build $(RELEASE) --product spoolgate
+	Tests/Budget/budget.py
 
 # One client against all others: it must not keep another one waiting for a second.
 attack:

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Counts the instructions that the gateway takes in user space for a request, and holds them to a budget.
+
+usage: budget.py [--spoolgate PATH] [--profile DIRECTORY] [SCENARIO ...]
+
+The gateway runs in valgrind's callgrind; requests come to its FastCGI socket straight from here, and an upstream
+that only answers takes what is delivered. Instructions do not depend on how busy the machine is. What does depend on
+the machine is fixed: the processor's features that the C library, OpenSSL and zlib choose their routines by.
+Copies of content (memcpy and memmove above 1 KiB cannot be told apart by callgrind, so it is all of them) are named
+apart, because the budget of content is "once".
+
+Exit status: 0 all within the budget, 1 one is above it, 69 valgrind is not there, 70 something did not work.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# User instructions of one request, and what a change may add before somebody has to look.
+BUDGET = {"head": 40_000, "plain": 110_000, "told": 200_000}
+ALLOWANCE = 1.03
+WARM, COUNTED = 40, 200
+CONTENT = bytes(range(256)) * 256
+COPIES = re.compile(r"memcpy|memmove|mempcpy")
+
+# One routine for each job wherever this runs: those of a plain x86-64 with SSE2.
+FEATURES = {
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX2_Usable,-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM,"
+                      "-EVEX:glibc.cpu.x86_rep_movsb_threshold=1073741824",
+    "OPENSSL_ia32cap": "0x0",
+    # The same hashes, hence the same probes, in each run.
+    "SWIFT_DETERMINISTIC_HASHING": "1",
+}
+
+SETTINGS = """
+listen: "unix:{work}/gateway.sock"
+spool:
+  directory: "{work}/spool"
+  reserve: 1MiB
+log-level: warning
+routes:
+  default:
+    upstream: "http://127.0.0.1:{port}"
+    limits: {{min-size: 128KiB}}
+  told:
+    upstream: "http://127.0.0.1:{port}"
+    limits: {{min-size: 0}}
+"""
+
+
+class Upstream(threading.Thread):
+    """Takes requests with content on kept connections and answers each with 201."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.taken = 0
+
+    def run(self):
+        while True:
+            connection, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with connection, connection.makefile("rb") as stream:
+            while line := stream.readline():
+                length = 0
+                while (line := stream.readline()).strip():
+                    name, value = line.split(b":", 1)
+                    if name.lower() == b"content-length":
+                        length = int(value)
+                if len(stream.read(length)) != length:
+                    return
+                self.taken += 1
+                connection.sendall(b"HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
+
+
+def record(kind, content=b""):
+    return struct.pack(">BBHHBx", 1, kind, 1, len(content), 0) + content
+
+
+def pairs(fields):
+    def length(text):
+        return struct.pack(">B" if len(text) < 128 else ">I", len(text) | (0 if len(text) < 128 else 1 << 31))
+    return b"".join(length(name) + length(value) + name.encode() + value.encode() for name, value in fields.items())
+
+
+def request(method, target, fields=(), content=b"", route="default"):
+    """The records of one request, as nginx with the shipped parameters sends them."""
+    parameters = {
+        "SPOOLGATE_ROUTE": route, "SPOOLGATE_ORIGIN": "http://upload.example", "SPOOLGATE_INTERIM": "104",
+        "SPOOLGATE_BODY_FILE": "", "QUERY_STRING": "", "REQUEST_METHOD": method, "REQUEST_URI": target,
+        "REQUEST_SCHEME": "http", "CONTENT_TYPE": "", "CONTENT_LENGTH": str(len(content)) if content else "",
+        "SERVER_PROTOCOL": "HTTP/1.1", "SERVER_SOFTWARE": "nginx/1.22.1", "REMOTE_ADDR": "192.0.2.1",
+        "HTTP_HOST": "upload.example", "HTTP_USER_AGENT": "budget/1", "HTTP_ACCEPT": "*/*",
+    }
+    parameters.update({"HTTP_" + name.upper().replace("-", "_"): value for name, value in fields})
+    records = record(1, b"\0\1\0\0\0\0\0\0") + record(4, pairs(parameters)) + record(4)
+    for begin in range(0, len(content), 32768):
+        records += record(5, content[begin:begin + 32768])
+    return records + record(5)
+
+
+def ask(path, records, expected):
+    """Sends one request and returns what is answered; its last head must have this status."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(path)
+        connection.sendall(records)
+        received = b""
+        while part := connection.recv(1 << 16):
+            received += part
+    output, ended = b"", False
+    while len(received) >= 8:
+        kind, count, padding = received[1], struct.unpack(">H", received[4:6])[0], received[6]
+        if kind == 6:
+            output += received[8:8 + count]
+        ended = ended or kind == 3
+        received = received[8 + count + padding:]
+    statuses = re.findall(rb"Status: (\d+)", output)
+    if not ended or not statuses or int(statuses[-1]) != expected:
+        raise RuntimeError(f"{expected} was expected, and this came: {output[:300]!r}")
+    return output
+
+
+class Gateway:
+    """The daemon in callgrind."""
+
+    def __init__(self, program, work, upstream):
+        self.work, self.path = work, os.path.join(work, "gateway.sock")
+        settings = os.path.join(work, "spoolgate.yaml")
+        with open(settings, "w") as file:
+            file.write(SETTINGS.format(work=work, port=upstream.port))
+        self.log = open(os.path.join(work, "log"), "w+")
+        # Valgrind cannot read what Swift writes for debuggers; the names of functions stay.
+        bare = os.path.join(work, "spoolgate")
+        subprocess.run(["strip", "--strip-debug", "-o", bare, program], check=True)
+        # One processor for all threads, as valgrind has it; which of them runs matters less then.
+        self.process = subprocess.Popen(
+            ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={work}/out",
+             "--dump-line=no", bare, "serve", "--config", settings],
+            stdout=self.log, stderr=self.log, env={**os.environ, **FEATURES})
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                ask(self.path, request("HEAD", "/.well-known/none"), 201)
+                return
+            except (OSError, RuntimeError) as error:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the gateway did not start: {error}\n{self.written()}") from error
+                time.sleep(0.1)
+
+    def written(self):
+        self.log.flush()
+        with open(self.log.name) as file:
+            return file.read()[-3000:]
+
+    def control(self, *arguments):
+        subprocess.run(["callgrind_control", *arguments, str(self.process.pid)], check=True, stdout=subprocess.DEVNULL)
+
+    def count(self, run):
+        """The profile of what `run` makes the gateway do."""
+        self.control("-z")
+        run()
+        name = "counted"
+        before = set(os.listdir(self.work))
+        self.control("-d", name)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            fresh = [file for file in set(os.listdir(self.work)) - before if file.startswith("out")]
+            if fresh and self.is_whole(os.path.join(self.work, fresh[0])):
+                return os.path.join(self.work, fresh[0])
+            time.sleep(0.05)
+        raise RuntimeError("callgrind wrote no profile")
+
+    @staticmethod
+    def is_whole(path):
+        with open(path) as file:
+            return re.search(r"^totals: \d+", file.read(), re.M) is not None
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def instructions(profile, count):
+    """Instructions for one request: all of them, and those of copying."""
+    with open(profile) as file:
+        text = file.read()
+    total = int(re.search(r"^totals: (\d+)", text, re.M).group(1))
+    names, copied, name, called = {}, 0, "", False
+    for line in text.splitlines():
+        if match := re.match(r"(c?)fn=\((\d+)\)(?: (.*))?", line):
+            if match.group(3):
+                names[match.group(2)] = match.group(3)
+            if not match.group(1):
+                name = names.get(match.group(2), "")
+        elif line.startswith("calls="):
+            # The line after it has what was called, which is counted where it stands itself.
+            called = True
+        elif match := re.match(r"[+\-*\d]\S* (\d+)$", line):
+            if not called and COPIES.search(name):
+                copied += int(match.group(1))
+            called = False
+    return total / count, copied / count
+
+
+def scenarios(path):
+    creation = [("Upload-Draft-Interop-Version", "8"), ("Upload-Complete", "?0")]
+    created = ask(path, request("PUT", "/files/head", creation, b"0123456789", "told"), 201)
+    target = re.search(rb"Location: http://upload.example(\S+)", created).group(1).decode()
+    whole = [("Upload-Draft-Interop-Version", "8"), ("Upload-Complete", "?1")]
+    return {
+        "head": (request("HEAD", target, [creation[0]], route="told"), 204),
+        "plain": (request("PUT", "/files/plain", (), CONTENT), 201),
+        "told": (request("PUT", "/files/told", whole, CONTENT, "told"), 201),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--spoolgate", default=".build/release/spoolgate")
+    parser.add_argument("--profile", help="keeps the profiles there, for callgrind_annotate")
+    parser.add_argument("scenario", nargs="*", default=[])
+    options = parser.parse_args()
+    if not shutil.which("valgrind"):
+        print("The budget was not looked at: valgrind is not installed.")
+        return 69
+    work, upstream, gateway, above = tempfile.mkdtemp(prefix="budget."), Upstream(), None, False
+    upstream.start()
+    try:
+        gateway = Gateway(options.spoolgate, work, upstream)
+        print(f"{'':8}{'instructions':>14}{'of them copying':>18}{'budget':>10}")
+        for name, (records, expected) in scenarios(gateway.path).items():
+            if options.scenario and name not in options.scenario:
+                continue
+            for _ in range(WARM):
+                ask(gateway.path, records, expected)
+            profile = gateway.count(lambda: [ask(gateway.path, records, expected) for _ in range(COUNTED)])
+            total, copied = instructions(profile, COUNTED)
+            held = total - copied if name == "plain" else total
+            is_above = held > BUDGET[name] * ALLOWANCE
+            above = above or is_above
+            print(f"{name:8}{total:14,.0f}{copied:18,.0f}{BUDGET[name]:10,}{'  ABOVE' if is_above else ''}", flush=True)
+            if options.profile:
+                os.makedirs(options.profile, exist_ok=True)
+                shutil.copy(profile, os.path.join(options.profile, name))
+        return 1 if above else 0
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        print(f"The budget could not be looked at: {error}", file=sys.stderr)
+        if gateway:
+            print(gateway.written(), file=sys.stderr)
+        return 70
+    finally:
+        if gateway:
+            gateway.end()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
