@@ -23,25 +23,34 @@ extension HTTPFields {
         host: String?
     ) {
         let host = host.flatMap { $0.isEmpty ? nil : $0 }
+        // Once, for all that is added here.
+        reserveCapacity(count + 5)
         if forwarding == .xForwarded || forwarding == .both {
-            if let address {
-                let before = self[.xForwardedFor].map { "\($0), " } ?? ""
-                self[.xForwardedFor] = before + address
-            }
-            if let scheme { self[.xForwardedProto] = scheme }
-            if let host { self[.xForwardedHost] = host }
+            if let address { put(.xForwardedFor, address, behindOthers: true) }
+            if let scheme { put(.xForwardedProto, scheme) }
+            if let host { put(.xForwardedHost, host) }
         }
         if forwarding == .forwarded || forwarding == .both {
             let pairs = [
                 address.map { "for=\(Self.node($0))" }, scheme.map { "proto=\(Self.value($0))" },
                 host.map { "host=\(Self.value($0))" },
             ].compactMap { $0 }
-            if !pairs.isEmpty {
-                let before = self[.forwarded].map { "\($0), " } ?? ""
-                self[.forwarded] = before + pairs.joined(separator: ";")
-            }
+            if !pairs.isEmpty { put(.forwarded, pairs.joined(separator: ";"), behindOthers: true) }
         }
-        append(HTTPField(name: .via, value: "1.1 spoolgate"))
+        append(Self.ownVia)
+    }
+
+    private static let ownVia = HTTPField(name: .via, value: "1.1 spoolgate")
+
+    /// Sets a field, or adds to its value: what a client says of it was mostly left out before.
+    private mutating func put(
+        _ name: HTTPField.Name,
+        _ value: String,
+        behindOthers: Bool = false
+    ) {
+        guard contains(name) else { return append(HTTPField(name: name, value: value)) }
+        let before = behindOthers ? self[name].map { "\($0), " } ?? "" : ""
+        self[name] = before + value
     }
 
     /// Puts the host of the origin in place of what the client sent as `Host`.
@@ -50,11 +59,14 @@ extension HTTPFields {
     /// §3.2.2). Where the origin is none, nobody vouches for a host.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
-            let host = origin[slash...].utf8.dropFirst(2)
-            // Nearly every client names the one it reached; to set a field costs more than to look.
-            let told = filter { $0.name == .host }
-            guard told.count != 1 || !told[0].value.utf8.elementsEqual(host) else { return }
-            self[.host] = String(Substring(host))
+            let host = origin.utf8[slash...].dropFirst(2)
+            // Mostly the client has asked for the very same.
+            if let told = value(of: .host), told.utf8.count == host.count,
+                host.withContiguousStorageIfAvailable({ told.utf8.elementsEqual($0) }) ?? false
+            {
+                return
+            }
+            self[.host] = String(host)
         } else if context.badOrigin != nil {
             self[.host] = nil
         }

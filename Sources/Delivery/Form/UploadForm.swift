@@ -62,23 +62,24 @@ package struct UploadForm {
             route.fields.forwarding,
             address: creation.remoteAddress,
             scheme: creation.scheme,
-            host: head.fields[.host]
+            host: head.fields.value(of: .host)
         )
         if route.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
             fields[.idempotencyKey] = "\"\(creation.id)\""
         }
         UpstreamFields.finish(&fields, policy: route.fields)
-        let description = FileDescription(creation, length: length, digests)
         var sent = content
         var handover: Handover?
         switch route.form(for: head) {
         case .body:
             if let algorithm = route.digest { fields.tell(digests.values, algorithm) }
         case .multipart:
+            let description = FileDescription(creation, length: length, digests)
             let multipart = description.multipart(route.multipart)
             fields.describe(multipart.contentType)
             sent = content.framed(multipart.before, multipart.after)
         case .path:
+            let description = FileDescription(creation, length: length, digests)
             let key = try SigningKey(route.path)
             let placed = try Handover(content, description, route.path, onProgress)
             handover = placed

@@ -47,7 +47,7 @@ extension Request {
             route.fields.forwarding,
             address: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
-            host: head.fields[.host]
+            host: head.fields.value(of: .host)
         )
         UpstreamFields.finish(&fields, policy: route.fields)
         let relay = StreamRelay(

@@ -11,13 +11,16 @@ package enum MediaType {
     ///   - expected: type and subtype in lower case.
     /// - Returns: whether they are the same but for case.
     package static func of(_ value: String, is expected: String) -> Bool {
-        var essence = value.utf8.prefix { $0 != UInt8(ascii: ";") }
-        while let last = essence.last, last == UInt8(ascii: " ") || last == UInt8(ascii: "\t") {
-            essence.removeLast()
+        guard value.utf8.count >= expected.utf8.count else { return false }
+        var rest = value.utf8.makeIterator()
+        for wanted in expected.utf8 {
+            guard let byte = rest.next() else { return false }
+            let isUpper = (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
+            guard byte == wanted || isUpper && byte | 32 == wanted else { return false }
         }
-        return essence.elementsEqual(expected.utf8) { byte, wanted in
-            byte == wanted
-                || (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) && byte | 32 == wanted
+        while let byte = rest.next(), byte != UInt8(ascii: ";") {
+            guard byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") else { return false }
         }
+        return true
     }
 }

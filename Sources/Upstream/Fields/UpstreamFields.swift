@@ -28,21 +28,28 @@ package enum UpstreamFields {
         isWhole: Bool = false,
         policy: FieldPolicy = FieldPolicy()
     ) -> HTTPFields {
-        var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered)
+        var through: Set<HTTPField.Name>?
+        if let forward = policy.forward {
+            through = Set(forward + policy.credentialFields).union(alwaysForwarded)
+        }
+        var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered) {
+            through?.contains($0) ?? true
+                && (policy.keepsCredentials || !policy.credentialFields.contains($0))
+                && policy.lets($0)
+        }
         for index in fields.indices where fields[index].name == .contentType {
             let value = fields[index].value
             if partialMediaTypes.contains(where: { MediaType.of(value, is: $0) }) {
                 fields[index].value = "application/octet-stream"
             }
         }
-        if let forward = policy.forward {
-            let through = Set(forward + policy.credentialFields).union(alwaysForwarded)
-            fields.removeAll { !through.contains($0.name) }
+        if let completing, policy.credentials == .completing {
+            fields.append(
+                contentsOf: keptOfCompletion(completing, policy: policy).filter {
+                    policy.lets($0.name)
+                }
+            )
         }
-        fields = recorded(fields, policy: policy)
-        fields.append(contentsOf: keptOfCompletion(completing ?? [:], policy: policy))
-        fields.removeAll { policy.strip.contains($0.name) }
-        if !policy.trustsForwarded { fields.removeAll { isClaim($0.name) } }
         return fields
     }
 
@@ -75,13 +82,10 @@ package enum UpstreamFields {
         _ fields: HTTPFields,
         policy: FieldPolicy = FieldPolicy()
     ) -> HTTPFields {
-        var kept = kept(of: fields, without: leftOutOfPassed)
-        if policy.credentials == .none {
-            kept.removeAll { policy.credentialFields.contains($0.name) }
+        kept(of: fields, without: leftOutOfPassed) {
+            (policy.credentials != .none || !policy.credentialFields.contains($0))
+                && policy.lets($0)
         }
-        if !policy.strip.isEmpty { kept.removeAll { policy.strip.contains($0.name) } }
-        if !policy.trustsForwarded { kept.removeAll { isClaim($0.name) } }
-        return kept
     }
 
     /// Puts the operator's own fields in place of all others of their names.
@@ -98,7 +102,7 @@ package enum UpstreamFields {
     }
 
     private static func isOfUploads(_ name: String) -> Bool {
-        name.hasPrefix("upload-") || name.hasPrefix("tus-")
+        name.utf8.starts(with: "upload-".utf8) || name.utf8.starts(with: "tus-".utf8)
     }
 
     /// The fields of an upstream's response to an upload that a client may see.
@@ -106,9 +110,7 @@ package enum UpstreamFields {
     /// Connection fields, framing, Upload-* and Tus-* are left out. `Content-Length` is left out
     /// too: the sender knows it.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
-        var kept = passedBack(fields)
-        kept.removeAll { isOfUploads($0.name.canonicalName) }
-        return kept
+        kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
     /// The fields of an upstream's response to an ordinary request that a client may see.
@@ -120,38 +122,40 @@ package enum UpstreamFields {
     }
 
     /// Names that mark a request as one of the IETF protocol.
-    private static let markerNames: Set<String> = [
+    private static let markerNames = FieldNameSet([
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
         // The gateway or the web server has answered it; the upstream connection decides anew.
         "expect",
-    ]
+    ])
 
     // One set a direction, so that a field costs one look-up.
     private static let leftOutOfPassed = connectionNames.union(markerNames)
-    private static let leftOutOfDelivered = leftOutOfWhole.union(["content-digest"])
+    private static let leftOutOfDelivered = leftOutOfWhole.union(FieldNameSet(["content-digest"]))
     // CGI gives `Status` a meaning that HTTP does not (RFC 3875 §6.3.3).
-    private static let leftOutOfResponse = connectionNames.union(["status"])
-    private static let leftOutOfWhole = leftOutOfPassed.union([
-        "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
-        "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
-        "x-http-method-override", "incremental",
-    ])
+    private static let leftOutOfResponse = connectionNames.union(FieldNameSet(["status"]))
+    private static let leftOutOfWhole = leftOutOfPassed.union(
+        FieldNameSet([
+            "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
+            "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
+            "x-http-method-override", "incremental",
+        ])
+    )
 
     /// Fields of one connection and of message framing (RFC 9110 §7.6.1, RFC 9112 §6).
-    private static let connectionNames: Set<String> = [
+    private static let connectionNames = FieldNameSet([
         "connection", "content-length", "keep-alive", "proxy", "proxy-authenticate",
         "proxy-authentication-info", "proxy-authorization", "proxy-connection", "te", "trailer",
         "transfer-encoding", "upgrade",
-    ]
+    ])
 
     /// Whether a field claims who the client is, or what it asked for, as only a proxy in front may: many
     /// applications believe it.
-    private static func isClaim(_ name: HTTPField.Name) -> Bool {
+    fileprivate static func isClaim(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
-        return claims.contains(text) || text.hasPrefix("x-forwarded")
+        return claims.contains(text) || text.utf8.starts(with: "x-forwarded".utf8)
     }
 
-    private static let claims: Set<String> = [
+    private static let claims = FieldNameSet([
         "forwarded", "x-real-ip", "x-real-port", "client-ip", "x-client-ip", "true-client-ip",
         "x-cluster-client-ip", "x-proxyuser-ip", "x-remote-ip", "x-remote-addr", "x-remote-user",
         "remote-user", "remote-addr", "x-originating-ip", "cf-connecting-ip", "fastly-client-ip",
@@ -159,7 +163,7 @@ package enum UpstreamFields {
         "x-original-method", "x-original-forwarded-for", "x-host", "x-http-host-override",
         "x-rewrite-url", "x-url-scheme",
         "x-scheme", "x-http-destinationurl", "front-end-https",
-    ]
+    ])
 
     /// Fields that `Connection` cannot name: they are for every recipient of the content, and a
     /// client that names them wants to hide them from the upstream (RFC 9110 §7.6.1).
@@ -179,15 +183,26 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, "application/offset+octet-stream",
     ]
 
-    private static func kept(of fields: HTTPFields, without leftOut: Set<String>) -> HTTPFields {
+    /// The fields but those of one connection, those left out and those that `lets` does not let
+    /// through.
+    private static func kept(
+        of fields: HTTPFields,
+        without leftOut: FieldNameSet,
+        _ lets: (HTTPField.Name) -> Bool = { _ in true }
+    ) -> HTTPFields {
         let named = connectionOptions(fields)
+        func isKept(_ field: HTTPField) -> Bool {
+            let name = field.name.canonicalName
+            if leftOut.contains(name) { return false }
+            if !named.isEmpty, named.contains(name), !endToEndNames.contains(name) { return false }
+            return lets(field.name)
+        }
+        // Mostly all are: then nothing is copied.
+        guard let first = fields.firstIndex(where: { !isKept($0) }) else { return fields }
         var kept = HTTPFields()
         kept.reserveCapacity(fields.count)
-        for field in fields {
-            let name = field.name.canonicalName
-            if leftOut.contains(name) { continue }
-            if !named.isEmpty, named.contains(name), !endToEndNames.contains(name) { continue }
-            kept.append(field)
+        for index in fields.indices where index < first || index > first && isKept(fields[index]) {
+            kept.append(fields[index])
         }
         return kept
     }
@@ -203,5 +218,12 @@ package enum UpstreamFields {
             }
         }
         return options
+    }
+}
+
+extension FieldPolicy {
+    /// Whether a client's field of that name may go to the upstream with any request.
+    fileprivate func lets(_ name: HTTPField.Name) -> Bool {
+        (trustsForwarded || !UpstreamFields.isClaim(name)) && !strip.contains(name)
     }
 }

@@ -1,0 +1,31 @@
+// Names of fields that every message is looked through for, found without hashing.
+//
+// Pure. The invariant: names are compared whole, in lower case.
+
+/// A set of field names.
+struct FieldNameSet: Sendable {
+    /// The names by their number of bytes.
+    private let byLength: [[String]]
+
+    /// Makes a set of names in lower case.
+    init(_ names: [String]) {
+        var byLength: [[String]] = []
+        for name in names {
+            let length = name.utf8.count
+            while byLength.count <= length { byLength.append([]) }
+            byLength[length].append(name)
+        }
+        self.byLength = byLength
+    }
+
+    /// The names of both sets.
+    func union(_ other: FieldNameSet) -> FieldNameSet {
+        FieldNameSet((byLength + other.byLength).flatMap { $0 })
+    }
+
+    /// Whether a field's name, in lower case, is among them.
+    func contains(_ name: String) -> Bool {
+        let length = name.utf8.count
+        return length < byLength.count && byLength[length].contains(name)
+    }
+}
