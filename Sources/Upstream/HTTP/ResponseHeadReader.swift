@@ -30,7 +30,6 @@ struct ResponseHeadReader {
 
     private var status: HTTPResponse.Status?
     private var fields = HTTPFields()
-    private var pending: (name: HTTPField.Name, value: [UInt8])?
     private var size = 0
 
     /// Takes one line with its line end.
@@ -51,44 +50,38 @@ struct ResponseHeadReader {
         if first == 0x20 || first == 0x09 {
             try unfold(line)
         } else {
-            flush()
             guard fields.count < Self.lineLimit else {
                 throw Malformed(reason: "its head has more than \(Self.lineLimit) field lines")
             }
-            pending = try Self.fieldLine(line)
+            fields.append(try Self.fieldLine(line))
         }
         return .more
     }
 
     private mutating func finish() throws(Malformed) -> Step {
-        flush()
         guard let status else { throw Malformed(reason: "it has no status line") }
         let head = ResponseHead(status: status, fields: fields)
         self = ResponseHeadReader()
         return .head(head, contentLength: try Self.contentLength(head.fields))
     }
 
-    private mutating func flush() {
-        if let pending {
-            fields.append(HTTPField(name: pending.name, lenientValue: pending.value))
-        }
-        pending = nil
-    }
-
     /// A line folded onto the one before it: one space stands for the fold (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
-        guard let (name, start) = pending else {
+        guard let last = fields.last else {
             throw Malformed(reason: "its first field line begins with a space")
         }
-        pending = (name, start + [0x20] + line[...].withoutOuterWhitespace)
+        let start = last.withUnsafeBytesOfValue { Array($0) }
+        fields[fields.count - 1] = HTTPField(
+            name: last.name,
+            lenientValue: start + [0x20] + line[...].withoutOuterWhitespace
+        )
     }
 
     /// `HTTP/1.1 200 OK`; the reason phrase and the space before it may be absent.
     private static func statusLine(
         _ line: UnsafeRawBufferPointer
     ) throws(Malformed) -> HTTPResponse.Status {
-        let prefix = Array("HTTP/1.".utf8)
-        guard line.count >= 12, line.starts(with: prefix), line[7].isDigit, line[8] == 0x20,
+        guard line.count >= 12, line.starts(with: "HTTP/1.".utf8), line[7].isDigit, line[8] == 0x20,
             line[9..<12].allSatisfy(\.isDigit), line.count == 12 || line[12] == 0x20
         else {
             throw Malformed(reason: "its first line is no HTTP/1 status line")
@@ -106,31 +99,45 @@ struct ResponseHeadReader {
 
     private static func fieldLine(
         _ line: UnsafeRawBufferPointer
-    ) throws(Malformed) -> (HTTPField.Name, [UInt8]) {
+    ) throws(Malformed) -> HTTPField {
         guard let colon = line.firstIndex(of: 0x3a),
-            let name = HTTPField.Name(String(decoding: line[..<colon], as: UTF8.self))
+            let name = ResponseFieldNames.name(.init(rebasing: line[..<colon]))
         else {
             throw Malformed(reason: "a line of its head is no field line")
         }
         guard !line.contains(0) else {
             throw Malformed(reason: "its field \(name) has a NUL byte")
         }
-        return (name, Array(line[(colon + 1)...].withoutOuterWhitespace))
+        let value = UnsafeRawBufferPointer(
+            rebasing: line[(colon + 1)...].withoutOuterWhitespace
+        )
+        if value.allSatisfy({ (0x20...0x7e).contains($0) }) {
+            return HTTPField(name: name, value: String(decoding: value, as: UTF8.self))
+        }
+        return HTTPField(name: name, lenientValue: value)
     }
 
     /// The one length that all `Content-Length` lines agree on (RFC 9110 §8.6).
     private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {
-        guard !fields.contains(.transferEncoding) else { return nil }
         var length: Int64?
-        for field in fields[fields: .contentLength] {
-            for part in field.value.split(separator: ",", omittingEmptySubsequences: false) {
-                let text = part.withoutOuterWhitespace
-                guard let one = Int64(digits: text), length == nil || length == one else {
-                    throw Malformed(reason: "its Content-Length is \(field.value)")
+        var fault: Malformed?
+        for field in fields {
+            if field.name == .transferEncoding { return nil }
+            guard field.name == .contentLength, fault == nil else { continue }
+            let value = field.value
+            if length == nil, let one = Int64(digits: value) {
+                length = one
+                continue
+            }
+            for part in value.split(separator: ",", omittingEmptySubsequences: false) {
+                let one = Int64(digits: part.withoutOuterWhitespace)
+                if one == nil || length ?? one != one {
+                    fault = Malformed(reason: "its Content-Length is \(value)")
                 }
                 length = one
             }
         }
+        if let fault { throw fault }
         return length
     }
 }
