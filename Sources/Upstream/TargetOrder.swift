@@ -18,11 +18,13 @@ final class TargetOrder: Sendable {
     /// A Monitor, though nobody waits on it, as in ConnectionPool.
     private let avoidedUntil: Monitor<[Deadline?]>
     private let avoidance: Duration
+    private let count: Int
 
     /// Makes the order of `count` targets, none of them avoided.
     init(count: Int, avoidance: Duration = TargetOrder.avoidance) {
         avoidedUntil = Monitor(Array(repeating: nil, count: count))
         self.avoidance = avoidance
+        self.count = count
     }
 
     /// The indices of all targets, in the order that one attempt tries them.
@@ -30,7 +32,9 @@ final class TargetOrder: Sendable {
     /// A target whose time is over is tried in its old place by this attempt alone, so that one
     /// that is still dead costs one attempt its connect timeout and not all.
     func indices() -> [Int] {
-        avoidedUntil.update { avoided in
+        // A target that stands alone is never tried last.
+        guard count > 1 else { return [0] }
+        return avoidedUntil.update { avoided in
             guard avoided.contains(where: { $0 != nil }) else { return Array(avoided.indices) }
             let due = avoided.indices.first { avoided[$0]?.hasPassed ?? false }
             let last = avoided.indices.filter { avoided[$0] != nil && $0 != due }
@@ -41,6 +45,7 @@ final class TargetOrder: Sendable {
 
     /// Notes that a target took a connection.
     func wasReached(_ index: Int) {
+        guard count > 1 else { return }
         avoidedUntil.update { $0[index] = nil }
     }
 

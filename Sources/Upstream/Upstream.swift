@@ -36,6 +36,24 @@ package enum UpstreamContent {
     case stream(length: Int64?, read: (UnsafeMutableRawBufferPointer) throws -> Int)
 }
 
+extension UpstreamContent {
+    /// Whether all of it lies in memory.
+    var isInMemory: Bool {
+        switch self {
+        case .bytes: true
+        case .none, .file, .framed, .stream: false
+        }
+    }
+
+    /// Calls `body` with the bytes of content that all lies in memory; nil for any other.
+    func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
+        switch self {
+        case .bytes(let bytes): bytes.withUnsafeBytes(body)
+        case .none, .file, .framed, .stream: nil
+        }
+    }
+}
+
 /// One regular request to the upstream.
 package struct UpstreamRequest {
     /// The method.

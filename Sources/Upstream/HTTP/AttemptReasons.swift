@@ -6,12 +6,20 @@
 
 import CCurl
 
-/// Words one attempt's reasons out.
-struct AttemptReasons {
-    /// What was attempted, as the beginning of every reason.
-    let purpose: String
+/// One attempt, for its reasons: they are worded out only where one is wanted.
+final class AttemptReasons {
+    let request: UpstreamRequest
     let location: UpstreamLocation
     let settings: UpstreamSettings
+
+    init(_ request: UpstreamRequest, to location: UpstreamLocation, _ settings: UpstreamSettings) {
+        self.request = request
+        self.location = location
+        self.settings = settings
+    }
+
+    /// What was attempted, as the beginning of every reason.
+    var purpose: String { request.purpose(at: location.name) }
 
     /// Why no byte of the request was sent, libcurl having ended with `code` and `text`.
     func unreached(_ code: CURLcode, _ text: String) -> String {

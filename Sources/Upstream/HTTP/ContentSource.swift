@@ -78,6 +78,19 @@ final class ContentSource {
         return count
     }
 
+    /// The whole content, `length` bytes, read at once from its start.
+    ///
+    /// - Throws: what the content throws, or `ContentLengthMismatch`.
+    func all(_ length: Int64) throws -> [UInt8] {
+        try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
+            while count < Int(length) {
+                count += try read(
+                    into: .init(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
+                )
+            }
+        }
+    }
+
     /// Takes back the bytes of the last `read`; the next one gives them again.
     func putBack(_ bytes: UnsafeRawBufferPointer) {
         held = Array(bytes) + held

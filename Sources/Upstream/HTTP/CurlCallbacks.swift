@@ -7,10 +7,8 @@ import CCurl
 import Glibc
 
 extension CurlConnection {
-    /// Has libcurl call the attempt in `context`.
-    ///
-    /// The sockets' functions stay with the connection.
-    func setCallbacks(hasContent: Bool) {
+    /// Has libcurl call the attempt in `context`, whichever is under way.
+    func setCallbacks() {
         let this = Unmanaged.passUnretained(context).toOpaque()
         _ = spoolgate_curl_set_open_socket(easy, this) { this, _, address in
             guard let found = found(this), let address, found.attempt?.mayConnect() ?? true else {
@@ -38,7 +36,6 @@ extension CurlConnection {
             guard !content.isEmpty else { return 0 }
             return found(this)?.attempt?.takeContent(content) ?? false ? content.count : 0
         }
-        guard hasContent else { return }
         _ = spoolgate_curl_set_read_function(easy, this) { bytes, size, count, this in
             let buffer = UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
             switch found(this)?.attempt?.giveContent(buffer) ?? .stop {

@@ -1,8 +1,8 @@
 // One libcurl easy handle with the one connection it keeps, and the pool of idle ones.
 //
-// A handle is used by one attempt at a time and given back with its connection still open. Options
-// are set afresh for every attempt (CurlOptions.swift); only the connection outlives it. The
-// invariant: a context knows the descriptor of the kept connection while libcurl has it open.
+// A handle is used by one attempt at a time and given back with its connection still open. It keeps the
+// options that hold for every attempt on its upstream (CurlOptions.swift), and nothing that points to a
+// request. The invariant: a context knows the descriptor of the kept connection while libcurl has it open.
 
 import CCurl
 import Glibc
@@ -18,6 +18,12 @@ final class CurlConnection: @unchecked Sendable {
     let errorText: UnsafeMutablePointer<CChar>
     /// Its sockets and the attempt under way: what libcurl's callbacks are given.
     let context = CurlContext()
+    /// What libcurl connects to, taken apart.
+    private(set) var url: OpaquePointer?
+    /// The field lines of the attempt under way.
+    var lines = FieldLines()
+    /// Whether the options that hold for every attempt are set, and may stay.
+    var isPrepared = false
     /// When it was given back last.
     fileprivate(set) var idleUntil = Deadline.after(.zero)
 
@@ -31,10 +37,17 @@ final class CurlConnection: @unchecked Sendable {
 
     deinit {
         curl_easy_cleanup(easy)
+        curl_url_cleanup(url)
         errorText.deallocate()
     }
 
     private static let libraryIsReady = spoolgate_curl_global_init() == CURLE_OK
+
+    /// Takes a URL apart and keeps it; false for what is none.
+    func keep(url text: String) -> Bool {
+        if url == nil { url = curl_url() }
+        return curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK
+    }
 
     /// Why the last transfer failed, in libcurl's or OpenSSL's words.
     func explanation(of code: CURLcode) -> String {
@@ -53,7 +66,12 @@ final class CurlConnection: @unchecked Sendable {
 
     /// Marks it as idle from now on.
     fileprivate func rest() {
-        curl_easy_reset(easy)
+        if isPrepared {
+            _ = spoolgate_curl_set_pointer(easy, CURLOPT_POSTFIELDS, nil)
+            _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, nil)
+        } else {
+            curl_easy_reset(easy)
+        }
         errorText[0] = 0
         context.attempt = nil
         idleUntil = .after(ConnectionPool.idleTime)

@@ -18,13 +18,10 @@ import UploadProtocol
 
 /// One attempt over HTTP.
 final class HTTPAttempt {
-    private let request: UpstreamRequest
-    private let location: UpstreamLocation
-    private let settings: UpstreamSettings
+    private let reasons: AttemptReasons
     private let connection: CurlConnection
     private let sink: any ResponseSink
     private let source: ContentSource?
-    private let reasons: AttemptReasons
 
     /// Why we told libcurl to stop.
     private var stopReason: AttemptOutcome?
@@ -37,7 +34,8 @@ final class HTTPAttempt {
     private var isPaused = false
     /// Where in the content the upstream was last listened to first.
     private var pausedAt: Int64?
-    private var isInline = false
+    /// Bytes of content that libcurl has whole, in memory; nil: it asks for the pieces, or there is none.
+    private var wholeLength: Int64?
     /// Whether libcurl was asked to send the request; false: nobody could.
     private(set) var wasTried = false
     /// Whether another attempt can send the whole content.
@@ -45,7 +43,7 @@ final class HTTPAttempt {
 
     private var deadline = Deadline.after(.zero)
     private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
-    /// When to ask the system again what of the content is still with it.
+    /// When to tell the sink again, and to ask the system what of the content is still with it.
     private var nextLook = Deadline.after(.zero)
     /// libcurl reports several times a request; the deadlines need no better answer than this.
     private static let lookInterval = Duration.milliseconds(100)
@@ -58,64 +56,75 @@ final class HTTPAttempt {
         over connection: CurlConnection,
         sink: any ResponseSink
     ) {
-        self.request = request
-        self.location = location
-        self.settings = settings
+        reasons = AttemptReasons(request, to: location, settings)
         self.connection = connection
         self.sink = sink
-        reasons = AttemptReasons(
-            purpose: request.purpose(at: location.name),
-            location: location,
-            settings: settings
-        )
-        reading = ResponseReading(of: request.method, purpose: reasons.purpose, to: sink)
-        source = request.method == .head ? nil : ContentSource(request.content)
+        reading = ResponseReading(reasons, to: sink)
+        source =
+            request.method == .head || request.content.isInMemory
+            ? nil : ContentSource(request.content)
     }
 
     /// Sends the request and passes the response on.
     ///
     /// Blocks until there is a final response.
     func run() -> AttemptOutcome {
-        let inline: [UInt8]?
+        let request = reasons.request
+        guard request.method != .head else { return send(.none) }
+        if let outcome = request.content.withBytesInMemory({ sendWhole($0) }) { return outcome }
+        guard let source else { return send(.none) }
+        guard source.isRepeatable, let length = source.length, length < CurlOptions.inlineLimit
+        else {
+            return send(.pieces(length: source.length))
+        }
         do {
-            inline = try inlineContent()
+            // So little is best read now: libcurl then sends it with the head.
+            return try source.all(length).withUnsafeBytes { sendWhole($0) }
         } catch {
             return .abandoned(reason: "\(purpose): the content could not be read: \(error)")
         }
-        isInline = inline != nil
-        var options = CurlOptions(on: connection)
+    }
+
+    private func sendWhole(_ content: UnsafeRawBufferPointer) -> AttemptOutcome {
+        guard !content.isEmpty else { return send(.none) }
+        wholeLength = Int64(content.count)
+        return send(.whole(content))
+    }
+
+    private func send(_ content: HandedContent) -> AttemptOutcome {
+        let options = CurlOptions(on: connection)
         do throws(CurlOptionError) {
-            try options.setUpstream(location, settings: settings)
-            // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
-            if connection.context.isReadable { try options.setNewConnection() }
-            try options.setRequest(request, location: location, source: source, inline: inline)
+            if !connection.isPrepared {
+                try options.setUpstream(reasons.location, settings: reasons.settings)
+            }
+            connection.isPrepared = false
+            try options.setRequest(
+                reasons.request,
+                location: reasons.location,
+                content: content,
+                // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
+                isNew: connection.context.isReadable
+            )
         } catch {
             return .notReached(reason: "\(purpose) was not tried: \(error.reason)")
         }
-        connection.setCallbacks(hasContent: source != nil && !isInline)
         connection.context.attempt = self
         wasTried = true
-        let code = curl_easy_perform(connection.easy)
-        connection.context.attempt = nil
-        withExtendedLifetime(options) {}
-        return outcome(code)
-    }
-
-    /// Small content that can be read again, read now: libcurl then sends it with the head.
-    private func inlineContent() throws -> [UInt8]? {
-        guard let source, source.isRepeatable, let length = source.length,
-            length < CurlOptions.inlineLimit
-        else { return nil }
-        return try [UInt8](unsafeUninitializedCapacity: Int(length)) { buffer, count in
-            while count < Int(length) {
-                count += try source.read(
-                    into: .init(rebasing: UnsafeMutableRawBufferPointer(buffer)[count...])
-                )
-            }
+        let outcome = connection.lines.withList { lines in
+            options.setFields(lines)
+            return self.outcome(curl_easy_perform(connection.easy))
         }
+        connection.context.attempt = nil
+        // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
+        // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
+        connection.isPrepared = outcome == .answered && starts == 1
+        return outcome
     }
 
     private var purpose: String { reasons.purpose }
+    private var isSecure: Bool { reasons.location.isSecure }
+    private var stallTimeout: Duration { reasons.settings.stallTimeout }
+    private var responseTimeout: Duration { reasons.settings.responseTimeout }
 
     // MARK: Starting, and starting again
 
@@ -127,17 +136,16 @@ final class HTTPAttempt {
         guard starts == 0 || mayRepeat(), starts < 2 else { return false }
         starts += 1
         connection.context.forgetLastWords()
-        deadline = .after(settings.stallTimeout)
+        deadline = .after(stallTimeout)
         lastSeen = (0, 0, true)
-        nextLook = .after(Self.lookInterval)
-        if source != nil, !isInline { connection.context.cork() }
+        if isSentInPieces { connection.context.cork() }
         return true
     }
 
     private func mayRepeat() -> Bool {
         if mayStartAgain { return true }
-        let canReadAgain = isInline || source?.canRestart ?? true
-        mayStartAgain = canReadAgain && (request.method.isIdempotent || !wasTaken)
+        let canReadAgain = wholeLength != nil || source?.canRestart ?? true
+        mayStartAgain = canReadAgain && (reasons.request.method.isIdempotent || !wasTaken)
         return mayStartAgain
     }
 
@@ -147,7 +155,7 @@ final class HTTPAttempt {
     /// that a write was tried.
     private var wasTaken: Bool {
         guard starts > 0 else { return false }
-        return location.isSecure || isPerforming || connection.requestSize > 0
+        return isSecure || isPerforming || connection.requestSize > 0
     }
 
     // MARK: Sending
@@ -177,7 +185,7 @@ final class HTTPAttempt {
                 isPaused = true
                 return .pause
             }
-            deadline = .after(settings.stallTimeout)
+            deadline = .after(stallTimeout)
             return .bytes(count)
         } catch {
             stopReason = .abandoned(reason: "\(purpose): the content could not be read: \(error)")
@@ -198,13 +206,21 @@ final class HTTPAttempt {
     func watchProgress(uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
-        if let source, source.position > 0 || source.isAtEnd { connection.context.uncork() }
+        if uploaded > 0 || source.map({ $0.position > 0 || $0.isAtEnd }) ?? false {
+            connection.context.uncork()
+        }
         if isPaused {
             isPaused = false
             _ = curl_easy_pause(connection.easy, CURLPAUSE_CONT)
         }
-        tellSink()
-        let seen = (uploaded, unsent(), isSending(uploaded))
+        // libcurl reports after each of its steps: but for progress, the time alone is worth a look.
+        let isSending = isSending(uploaded)
+        let isDue = nextLook.hasPassed
+        guard isDue || uploaded != lastSeen.uploaded || isSending != lastSeen.isSending else {
+            return true
+        }
+        if isDue { tellSink() }
+        let seen = (uploaded, isDue ? connection.context.unsent : lastSeen.unsent, isSending)
         if seen != lastSeen {
             lastSeen = seen
             progressed()
@@ -225,22 +241,24 @@ final class HTTPAttempt {
         let left = deadline.remaining
         sink.onProgress()
         deadline = .after(left)
+        nextLook = .after(Self.lookInterval)
     }
 
-    private func unsent() -> Int32 {
-        guard nextLook.hasPassed else { return lastSeen.unsent }
-        nextLook = .after(Self.lookInterval)
-        return connection.context.unsent
+    /// Whether the content leaves behind the head, not with it.
+    private var isSentInPieces: Bool {
+        if let wholeLength { return wholeLength >= CurlOptions.inlineLimit }
+        return source != nil
     }
 
     private func isSending(_ uploaded: Int64) -> Bool {
-        guard let source, !isInline, !reading.hasFinalHead else { return false }
-        if let length = source.length { return uploaded < length }
+        guard isSentInPieces, !reading.hasFinalHead else { return false }
+        if let length = wholeLength ?? source?.length { return uploaded < length }
+        guard let source else { return false }
         return !source.isAtEnd || uploaded < source.position
     }
 
     private func progressed() {
-        deadline = .after(lastSeen.isSending ? settings.stallTimeout : settings.responseTimeout)
+        deadline = .after(lastSeen.isSending ? stallTimeout : responseTimeout)
     }
 
     // MARK: Receiving
@@ -265,7 +283,7 @@ final class HTTPAttempt {
     }
 
     /// Whether what the upstream says now may be the answer, readable without TLS.
-    var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !location.isSecure }
+    var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
 
     /// Takes the answer of an upstream that closed before it had read the whole request; libcurl
     /// does not read any more once a write has failed.

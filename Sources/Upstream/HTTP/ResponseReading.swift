@@ -13,7 +13,7 @@ import UploadProtocol
 /// Where it returns an outcome, the attempt is over for that reason.
 struct ResponseReading {
     private let method: HTTPRequest.Method
-    private let purpose: String
+    private let reasons: AttemptReasons
     private let sink: any ResponseSink
     private var reader = ResponseHeadReader()
     /// Heads that came whole, interim ones included.
@@ -23,10 +23,10 @@ struct ResponseReading {
     /// Content still to come where the head told; nil: until libcurl says it is over.
     private var remaining: Int64?
 
-    /// The response to a request with `method`; `purpose` begins every reason.
-    init(of method: HTTPRequest.Method, purpose: String, to sink: any ResponseSink) {
-        self.method = method
-        self.purpose = purpose
+    /// The response to the request that `reasons` are about.
+    init(_ reasons: AttemptReasons, to sink: any ResponseSink) {
+        method = reasons.request.method
+        self.reasons = reasons
         self.sink = sink
     }
 
@@ -42,7 +42,7 @@ struct ResponseReading {
             return try take(head, contentLength: length)
         } catch {
             return .indeterminate(
-                reason: "\(purpose) was answered with something that is no response: "
+                reason: "\(reasons.purpose) was answered with something that is no response: "
                     + "\(error.reason); look at what listens there"
             )
         }
@@ -110,7 +110,7 @@ struct ResponseReading {
     }
 
     private static func hasNoContent(_ head: ResponseHead) -> Bool {
-        [204, 304].contains(head.status.code)
+        head.status.code == 204 || head.status.code == 304
     }
 
     private func pass(_ body: () throws -> Void) -> AttemptOutcome? {
@@ -118,7 +118,9 @@ struct ResponseReading {
             try body()
             return nil
         } catch {
-            return .unheard(reason: "\(purpose): the response could not be passed on: \(error)")
+            return .unheard(
+                reason: "\(reasons.purpose): the response could not be passed on: \(error)"
+            )
         }
     }
 }

@@ -1,0 +1,79 @@
+// The field lines of one request as the list that libcurl reads, in memory that the next request on the
+// connection uses again.
+//
+// What could not be sent as it is, is refused here. The invariant: no line has a line end or a NUL byte.
+
+import CCurl
+import HTTPTypes
+
+/// The field lines of one request.
+struct FieldLines {
+    /// Most memory that is kept for the next request.
+    private static let keptCapacity = 16 * 1024
+
+    /// The lines, each ended by a NUL byte.
+    private var bytes: [UInt8] = []
+    private var starts: [Int] = []
+    private var nodes: [curl_slist] = []
+
+    /// Bytes of all lines.
+    var count: Int { bytes.count }
+
+    /// Forgets all lines.
+    mutating func removeAll() {
+        bytes.removeAll(keepingCapacity: bytes.capacity <= Self.keptCapacity)
+        starts.removeAll(keepingCapacity: true)
+    }
+
+    /// Adds `Name: value`, or libcurl's `Name;` for an empty value.
+    mutating func add(_ field: HTTPField) throws(CurlOptionError) {
+        let start = bytes.count
+        bytes.append(contentsOf: field.name.rawName.utf8)
+        let breaks = field.withUnsafeBytesOfValue { value in
+            if value.isEmpty {
+                bytes.append(UInt8(ascii: ";"))
+            } else {
+                bytes.append(UInt8(ascii: ":"))
+                bytes.append(UInt8(ascii: " "))
+                bytes.append(contentsOf: value)
+            }
+            // Without a branch, so that many bytes are looked at at once.
+            return value.reduce(0 as UInt8) { breaks, byte in
+                breaks | (byte == 0 || byte == 0x0d || byte == 0x0a ? 1 : 0)
+            }
+        }
+        guard breaks == 0 else {
+            throw CurlOptionError(reason: "its field \(field.name) has a line end or a NUL byte")
+        }
+        end(start)
+    }
+
+    /// Adds a line of ours as it is; a name with nothing behind the colon keeps libcurl from sending
+    /// a field of its own.
+    mutating func add(_ line: StaticString) {
+        let start = bytes.count
+        line.withUTF8Buffer { bytes.append(contentsOf: $0) }
+        end(start)
+    }
+
+    private mutating func end(_ start: Int) {
+        bytes.append(0)
+        starts.append(start)
+    }
+
+    /// Calls `body` with the list of all lines, which is there until it returns; nil: there is none.
+    mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
+        nodes.removeAll(keepingCapacity: true)
+        return bytes.withUnsafeMutableBytes { bytes in
+            for start in starts {
+                let line = bytes.baseAddress?.advanced(by: start)
+                nodes.append(curl_slist(data: line?.assumingMemoryBound(to: CChar.self), next: nil))
+            }
+            return nodes.withUnsafeMutableBufferPointer { nodes in
+                guard let first = nodes.baseAddress else { return body(nil) }
+                for index in nodes.indices.dropLast() { nodes[index].next = first + index + 1 }
+                return body(nodes.isEmpty ? nil : first)
+            }
+        }
+    }
+}
