@@ -7,6 +7,7 @@
 // have left, so that repeating it is safe whatever it does; and only then the next target is tried.
 
 package import HTTPTypes
+package import Posix
 import TextFormats
 package import UploadProtocol
 
@@ -16,6 +17,8 @@ package enum UpstreamContent {
     case none
     /// Content held in memory.
     case bytes([UInt8])
+    /// The content of a buffer that nobody changes until the attempt is over.
+    case held(ContentBuffer)
     /// `length` bytes of an open file, from its start; `read` fills a buffer from a position on.
     /// `descriptor` is the open file, or nil where the content is in no file.
     case file(
@@ -40,7 +43,7 @@ extension UpstreamContent {
     /// Whether all of it lies in memory.
     var isInMemory: Bool {
         switch self {
-        case .bytes: true
+        case .bytes, .held: true
         case .none, .file, .framed, .stream: false
         }
     }
@@ -49,6 +52,7 @@ extension UpstreamContent {
     func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
         switch self {
         case .bytes(let bytes): bytes.withUnsafeBytes(body)
+        case .held(let buffer): buffer.withBytes { $0.withUnsafeBytes(body) }
         case .none, .file, .framed, .stream: nil
         }
     }

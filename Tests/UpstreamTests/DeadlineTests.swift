@@ -198,7 +198,7 @@ extension UpstreamContent {
     /// The same content, `look` called at every read.
     func observed(_ look: @escaping () -> Void) -> UpstreamContent {
         switch self {
-        case .none, .bytes:
+        case .none, .bytes, .held:
             return self
         case .file(let descriptor, let length, let read):
             return .file(descriptor: descriptor, length: length) {

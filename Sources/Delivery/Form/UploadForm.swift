@@ -165,6 +165,13 @@ extension UpstreamContent {
             return .bytes(before + after)
         case .bytes(let bytes):
             return .bytes(before + bytes + after)
+        case .held(let buffer):
+            return .framed(
+                before: before,
+                length: Int64(buffer.count),
+                read: { target, position in buffer.copy(from: Int(position), to: target) },
+                after: after
+            )
         case .file(_, let length, let read):
             return .framed(before: before, length: length, read: read, after: after)
         case .framed, .stream:

@@ -2,12 +2,13 @@
 // the route says `ordinary: pass`, streamed as it comes.
 //
 // It has no upload resource, so nobody can come back for it: what does not arrive whole is gone with the
-// request. Its bytes live in memory if they are few, else in a nameless file; where the route replies
+// request. Its bytes stay in the buffer they came in if they are few, else in a nameless file; where the route replies
 // `accepted`, in the spool. Invariant: it waits for no other upload.
 
 import Delivery
 import Exchange
 import Journal
+import Posix
 import Settings
 import Spool
 import UploadProtocol
@@ -18,8 +19,8 @@ extension Request {
     /// route replies.
     func takeOrdinaryUpload(isMarked: Bool) {
         // What is marked as an upload is whole in one small message and has digests to be verified.
-        if route.ordinary == .pass, !isMarked {
-            return passThrough(atMost: route.limits.maxSize) { $0 }
+        if route.settings.ordinary == .pass, !isMarked {
+            return passThrough(atMost: route.settings.limits.maxSize) { $0 }
         }
         let plan: DigestPlan
         do throws(Refusal) {
@@ -28,7 +29,7 @@ extension Request {
             return refuse(error)
         }
         do throws(SpoolError) {
-            switch route.reply {
+            switch route.settings.reply {
             case .upstream: try relayOrdinary(plan)
             case .accepted: try acceptOrdinary(plan)
             }
@@ -41,22 +42,13 @@ extension Request {
     /// Receives the content; nil where that came to no proper end, or nobody is there any more.
     private func receiveOrdinary(
         _ plan: DigestPlan,
-        store: (RawSpan) throws(SpoolError) -> Void
+        _ receive: (DigestReading) throws(SpoolError) -> ReceptionEnd
     ) throws(SpoolError) -> Result<UploadDigests, Refusal>? {
         let reading = DigestReading(plan.algorithms)
-        let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
-            try Reception(content: content, buffer: buffer).receive(
-                room: route.limits.maxSize,
-                store: { bytes throws(SpoolError) in
-                    reading.update(bytes)
-                    try store(bytes)
-                }
-            )
-        }
-        switch end {
+        switch try receive(reading) {
         case .ended where !exchange.isPeerGone: return plan.checked(reading.finish())
         case .ended, .interrupted: return nil
-        case .exceeded: return .failure(.tooLarge(maxSize: route.limits.maxSize))
+        case .exceeded: return .failure(.tooLarge(maxSize: route.settings.limits.maxSize))
         }
     }
 
@@ -81,8 +73,16 @@ extension Request {
         )
         defer { upload.unlock() }
         do throws(SpoolError) {
-            let end = try receiveOrdinary(plan) { bytes throws(SpoolError) in
-                try upload.append(bytes)
+            let end = try receiveOrdinary(plan) { reading throws(SpoolError) in
+                try gateway.buffers.withBuffer { buffer throws(SpoolError) in
+                    try Reception(content: content, buffer: buffer).receive(
+                        room: route.settings.limits.maxSize,
+                        store: { bytes throws(SpoolError) in
+                            reading.update(bytes)
+                            try upload.append(bytes)
+                        }
+                    )
+                }
             }
             guard case .success = end else {
                 try upload.remove()
@@ -103,9 +103,10 @@ extension Request {
 
     /// Receives it and relays the upstream's response.
     private func relayOrdinary(_ plan: DigestPlan) throws(SpoolError) {
-        let content = try OrdinaryContent(of: head.contentLength, in: gateway.spool)
-        let end = try receiveOrdinary(plan) { bytes throws(SpoolError) in
-            try content.append(bytes)
+        let content = try OrdinaryContent(of: head.contentLength, in: gateway)
+        defer { content.end() }
+        let end = try receiveOrdinary(plan) { reading throws(SpoolError) in
+            try content.receive(self.content, room: route.settings.limits.maxSize, reading)
         }
         guard let digests = digests(after: end) else { return }
         let creation = newUpload()
@@ -190,7 +191,8 @@ extension Request {
     }
 }
 
-/// The content of an ordinary upload, in memory while it is little, else in a nameless file.
+/// The content of an ordinary upload, in the buffer that received it while it is little, else in a
+/// nameless file.
 ///
 /// One thread.
 final class OrdinaryContent {
@@ -198,44 +200,70 @@ final class OrdinaryContent {
     static let memoryLimit = 128 << 10
 
     private let spool: Spool
-    private var memory: [UInt8] = []
+    private let shelf: BufferShelf
+    /// What is held in memory; nil: it is in the file, or was given back.
+    private var buffer: ContentBuffer?
     private var file: ScratchFile?
 
-    /// Makes room for content of that length, before any of it is read.
-    init(of length: ContentLength, in spool: Spool) throws(SpoolError) {
-        self.spool = spool
-        guard case .known(let length) = length else { return }
-        if length > Self.memoryLimit {
+    /// Makes room for content of that length, before any of it is read; `end` must follow.
+    init(of length: ContentLength, in gateway: Gateway) throws(SpoolError) {
+        spool = gateway.spool
+        shelf = gateway.buffers
+        if case .known(let length) = length, length > Self.memoryLimit {
             file = try spool.scratch(expecting: length)
         } else {
-            memory.reserveCapacity(Int(length))
+            buffer = try shelf.take()
         }
     }
 
     /// Its bytes.
-    var length: Int64 { file?.length ?? Int64(memory.count) }
+    var length: Int64 { file?.length ?? Int64(buffer?.count ?? 0) }
 
-    func append(_ bytes: RawSpan) throws(SpoolError) {
-        if file == nil, memory.count + bytes.byteCount <= Self.memoryLimit {
-            return bytes.withUnsafeBytes { memory.append(contentsOf: $0) }
+    /// Receives it until it ends, within `room`.
+    func receive(
+        _ content: RequestContent,
+        room: Int64,
+        _ reading: DigestReading
+    ) throws(SpoolError) -> ReceptionEnd {
+        if let buffer {
+            let most = min(Int64(Self.memoryLimit), room)
+            let end = Reception(content: content, buffer: buffer).hold(atMost: Int(most))
+            buffer.withBytes { reading.update($0) }
+            if let end { return end }
+            guard length <= room else { return .exceeded }
         }
-        try asFile().append(bytes)
+        let file = try asFile()
+        return try shelf.withBuffer { buffer throws(SpoolError) in
+            try Reception(content: content, buffer: buffer).receive(
+                room: room - file.length,
+                store: { bytes throws(SpoolError) in
+                    reading.update(bytes)
+                    try file.append(bytes)
+                }
+            )
+        }
     }
 
     /// The file; what was in memory is moved there.
     func asFile() throws(SpoolError) -> ScratchFile {
         if let file { return file }
-        let file = try spool.scratch(expecting: Int64(memory.count))
-        let held = memory
-        memory = []
-        try file.append(held.span.bytes)
+        let file = try spool.scratch(expecting: length)
+        try buffer?.withBytes { bytes throws(SpoolError) in try file.append(bytes) }
         self.file = file
+        end()
         return file
     }
 
-    /// What an upstream is sent.
+    /// Gives its memory back: nothing of it may be read from there any more.
+    func end() {
+        if let buffer { shelf.put(buffer) }
+        buffer = nil
+    }
+
+    /// What an upstream is sent, before `end`.
     var ofUpstream: UpstreamContent {
-        guard let file else { return .bytes(memory) }
+        if let buffer { return .held(buffer) }
+        guard let file else { return .none }
         return .file(descriptor: file.dataFile, length: file.length) { buffer, position in
             try file.read(into: buffer, at: position)
         }

@@ -17,9 +17,6 @@ enum ReceptionEnd: Sendable, Equatable {
 
 /// Receives the content of one request.
 struct Reception {
-    /// A part smaller than this tells that content comes more slowly than it is stored.
-    private static let slowPart = 4096
-
     let content: RequestContent
     let buffer: ContentBuffer
 
@@ -40,7 +37,7 @@ struct Reception {
         afterEach: () throws(SpoolError) -> Void = {}
     ) throws(SpoolError) -> ReceptionEnd {
         var room = Room(free: room, keepsLast: keepsLast && room > 0)
-        var slowParts = 0
+        var pace = Pace()
         while true {
             buffer.removeAll()
             let hasMore: Bool
@@ -54,13 +51,49 @@ struct Reception {
             guard hasMore else { return try storeLast(&room, store) }
             guard try storePart(&room, store) else { return .exceeded }
             try afterEach()
-            slowParts = buffer.count < Self.slowPart ? slowParts + 1 : 0
-            if slowParts > 1 {
-                // The client is slow, and thousands like it wait at a time: what fast content would
-                // use again is given back while this thread waits.
-                buffer.releasePages()
-                Thread.releaseStack()
+            if pace.isSlow(afterPart: buffer.count) {
+                buffer.removeAll()
+                giveBackUnused()
             }
+        }
+    }
+
+    /// Receives content into the buffer, where it stays, as long as it is little.
+    ///
+    /// - Parameter most: most bytes of little content, below the buffer's capacity.
+    /// - Returns: how the content ended; nil: there is more of it than that, and maybe more to come.
+    func hold(atMost most: Int) -> ReceptionEnd? {
+        buffer.removeAll()
+        var pace = Pace()
+        while buffer.count <= most {
+            let before = buffer.count
+            do throws(ContentError) {
+                guard try content.receive(into: buffer) else { return .ended }
+            } catch {
+                return .interrupted(error)
+            }
+            if pace.isSlow(afterPart: buffer.count - before) { giveBackUnused() }
+        }
+        return nil
+    }
+
+    /// The client is slow, and thousands like it wait at a time: what fast content would use again is given
+    /// back while this thread waits.
+    private func giveBackUnused() {
+        buffer.releaseUnusedPages()
+        Thread.releaseStack()
+    }
+
+    /// How fast content comes.
+    private struct Pace {
+        /// A part smaller than this tells that content comes more slowly than it is stored.
+        private static let slowPart = 4096
+
+        private var slowParts = 0
+
+        mutating func isSlow(afterPart count: Int) -> Bool {
+            slowParts = count < Self.slowPart ? slowParts + 1 : 0
+            return slowParts > 1
         }
     }
 
@@ -132,14 +165,17 @@ final class BufferShelf: Sendable {
         return try body(buffer)
     }
 
-    private func take() throws(SpoolError) -> ContentBuffer {
+    /// Takes a buffer, empty, off the shelf, or a new one; `put` must follow.
+    /// - Throws: `.exhausted` when there is no memory for one.
+    func take() throws(SpoolError) -> ContentBuffer {
         if let parked = parked.update({ $0.popLast() }) { return parked.buffer }
         do throws(SystemError) { return try ContentBuffer(capacity: Self.capacity) } catch {
             throw .exhausted(error)
         }
     }
 
-    private func put(_ buffer: ContentBuffer) {
+    /// Puts a buffer back that nobody uses any more.
+    func put(_ buffer: ContentBuffer) {
         buffer.removeAll()
         let buffer = Parked(buffer: buffer)
         parked.update { parked in

@@ -49,6 +49,14 @@ package final class ContentBuffer {
         return try body(filled.bytes)
     }
 
+    /// Copies filled bytes from `position` on to `target`, as many as there are and fit.
+    /// - Returns: how many.
+    package func copy(from position: Int, to target: UnsafeMutableRawBufferPointer) -> Int {
+        let part = region[position..<count].prefix(target.count)
+        target.copyMemory(from: UnsafeRawBufferPointer(rebasing: part))
+        return part.count
+    }
+
     /// Lets `body` fill the free part and say how many bytes it put there; nothing is added if it
     /// throws.
     package func fill<E: Error>(
@@ -67,8 +75,16 @@ package final class ContentBuffer {
     /// Empties the buffer and gives its pages back to the system.
     package func releasePages() {
         count = 0
-        touched = 0
+        releaseUnusedPages()
+    }
+
+    /// Gives the pages behind the filled part back to the system.
+    package func releaseUnusedPages() {
+        let page = Int(getpagesize())
+        let kept = min(capacity, (count + page - 1) / page * page)
+        touched = count
+        guard kept < capacity else { return }
         // Advice only: when it is not taken, memory stays in use and nothing else changes.
-        _ = madvise(region.baseAddress, capacity, MADV_DONTNEED)
+        _ = madvise(region.baseAddress?.advanced(by: kept), capacity - kept, MADV_DONTNEED)
     }
 }

@@ -5,6 +5,8 @@
 // the piece could be sent. The invariant: with a known length exactly that many bytes come out, or
 // an error.
 
+import Posix
+
 /// Content that did not have the length it was announced with.
 struct ContentLengthMismatch: Error, CustomStringConvertible {
     var description: String
@@ -35,6 +37,9 @@ final class ContentSource {
             let frame = Frame(before: bytes, middle: 0, after: [])
             (length, isRepeatable) = (frame.length, true)
             fill = { buffer, position in frame.fill(buffer, from: position) { _, _ in 0 } }
+        case .held(let buffer):
+            (length, isRepeatable) = (Int64(buffer.count), true)
+            fill = { target, position in buffer.copy(from: Int(position), to: target) }
         case .file(_, let length, let read):
             (self.length, isRepeatable, fill) = (length, true, read)
         case .framed(let before, let middle, let read, let after):
