@@ -24,7 +24,7 @@ package final class Route: Sendable {
     /// What looks at a whole upload; nil: nothing.
     package let inspection: Inspection?
 
-    /// A setting.
+    /// A setting, by a key path: `settings` itself costs a hundredth where every request asks.
     package subscript<Value>(dynamicMember member: KeyPath<RouteSettings, Value>) -> Value {
         settings[keyPath: member]
     }

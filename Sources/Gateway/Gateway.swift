@@ -64,16 +64,17 @@ package final class Gateway: Sendable {
     ///   - place: where the front has room for it.
     package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
         let configuration = deliveries.current
+        let context = exchange.context
         var head: RequestHead
         switch exchange.head {
         case .success(let received): head = received
         case .failure(let refusal):
-            noteMissing(exchange.context, reason: refusal.detail)
+            noteMissing(context, reason: refusal.detail)
             log.refused(refusal, target: nil)
             return exchange.answer(refusal.response)
         }
-        head.fields.takeHost(from: exchange.context)
-        let name = exchange.context.route ?? RouteSettings.defaultName
+        head.fields.takeHost(from: context)
+        let name = context.route ?? RouteSettings.defaultName
         guard let route = configuration.routes[name] else {
             noteUnknownRoute(name, target: head.target)
             return exchange.answer(Refusal.unknownRoute(name: name).response)
@@ -86,14 +87,14 @@ package final class Gateway: Sendable {
             head.fields.correlate(by: name)
         }
         let client = ClientName(
-            owner: exchange.context.owner,
-            address: exchange.context.remoteAddress
+            owner: context.owner,
+            address: context.remoteAddress
         )
         let asked = UploadRequest(
             head,
             dialect: dialect,
-            resources: route.resources,
-            limits: route.limits
+            resources: route.settings.resources,
+            limits: route.settings.limits
         )
         var handled = Request(
             gateway: self,
@@ -105,10 +106,10 @@ package final class Gateway: Sendable {
             journal: deliveries.journal.correlated(correlation),
             inUseTimeout: configuration.settings.inUseTimeout,
             interimRate: configuration.settings.interim,
-            responses: ResponseBuilder(dialect: dialect, limits: route.limits),
+            responses: ResponseBuilder(dialect: dialect, limits: route.settings.limits),
             isOrdinary: asked.isOrdinary
         )
-        noteFaults(exchange.context, route: name, isUpload: asked.isUpload)
+        noteFaults(context, route: name, isUpload: asked.isUpload)
         switch admission.admit(client, isShort: asked.isShort, at: place) {
         case .admitted(let visit):
             defer { admission.leave(visit) }

@@ -74,19 +74,20 @@ extension Request {
 
     /// The upload that this request brings, with all its fields.
     func newUpload() -> UploadCreation {
-        UploadCreation(
+        let context = exchange.context
+        return UploadCreation(
             id: .random(),
             route: route.name,
-            owner: exchange.context.owner,
-            authorizedOwner: exchange.context.owner == nil ? grant.owner : nil,
+            owner: context.owner,
+            authorizedOwner: context.owner == nil ? grant.owner : nil,
             maxSize: grant.maxSize,
             head: head,
             resourcePath: "",
-            remoteAddress: exchange.context.remoteAddress,
-            scheme: exchange.context.scheme,
+            remoteAddress: context.remoteAddress,
+            scheme: context.scheme,
             created: gateway.clock.now,
             isRepeatable: route.settings.mayRepeat(head),
-            promise: route.promise
+            promise: route.settings.promise
         )
     }
 
