@@ -6,9 +6,9 @@
  *
  *     module
  *     upstream
- *     records     send
- *     parse       v1  v2  v3
- *                 section  output
+ *     keep  records     send
+ *           parse       v1  v2  v3
+ *                       section  output
  *     request
  */
 
@@ -61,6 +61,9 @@ typedef struct {
     ngx_int_t                  (*process_header)(ngx_http_request_t *r);
     ngx_int_t                  (*reinit_request)(ngx_http_request_t *r);
 
+    /* what u->peer.get was, if connections are kept */
+    ngx_event_get_peer_pt        get_peer;
+
     /* bytes to come of a record whose content has been dealt with */
     size_t                       padding;
     size_t                       stderr_rest;
@@ -68,9 +71,20 @@ typedef struct {
     /* of main requests only */
     ngx_http_interim_output_t   *output;
 
+    unsigned                     interim:1;
+    unsigned                     keep:1;
     unsigned                     final:1;
     unsigned                     expect:1;
+
+    /* u->buffer does not begin with a record */
+    unsigned                     torn:1;
 } ngx_http_interim_ctx_t;
+
+
+typedef struct {
+    /* what uscf->peer.init was */
+    ngx_http_upstream_init_peer_pt  init_peer;
+} ngx_http_interim_srv_conf_t;
 
 
 typedef struct {
@@ -86,12 +100,20 @@ typedef struct {
 
 ngx_int_t ngx_http_interim_handler(ngx_http_request_t *r);
 
+/* keep */
+
+ngx_int_t ngx_http_interim_init_keep(ngx_conf_t *cf);
+ngx_uint_t ngx_http_interim_keeps(ngx_http_request_t *r);
+void ngx_http_interim_keep(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx);
+
 /* records */
 
 ngx_int_t ngx_http_interim_find(ngx_http_request_t *r,
     ngx_http_interim_ctx_t *ctx, ngx_str_t *block);
 void ngx_http_interim_cut(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
     ngx_str_t *block);
+ngx_uint_t ngx_http_interim_ended(ngx_http_request_t *r);
+u_char *ngx_http_interim_start(ngx_http_request_t *r);
 
 /* parse */
 
@@ -142,6 +164,7 @@ ngx_uint_t ngx_http_interim_passes(ngx_http_request_t *r, ngx_uint_t status);
 
 
 extern ngx_module_t  ngx_http_interim_module;
+extern ngx_module_t  ngx_http_fastcgi_module;
 
 
 #endif /* _NGX_HTTP_INTERIM_H_INCLUDED_ */

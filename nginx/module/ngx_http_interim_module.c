@@ -1,9 +1,10 @@
 
 /*
- * Interim (1xx) responses from FastCGI responders: the directive that says
- * which of them clients get, and the requests it is for.
+ * Interim (1xx) responses from FastCGI responders, and connections to them
+ * that are kept: the directive that says which responses clients get, and the
+ * requests that the module is for.
  *
- * Below: upstream, v2 (its filter) and request.
+ * Below: upstream, keep, v2 (its filter) and request.
  */
 
 
@@ -12,6 +13,7 @@
 
 static ngx_int_t ngx_http_interim_precontent_handler(ngx_http_request_t *r);
 
+static void *ngx_http_interim_create_srv_conf(ngx_conf_t *cf);
 static void *ngx_http_interim_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_interim_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
@@ -40,7 +42,7 @@ static ngx_http_module_t  ngx_http_interim_module_ctx = {
     NULL,                                  /* create main configuration */
     NULL,                                  /* init main configuration */
 
-    NULL,                                  /* create server configuration */
+    ngx_http_interim_create_srv_conf,      /* create server configuration */
     NULL,                                  /* merge server configuration */
 
     ngx_http_interim_create_loc_conf,      /* create location configuration */
@@ -67,9 +69,13 @@ ngx_module_t  ngx_http_interim_module = {
 static ngx_int_t
 ngx_http_interim_precontent_handler(ngx_http_request_t *r)
 {
+    ngx_uint_t               interim, keep;
     ngx_http_interim_ctx_t  *ctx;
 
-    if (!ngx_http_interim_passes(r, 0)
+    interim = ngx_http_interim_passes(r, 0);
+    keep = ngx_http_interim_keeps(r);
+
+    if ((!interim && !keep)
         || r->content_handler == NULL
         || r->content_handler == ngx_http_interim_handler)
     {
@@ -81,10 +87,21 @@ ngx_http_interim_precontent_handler(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
+    ctx->interim = interim;
+    ctx->keep = keep;
+    ctx->final = !interim;
+
     ctx->handler = r->content_handler;
     r->content_handler = ngx_http_interim_handler;
 
     return NGX_DECLINED;
+}
+
+
+static void *
+ngx_http_interim_create_srv_conf(ngx_conf_t *cf)
+{
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_interim_srv_conf_t));
 }
 
 
@@ -202,5 +219,5 @@ ngx_http_interim_init(ngx_conf_t *cf)
     ngx_http_interim_init_v2();
 #endif
 
-    return NGX_OK;
+    return ngx_http_interim_init_keep(cf);
 }

@@ -1,7 +1,8 @@
 
 /*
  * FastCGI records: finds interim responses at the front of u->buffer and
- * cuts them out, before the FastCGI module sees them.
+ * cuts them out, before the FastCGI module sees them; tells whether the
+ * buffer holds a response up to its end.
  *
  * The buffer begins at the head of a record, or within one whose content has
  * been dealt with.  Nothing is kept outside the buffer, so its size bounds a
@@ -15,10 +16,12 @@
 
 
 #define NGX_HTTP_INTERIM_VERSION      1
+#define NGX_HTTP_INTERIM_END_REQUEST  3
 #define NGX_HTTP_INTERIM_STDOUT       6
 #define NGX_HTTP_INTERIM_STDERR       7
 
 #define NGX_HTTP_INTERIM_HEAD_SIZE    8
+#define NGX_HTTP_INTERIM_END_SIZE     8
 #define NGX_HTTP_INTERIM_MAX_CONTENT  65535
 
 
@@ -96,6 +99,10 @@ ngx_http_interim_find(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
             }
 
             return rc;
+        }
+
+        if (record.type != NGX_HTTP_INTERIM_STDOUT || record.length == 0) {
+            break;
         }
 
         content = b->pos + NGX_HTTP_INTERIM_HEAD_SIZE;
@@ -190,6 +197,7 @@ ngx_http_interim_join(ngx_buf_t *b)
 
     if (ngx_http_interim_read_head(next, &second) != NGX_OK
         || second.type != NGX_HTTP_INTERIM_STDOUT
+        || second.length == 0
         || first.length == NGX_HTTP_INTERIM_MAX_CONTENT)
     {
         return NGX_DECLINED;
@@ -244,13 +252,7 @@ ngx_http_interim_read_head(u_char *p, ngx_http_interim_record_t *record)
         return NGX_DECLINED;
     }
 
-    if (record->type == NGX_HTTP_INTERIM_STDERR
-        || (record->type == NGX_HTTP_INTERIM_STDOUT && record->length))
-    {
-        return NGX_OK;
-    }
-
-    return NGX_DECLINED;
+    return NGX_OK;
 }
 
 
@@ -356,16 +358,70 @@ ngx_http_interim_compact(ngx_http_request_t *r)
     ngx_buf_t  *b;
 
     b = &r->upstream->buffer;
-    start = b->start;
-
-#if (NGX_HTTP_CACHE)
-    if (r->cache) {
-        start += r->cache->header_start;
-    }
-#endif
+    start = ngx_http_interim_start(r);
 
     if (b->pos > start) {
         b->last = ngx_movemem(start, b->pos, b->last - b->pos);
         b->pos = start;
     }
+}
+
+
+/* where the buffer begins, behind what a cache keeps in front of responses */
+
+u_char *
+ngx_http_interim_start(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_CACHE)
+    if (r->cache) {
+        return r->upstream->buffer.start + r->cache->header_start;
+    }
+#endif
+
+    return r->upstream->buffer.start;
+}
+
+
+/*
+ * Whether the buffer, which must begin with a record, ends with the whole
+ * END_REQUEST of a request that was completed.
+ */
+
+ngx_uint_t
+ngx_http_interim_ended(ngx_http_request_t *r)
+{
+    u_char                     *p, *last;
+    size_t                      size;
+    ngx_http_interim_record_t   record;
+
+    last = r->upstream->buffer.last;
+
+    for (p = ngx_http_interim_start(r);
+         last - p >= NGX_HTTP_INTERIM_HEAD_SIZE;
+         p += size)
+    {
+        if (ngx_http_interim_read_head(p, &record) != NGX_OK) {
+            return 0;
+        }
+
+        size = NGX_HTTP_INTERIM_HEAD_SIZE + record.length + record.padding;
+
+        if ((size_t) (last - p) < size) {
+            return 0;
+        }
+
+        if (record.type == NGX_HTTP_INTERIM_END_REQUEST) {
+            return record.length == NGX_HTTP_INTERIM_END_SIZE
+                   && p[NGX_HTTP_INTERIM_HEAD_SIZE + 4] == 0
+                   && p + size == last;
+        }
+
+        if (record.type != NGX_HTTP_INTERIM_STDOUT
+            && record.type != NGX_HTTP_INTERIM_STDERR)
+        {
+            return 0;
+        }
+    }
+
+    return 0;
 }

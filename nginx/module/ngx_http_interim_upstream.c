@@ -6,7 +6,7 @@
  * has made its upstream, u->process_header is.  Whatever is not an interim
  * response reaches the FastCGI module as it came.
  *
- * Below: records, parse, send and request.
+ * Below: keep, records, parse, send and request.
  */
 
 
@@ -23,9 +23,6 @@ static ngx_int_t ngx_http_interim_process_final(ngx_http_request_t *r,
 static void ngx_http_interim_pass(ngx_http_request_t *r,
     ngx_http_interim_ctx_t *ctx, ngx_str_t *block);
 static ngx_int_t ngx_http_interim_reinit_request(ngx_http_request_t *r);
-
-
-extern ngx_module_t  ngx_http_fastcgi_module;
 
 
 ngx_int_t
@@ -194,7 +191,16 @@ ngx_http_interim_process_final(ngx_http_request_t *r,
 
     u = r->upstream;
 
-    if (rc == NGX_OK
+    if (rc != NGX_OK) {
+        if (u->buffer.last == ngx_http_interim_start(r)) {
+            /* started anew within a large STDERR record */
+            ctx->torn = 1;
+        }
+
+        return rc;
+    }
+
+    if (ctx->interim
         && u->headers_in.status_n >= 100
         && u->headers_in.status_n < 200)
     {
@@ -206,7 +212,9 @@ ngx_http_interim_process_final(ngx_http_request_t *r,
         return NGX_HTTP_UPSTREAM_INVALID_HEADER;
     }
 
-    return rc;
+    ngx_http_interim_keep(r, ctx);
+
+    return NGX_OK;
 }
 
 
@@ -254,7 +262,8 @@ ngx_http_interim_reinit_request(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
 
-    ctx->final = 0;
+    ctx->final = !ctx->interim;
+    ctx->torn = 0;
     ctx->padding = 0;
     ctx->stderr_rest = 0;
 

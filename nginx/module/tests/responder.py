@@ -108,6 +108,11 @@ class Exchange:
         self.stdout(fastcgi.block(status, *fields) + content)
         self.end()
 
+    def whole(self, status=200, *fields, content=b"", before=b"", after=b""):
+        """A final response up to END_REQUEST in one write, which nginx reads at once if it fits its buffer."""
+        self.write(before + fastcgi.records(fastcgi.STDOUT, fastcgi.block(status, *fields) + content)
+                   + fastcgi.end() + after)
+
     def end(self):
         self.write(fastcgi.end())
         self.shutdown()
@@ -176,6 +181,10 @@ class Responder:
         exchange = Exchange(sock)
         self._exchanges.append(exchange)
         return exchange
+
+    def connections(self):
+        """How many were accepted since reset()."""
+        return len(self._exchanges)
 
     def idle(self):
         """True if no connection waits to be accepted."""
