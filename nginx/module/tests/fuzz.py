@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import random
+import select
 import threading
 import time
 import traceback
@@ -27,11 +28,14 @@ SERVER = """
     interim_responses 100 103 104;
     location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
     location /collected { fastcgi_pass %%UPSTREAM%%; fastcgi_request_buffering on; }
-    location /kept { fastcgi_pass %%UPSTREAM%%; fastcgi_keep_conn on; }
+    location /kept { fastcgi_pass group; fastcgi_keep_conn on; }
+    location /kept_off { fastcgi_pass group; fastcgi_keep_conn on; interim_responses off; }
+    location /kept_buffered { fastcgi_pass group; fastcgi_keep_conn on; fastcgi_buffering on; }
     location /off { fastcgi_pass %%UPSTREAM%%; interim_responses off; }
     location /expected { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
 """
-PATHS = ["/", "/", "/", "/buffered", "/collected", "/kept", "/off", "/expected"]
+HTTP = "upstream group { server %%UPSTREAM%%; keepalive 4; }"
+PATHS = ["/", "/", "/", "/buffered", "/collected", "/kept", "/kept_off", "/kept_buffered", "/off", "/expected"]
 
 
 class Bench:
@@ -40,7 +44,7 @@ class Bench:
     def __init__(self):
         self.responder = Responder()
         limit = str(int(options.patience(1)))
-        self.nginx = server.Nginx(SERVER.replace("LIMIT", limit),
+        self.nginx = server.Nginx(SERVER.replace("LIMIT", limit), HTTP,
                                   upstreams=[self.responder.address]).start()
         self.workers = self.nginx.workers()
 
@@ -93,11 +97,17 @@ class Bench:
             try:
                 if stream.reads_first:
                     exchange.content()
-                for data, pause in stream.writes:
-                    exchange.write(data)
-                    if pause:
-                        time.sleep(pause)
-                if stream.valid or stream.how == "end":
+                # nginx may close before it has read the end, and the client asks on.
+                with contextlib.suppress(Disconnected):
+                    for data, pause in stream.writes:
+                        exchange.write(data)
+                        if pause:
+                            time.sleep(pause)
+                if exchange.keep and stream.valid:
+                    self.go_on(exchange, path + "-next", over)
+                elif exchange.keep and stream.how == "end":
+                    over.wait(options.patience(5))
+                elif stream.valid or stream.how == "end":
                     exchange.shutdown()
                     exchange.until_closed(5)
                 elif stream.how == "reset":
@@ -109,6 +119,21 @@ class Bench:
         except Exception as error:
             self.problem = error
 
+    def go_on(self, exchange, path, over):
+        """Answer the client's next request, whether nginx has kept the connection or not."""
+        while not over.is_set():
+            with contextlib.suppress(Disconnected):
+                if not self.responder.idle():
+                    exchange = self.responder.accept()
+                elif exchange and select.select([exchange.sock], [], [], 0.001)[0]:
+                    kept, exchange = exchange, None
+                    exchange = kept.following()
+                else:
+                    continue
+                exchange.content()
+                if exchange.params["REQUEST_URI"] == path:
+                    exchange.whole(200, content=b"second")
+
     def request(self, choose, protocol, path, manner, stream):
         kind = http1 if protocol in case.HTTP1 else http2
         client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2),
@@ -117,7 +142,7 @@ class Bench:
             client.sock.settimeout(options.patience(1.5))
         content = b"x" * choose.choice([0, 1, 100, 20000])
         fields = ["Expect: 100-continue"] if path.startswith("/expected") else []
-        defined = stream.valid and not path.startswith("/off")
+        defined = stream.valid and not path.startswith(("/off", "/kept_off"))
         try:
             message = client.start("POST", path, *fields, length=len(content))
             if manner == "leaves":
@@ -128,6 +153,8 @@ class Bench:
                 interims, final = message.finish()
                 if defined:
                     self.compare(stream, path, interims, final)
+                    if path.startswith("/kept"):
+                        self.ask_next(kind, protocol, path + "-next")
             elif manner == "stalls":
                 time.sleep(choose.choice([0.002, 0.02]))
                 message.finish()
@@ -139,6 +166,16 @@ class Bench:
                 raise
         finally:
             client.reset() if choose.random() < 0.5 else client.close()
+
+    def ask_next(self, kind, protocol, path):
+        """Nothing of the response before may be in this one."""
+        client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2))
+        try:
+            interims, final = client.start("GET", path).finish()
+        finally:
+            client.close()
+        if (interims, final.status, final.content) != ([], 200, b"second"):
+            raise AssertionError("the next request gets %r %r" % (interims, final))
 
     def compare(self, stream, path, interims, final):
         got = [(one.status, [(name.lower(), value) for name, value in one.fields]) for one in interims
