@@ -64,7 +64,7 @@ done
 # nginx.conf as it stands, but for the certificate, which another package supplies, and for the
 # directory of what is included; then with the module and what comes with it.
 nginx="$scratch/nginx"
-mkdir -p "$nginx/log" "$nginx/modules"
+mkdir -p "$nginx/log" "$nginx/modules/upstream"
 cp -R nginx/*.conf nginx/snippets "$nginx/"
 sed -i 's|/usr/share/spoolgate/nginx/||' "$nginx"/*.conf "$nginx"/snippets/*.conf
 certificate() {
@@ -84,6 +84,7 @@ check_auth() {
 silent=yes check 'nginx takes nginx.conf with auth_request' check_auth
 check_module() {
     cp .build/nginx-module/ngx_http_interim_module.so nginx/module/interim.conf "$nginx/modules/" &&
+        cp nginx/module/keepalive.conf "$nginx/modules/upstream/" &&
         sed -i '/# run: module$/s|#||' "$nginx/nginx.conf" &&
         grep -q '^load_module ' "$nginx/nginx.conf" && check_nginx
 }

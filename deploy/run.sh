@@ -115,12 +115,13 @@ write_nginx() {
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
     rm -rf nginx/modules
-    mkdir -p nginx/snippets nginx/modules
+    mkdir -p nginx/snippets nginx/modules/upstream
     [ -z "$has_module" ] || {
         module='/# run: module$/s|#||'
         cp "$here/nginx/module/interim.conf" nginx/modules/
+        cp "$here/nginx/module/keepalive.conf" nginx/modules/upstream/
     }
-    for name in nginx.conf snippets/spoolgate.conf http.conf location.conf params.conf server.conf; do
+    for name in nginx.conf snippets/spoolgate.conf {http,location,params,pass,server}.conf; do
         sed -e "$no_ipv6" \
             -e "$user" \
             -e "$module" \

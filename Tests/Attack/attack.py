@@ -115,7 +115,7 @@ routes:
         marks = {"port": ("8080", f"127.0.0.1:{self.port}"), "tls-port": ("8443", f"127.0.0.1:{self.tls_port}"),
                  "certificate": (r"/\S+;", "certificate.pem;"), "key": (r"/\S+;", "key.pem;"),
                  "socket": (r"unix:[^;]+;", f"unix:{socket_path};")}
-        for name in ["nginx.conf", "http.conf", "location.conf", "params.conf", "server.conf",
+        for name in ["nginx.conf", "http.conf", "location.conf", "params.conf", "pass.conf", "server.conf",
                      "snippets/spoolgate.conf"]:
             text = (ROOT / "nginx" / name).read_text().replace("/usr/share/spoolgate/nginx/", "")
             lines = []

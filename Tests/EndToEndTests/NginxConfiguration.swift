@@ -84,7 +84,7 @@ enum NginxConfiguration {
         bounds: NginxBounds?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
-        for name in ["log", "snippets", "modules"] {
+        for name in ["log", "snippets", "modules/upstream"] {
             try FileManager.default.createDirectory(
                 at: folder.appending(path: name),
                 withIntermediateDirectories: true
@@ -98,12 +98,16 @@ enum NginxConfiguration {
                 to: modules.appending(path: "interim.conf")
             )
             try FileManager.default.copyItem(
+                at: Sandbox.root.appending(path: "nginx/module/keepalive.conf"),
+                to: modules.appending(path: "upstream/keepalive.conf")
+            )
+            try FileManager.default.copyItem(
                 at: URL(filePath: module),
                 to: modules.appending(path: "ngx_http_interim_module.so")
             )
         }
         for name in [
-            "nginx.conf", "http.conf", "location.conf", "params.conf", "server.conf",
+            "nginx.conf", "http.conf", "location.conf", "params.conf", "pass.conf", "server.conf",
             "snippets/spoolgate.conf",
             "snippets/spoolgate_auth.conf",
         ] {
@@ -153,7 +157,7 @@ enum NginxConfiguration {
         case "tls-port": return line.replacingOccurrences(of: "8443", with: "127.0.0.1:\(tlsPort)")
         case "certificate": return "ssl_certificate \(folder)/server.pem;"
         case "key": return "ssl_certificate_key \(folder)/server.key;"
-        case "socket": return "fastcgi_pass unix:\(directory.path())/spoolgate.sock;"
+        case "socket": return "server unix:\(directory.path())/spoolgate.sock;"
         case "authorizer":
             return line.replacingOccurrences(of: "3000", with: "\(authorizer ?? 3000)")
         case "module" where hasModule, "auth" where authorizer != nil:
