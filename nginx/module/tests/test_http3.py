@@ -1,4 +1,5 @@
-"""HTTP/3, where nginx and aioquic can be had: basic, progress, Expect, fields, aborts, slow readers."""
+"""HTTP/3, where nginx and aioquic can be had: basic, progress, Expect, fields, aborts, slow readers, kept
+connections to the responder."""
 
 import importlib.util
 import random
@@ -20,10 +21,12 @@ def missing():
 
 
 class HTTP3(case.NginxTestCase):
+    http = "upstream kept { server %%UPSTREAM%%; keepalive 8; }"
     server = """
         interim_responses 104;
         location /decides { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
         location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
+        location /kept { fastcgi_pass kept; fastcgi_keep_conn on; }
     """
 
     @classmethod
@@ -61,6 +64,19 @@ class HTTP3(case.NginxTestCase):
             self.assertEqual((final["X-Number"], final.content), (str(number), b"made"))
         final = self.assertStatuses(client.start("GET", "/static"), [], 200)
         self.assertEqual(final.content, b"a static file\n")
+
+    def test_kept(self):
+        client = self.connect()
+        exchange = None
+        for method, status in ("HEAD", 200), ("GET", 204), ("POST", 201), ("HEAD", 404):
+            content = b"hello" if method == "POST" else None
+            message = client.start(method, "/kept", content=content)
+            exchange = exchange.following() if exchange else self.upstream.accept()
+            self.assertEqual(exchange.content(), content or b"")
+            exchange.interim(104)
+            exchange.whole(status)
+            self.assertStatuses(message, [104], status)
+        self.assertEqual(self.upstream.connections(), 1)
 
     def test_progress(self):
         sent = []
