@@ -115,10 +115,16 @@ sweep:
 	swift build --build-tests
 	SWEEP_SEEDS=$(SEEDS) swift test --skip-build --filter '^FaultTests\.'
 
+# With TUSD=PATH, tusd beside it. BENCH has further arguments (Tests/Bench/README.md).
+TUSD ?=
+BENCH ?=
+
 bench:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
-	.build/release/spoolgate-bench
+	@mkdir -p .build
+	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
+	.build/release/spoolgate-bench $(if $(TUSD),--tusd '$(TUSD)') $(BENCH)
 
 # Counts the instructions of a few requests, on whatever machine, and fails where one is above its budget.
 budget:

@@ -9,18 +9,19 @@ enum Appends {
     static let syncedDavRow = "64 dav PUTs, fdatasync each"
     static let receiveRow = "spoolgate: 64 PATCHes, received only"
     static let deliverRow = "spoolgate: 64 PATCHes, delivered"
+    static let tusdRow = "tusd: 64 PATCHes"
 
     /// Runs the section.
     static func run(_ options: Options, on stage: Stage) -> SectionResult {
         let length = options.largeLength
         let rows = [
-            Row(name: davRow, usesGateway: false) { _ in
+            Row(name: davRow, behind: .nothing) { _ in
                 try davPuts(length, stage, synced: false)
             },
-            Row(name: syncedDavRow, usesGateway: false) { _ in
+            Row(name: syncedDavRow, behind: .nothing) { _ in
                 try davPuts(length, stage, synced: true)
             },
-            Row(name: receiveRow, usesGateway: true) { round in
+            Row(name: receiveRow, behind: .gateway) { round in
                 let connection = try Connection(to: stage.address)
                 let (upload, _) = try append(
                     length,
@@ -33,7 +34,7 @@ enum Appends {
                     try upload.cancel()
                 }
             },
-            Row(name: deliverRow, usesGateway: true) { round in
+            Row(name: deliverRow, behind: .gateway) { round in
                 let connection = try Connection(to: stage.address)
                 let (_, response) = try append(
                     length,
@@ -47,9 +48,24 @@ enum Appends {
                 }
             },
         ]
+        let kept =
+            Promise.allCases.map { promise in
+                Row(name: promise.partsRow, behind: .gateway) { round in
+                    let connection = try Connection(to: stage.address)
+                    _ = try append(length, "\(promise.location)\(round)", connection, last: true)
+                    return keptFile(ofLength: length, in: stage.dropDirectory)
+                }
+            } + [
+                Row(name: tusdRow, behind: .tusd) { _ in
+                    let upload = try TusUpload(length: length, Connection(to: stage.address))
+                    let part = length / parts
+                    for index in 0..<parts { try upload.append(part, at: index * part) }
+                    return keptFile(ofLength: length, in: stage.tusdDirectory)
+                }
+            ]
         let gibibytes = Double(length) / Double(1 << 30)
         return takeTurns(
-            rows,
+            rows + kept,
             on: stage,
             section: .appends,
             title: "\(length >> 20) MiB in \(parts) requests on one connection",

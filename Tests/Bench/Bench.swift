@@ -57,7 +57,13 @@ enum Bench {
     ///
     /// - Returns: whether everything worked.
     private static func run(_ options: Options) throws -> Bool {
-        if !options.json { print("Promises of the gateway survive: \(options.promise).") }
+        if !options.json {
+            print("Promises of the gateway survive: \(options.promise).")
+            print(
+                options.module.map { "nginx has the module \($0)." }
+                    ?? "nginx is without its module: no upload is told by 104."
+            )
+        }
         var results: [SectionResult] = []
         for section in options.sections {
             if section == .slowUploads && options.peersOnly { continue }
@@ -79,7 +85,8 @@ enum Bench {
         switch section {
         case .oneRequest: return OneRequest.run(options, on: stage)
         case .appends: return Appends.run(options, on: stage)
-        case .smallUploads: return SmallUploads.run(options, on: stage)
+        case .smallUploads, .mediumUploads:
+            return SmallUploads.run(section, options, on: stage)
         case .delivery, .secureDelivery:
             return try Deliveries.run(section, options, on: stage)
         case .smallDeliveries, .smallSecureDeliveries:
@@ -101,7 +108,9 @@ enum Bench {
             section: .slowUploads,
             title: "slow uploads, 1 KB/s each, held for \(Int(options.slowSeconds)) s",
             columns: SlowUploads.columns,
-            rows: rows
+            rows: rows,
+            measuredRounds: 1,
+            quietRounds: OthersUse.isQuiet(rows.flatMap(\.others)) ? 1 : 0
         )
     }
 

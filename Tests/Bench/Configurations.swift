@@ -1,8 +1,8 @@
 // The texts of nginx's configuration and of spoolgate's settings.
 //
 // All peers live in one nginx process: dav PUT (`/dav/`), client_body_in_file_only
-// (`/file-only/`), the unbuffered proxy (`/proxy/`) and a bare answer (`/return/`) beside the
-// FastCGI locations of spoolgate, one for each of its routes.
+// (`/file-only/`), the unbuffered proxy (`/proxy/`), tusd (`/tus/`) and a bare answer (`/return/`) beside
+// the FastCGI locations of spoolgate, one for each of its routes.
 
 import Glibc
 
@@ -12,67 +12,83 @@ func nginxConfiguration(
     port: UInt16,
     local: String,
     gateway: String,
+    tusd: String,
     sinkPort: UInt16,
     identity: Identity?,
+    module: String?,
     log: String,
     workers: Int
 ) -> String {
-    """
-    daemon off;
-    \(geteuid() == 0 ? "user root;" : "")
-    worker_processes \(workers);
-    worker_rlimit_nofile \(openFilesLimit());
-    error_log \(log) warn;
-    pid \(work)/nginx.pid;
-    events { worker_connections \(max(openFilesLimit() - 100, 512)); }
-    http {
-        access_log off;
-        default_type application/octet-stream;
-        keepalive_timeout 300s;
-        keepalive_requests 1000000000;
-        client_max_body_size 0;
-        client_body_buffer_size 1m;
-        client_body_timeout 60s;
-        client_body_temp_path \(work)/body;
-        proxy_temp_path \(work)/temp;
-        fastcgi_temp_path \(work)/temp;
-        uwsgi_temp_path \(work)/temp;
-        scgi_temp_path \(work)/temp;
-        upstream sink { server 127.0.0.1:\(sinkPort) max_fails=0; keepalive 32; }
-        upstream gateway { server unix:\(gateway) max_fails=0; }
-        server {
-            listen 127.0.0.1:\(port) backlog=4096;
-            listen unix:\(local) backlog=4096;
-            server_name bench.test;
-            location /dav/ {
-                root \(work)/html;
-                dav_methods PUT DELETE;
-                create_full_put_path off;
+    let gatewayLocation =
+        gatewayDirectives + (module == nil ? "" : gatewayDirectivesOfModule)
+    return """
+        \(module.map { "load_module \($0);" } ?? "")
+        daemon off;
+        \(geteuid() == 0 ? "user root;" : "")
+        worker_processes \(workers);
+        worker_rlimit_nofile \(openFilesLimit());
+        error_log \(log) warn;
+        pid \(work)/nginx.pid;
+        events { worker_connections \(max(openFilesLimit() - 100, 512)); }
+        http {
+            access_log off;
+            default_type application/octet-stream;
+            keepalive_timeout 300s;
+            keepalive_requests 1000000000;
+            client_max_body_size 0;
+            client_body_buffer_size 1m;
+            client_body_timeout 60s;
+            client_body_temp_path \(work)/body;
+            proxy_temp_path \(work)/temp;
+            fastcgi_temp_path \(work)/temp;
+            uwsgi_temp_path \(work)/temp;
+            scgi_temp_path \(work)/temp;
+            upstream sink { server 127.0.0.1:\(sinkPort) max_fails=0; keepalive 32; }
+            upstream gateway { server unix:\(gateway) max_fails=0; }
+            upstream tusd { server unix:\(tusd) max_fails=0; keepalive 32; }
+            server {
+                listen 127.0.0.1:\(port) backlog=4096;
+                listen unix:\(local) backlog=4096;
+                server_name bench.test;
+                location /dav/ {
+                    root \(work)/html;
+                    dav_methods PUT DELETE;
+                    create_full_put_path off;
+                }
+                location /file-only/ {
+                    client_body_in_file_only on;
+                    proxy_pass http://sink;
+                    proxy_http_version 1.1;
+                    proxy_pass_request_body off;
+                    proxy_set_header Connection "";
+                    proxy_set_header Content-Length "";
+                    proxy_set_header X-Body-File $request_body_file;
+                }
+                location /proxy/ {
+                    proxy_pass http://sink;
+                    proxy_http_version 1.1;
+                    proxy_request_buffering off;
+                    proxy_set_header Connection "";
+                }
+                location \(TusUpload.base) {
+                    proxy_pass http://tusd;
+                    proxy_http_version 1.1;
+                    proxy_request_buffering off;
+                    proxy_read_timeout 300s;
+                    proxy_set_header Connection "";
+                    proxy_set_header Host $http_host;
+                    proxy_set_header X-Forwarded-Proto $scheme;
+                }
+                location /return/ { return 200; }
+                location / { set $route default; \(gatewayLocation) }
+                location /small/ { set $route small; \(gatewayLocation) }
+                location /drop/ { set $route drop; \(gatewayLocation) }
+                location /drop-process/ { set $route drop-process; \(gatewayLocation) }
             }
-            location /file-only/ {
-                client_body_in_file_only on;
-                proxy_pass http://sink;
-                proxy_http_version 1.1;
-                proxy_pass_request_body off;
-                proxy_set_header Connection "";
-                proxy_set_header Content-Length "";
-                proxy_set_header X-Body-File $request_body_file;
-            }
-            location /proxy/ {
-                proxy_pass http://sink;
-                proxy_http_version 1.1;
-                proxy_request_buffering off;
-                proxy_set_header Connection "";
-            }
-            location /return/ { return 200; }
-            location / { set $route default; \(gatewayLocation) }
-            location /small/ { set $route small; \(gatewayLocation) }
-            location /drop/ { set $route drop; \(gatewayLocation) }
+            \(identity.map(secureServer) ?? "")
         }
-        \(identity.map(secureServer) ?? "")
-    }
 
-    """
+        """
 }
 
 /// The server that ends TLS for the sink.
@@ -93,8 +109,16 @@ private func secureServer(_ identity: Identity) -> String {
     """
 }
 
-/// What a location of spoolgate has.
-private let gatewayLocation = """
+/// What a location of spoolgate has where nginx passes 104 on.
+private let gatewayDirectivesOfModule = """
+
+                interim_responses 104 100;
+                fastcgi_param SPOOLGATE_INTERIM "104 100";
+
+    """
+
+/// What every location of spoolgate has.
+private let gatewayDirectives = """
 
                 fastcgi_pass gateway;
                 fastcgi_request_buffering off;
@@ -115,7 +139,8 @@ private let gatewayLocation = """
 
     """
 
-/// spoolgate's settings: `default` and `small` deliver to the sink, `drop` into a directory.
+/// spoolgate's settings: `default` and `small` deliver to the sink, `drop` and `drop-process` into a
+/// directory, with the one and the other promise.
 ///
 /// Threads are the product's default, unless section E needs more of them.
 func gatewaySettings(
@@ -146,9 +171,15 @@ func gatewaySettings(
             limits:
               min-size: 0
           drop:
+            promise: power-cut
             upstream: "directory:\(work)/drop"
             limits:
-              min-size: 128KiB
+              min-size: 0
+          drop-process:
+            promise: process
+            upstream: "directory:\(work)/drop"
+            limits:
+              min-size: 0
 
         """
 }

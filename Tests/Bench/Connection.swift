@@ -56,6 +56,8 @@ extension WireClient.Answer {
 /// One connection to a server, kept for request after request.
 final class Connection {
     private let client: WireClient
+    /// How many interim responses have told where an upload is.
+    private(set) var toldLocations = 0
 
     /// Connects.
     init(to address: SocketAddress) throws {
@@ -71,7 +73,11 @@ final class Connection {
         let complete = sent && send(content: request.length ?? 0)
         let reason = complete ? 0 : errno
         do {
-            return try client.read(head: request.method == "HEAD")
+            while true {
+                let answer = try client.readAny(head: request.method == "HEAD")
+                if answer.status >= 200 { return answer }
+                if answer.locationPath != nil { toldLocations += 1 }
+            }
         } catch {
             // A server that does not want the content may have answered.
             guard complete else { throw BenchFailure(call: "send", on: name, code: reason) }
@@ -80,17 +86,31 @@ final class Connection {
     }
 
     /// Sends a request and requires `status`.
+    ///
+    /// - Parameters:
+    ///   - request: what is sent.
+    ///   - isTold: whether a 104 must have told where the upload is.
+    ///   - status: the statuses that the final response may have.
+    /// - Returns: the final response.
+    /// - Throws: `BenchFailure` where it is another.
     @discardableResult
-    func exchange(_ request: Request, expecting status: Int...) throws
-        -> WireClient.Answer
-    {
+    func exchange(
+        _ request: Request,
+        isTold: Bool = false,
+        expecting status: Int...
+    ) throws -> WireClient.Answer {
+        let before = toldLocations
         let response = try exchange(request)
+        let name = "\(request.method) \(request.target)"
         guard status.contains(response.status) else {
             throw BenchFailure(
-                "\(request.method) \(request.target) was answered \(response.status), not "
+                "\(name) was answered \(response.status), not "
                     + "\(status.map(String.init).joined(separator: " or ")): "
                     + response.text.prefix(200)
             )
+        }
+        guard !isTold || toldLocations > before else {
+            throw BenchFailure("\(name): no 104 told where the upload is")
         }
         return response
     }

@@ -19,18 +19,18 @@ enum Deliveries {
         let curl = try Curl(stage)
         var upload: UploadResource?
         let rows = [
-            Row(name: uploadRow, usesGateway: false) { _ in
+            Row(name: uploadRow, behind: .nothing) { _ in
                 try curl.send(file, length: length, .upload)
             },
-            Row(name: dataRow, usesGateway: false) { _ in
+            Row(name: dataRow, behind: .nothing) { _ in
                 try curl.send(file, length: length, .data)
             },
-            Row(name: aloneRow, usesGateway: false) { _ in
+            Row(name: aloneRow, behind: .nothing) { _ in
                 try Deliverer.send(file, length: length, count: 1, on: stage)
             },
             Row(
                 name: gatewayRow,
-                usesGateway: true,
+                behind: .gateway,
                 prepare: { round in
                     upload = try receive(length, "/files/delivery-\(round)", stage)
                 }

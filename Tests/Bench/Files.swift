@@ -11,9 +11,14 @@ func makeDirectory(_ path: String) throws {
 
 /// Removes everything in a directory, which itself stays; a missing directory is empty.
 func emptyDirectory(_ path: String) throws {
-    for name in (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] {
+    for name in directoryNames(path) {
         try FileManager.default.removeItem(atPath: "\(path)/\(name)")
     }
+}
+
+/// The names in a directory; none if it cannot be read.
+func directoryNames(_ path: String) -> [String] {
+    (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
 }
 
 /// The whole text of a small file; empty if it cannot be read.

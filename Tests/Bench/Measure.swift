@@ -20,12 +20,22 @@ struct Outcome {
     var check: () throws -> Void = {}
 }
 
+/// The program behind nginx whose processor time and memory are a row's own.
+enum Behind {
+    /// None, or a program of the row itself.
+    case nothing
+    case gateway
+    case tusd
+}
+
 /// One line of a table: a way to take the same work.
 struct Row {
     /// What it is called in tables, unique in its section.
     let name: String
-    /// Whether it needs spoolgate.
-    let usesGateway: Bool
+    /// The program that takes the work from nginx.
+    let behind: Behind
+    /// Whether its uploads are told by 104, for which nginx needs the module.
+    var isTold = false
     /// Makes what the work needs, neither timed nor counted; `Int` is the round.
     var prepare: (Int) throws -> Void = { _ in }
     /// Does the work once; `Int` is the round.
@@ -36,20 +46,20 @@ struct Row {
 struct Sample {
     /// Seconds from the first byte to the last answer.
     let seconds: Double
-    /// Processor seconds of nginx and spoolgate, and of what the row did in their place.
+    /// Processor seconds of nginx and the program behind it, and of what the row did in their place.
     let serverSeconds: Double
-    /// Processor seconds of spoolgate alone; nil for a row without it.
-    let gatewaySeconds: Double?
+    /// Processor seconds of the program behind nginx alone; nil for a row without one.
+    let ownSeconds: Double?
     /// Processor seconds of the sink.
     let sinkSeconds: Double
-    /// Peak resident memory of spoolgate in bytes; nil for a row without it.
+    /// Peak resident memory of the program behind nginx in bytes; nil for a row without one.
     let peak: Int64?
-    /// The share of the machine's processors that other processes used.
-    let othersPercent: Double
+    /// What other processes used of the machine.
+    let others: OthersUse
     let outcome: Outcome
 
     /// Processor seconds of whoever delivers: the row's program, or spoolgate.
-    var delivererSeconds: Double { outcome.programSeconds ?? gatewaySeconds ?? 0 }
+    var delivererSeconds: Double { outcome.programSeconds ?? ownSeconds ?? 0 }
 }
 
 /// The figures of one row over the rounds, by column key.
@@ -57,24 +67,33 @@ struct RowResult {
     let name: String
     /// One dictionary for each round.
     var rounds: [[String: Double]] = []
+    /// What other processes used in each round.
+    var others: [OthersUse] = []
     /// Why the row did not work; nil: it did.
     var failure: (any Error)?
+    /// What is missing for the row, which therefore did not run; nil: nothing.
+    var lacks: String?
+
+    /// Whether it runs, or goes on.
+    var isMeasured: Bool { failure == nil && lacks == nil }
 
     /// The values of one column.
     func values(_ key: String) -> [Double] {
         rounds.compactMap { $0[key] }
     }
 
-    /// The middle value of one column; nil without any.
-    func median(_ key: String) -> Double? {
-        let values = values(key)
-        return values.isEmpty ? nil : percentile(values, 0.5)
+    /// Drops all rounds but those.
+    mutating func keep(_ kept: [Int]) {
+        guard isMeasured else { return }
+        (rounds, others) = (kept.map { rounds[$0] }, kept.map { others[$0] })
     }
 }
 
-/// Measures `rows` on `stage`, taking turns, each round beginning one row further.
+/// Measures `rows` on `stage`, taking turns, each round beginning one row further, until as many rounds
+/// were quiet as the options ask for.
 ///
-/// A row that fails is not run again.
+/// Disturbed rounds are measured again, at most three times as many rounds as asked for in all. The result
+/// has the quiet rounds alone, or all of them where none was. A row that fails is not run again.
 ///
 /// - Parameters:
 ///   - rows: the rows; those that need spoolgate are left out with `--peers-only`.
@@ -96,18 +115,23 @@ func takeTurns(
     memory: Int64,
     figures: (Sample) -> [String: Double]
 ) -> SectionResult {
-    let rows = rows.filter { !$0.usesGateway || !options.peersOnly }
-    var results = rows.map { RowResult(name: $0.name) }
-    for round in 0..<options.rounds {
+    let rows = rows.filter { $0.behind != .gateway || !options.peersOnly }
+    var results = rows.map { RowResult(name: $0.name, lacks: stage.lacks(for: $0)) }
+    var quiet: [Int] = []
+    var round = 0
+    while round < options.mostRounds, quiet.count < options.rounds,
+        results.contains(where: \.isMeasured)
+    {
         for position in rows.indices {
             let index = (position + round) % rows.count
-            guard results[index].failure == nil else { continue }
+            guard results[index].isMeasured else { continue }
             do {
                 let sample = try measure(rows[index], round: round, on: stage, memory: memory)
                 waitIfEnding()
                 var values = figures(sample)
-                values["others_percent"] = sample.othersPercent
+                values["others_percent"] = sample.others.percent
                 results[index].rounds.append(values)
+                results[index].others.append(sample.others)
                 note(
                     "\(section.rawValue) round \(round + 1): \(rows[index].name): "
                         + "\(decimal(sample.seconds, 2)) s, "
@@ -121,8 +145,22 @@ func takeTurns(
                 if !findings.isEmpty { note(findings) }
             }
         }
+        if OthersUse.isQuiet(results.filter(\.isMeasured).map { $0.others[round] }) {
+            quiet.append(round)
+        } else {
+            note("\(section.rawValue) round \(round + 1) was disturbed by other processes")
+        }
+        round += 1
     }
-    return SectionResult(section: section, title: title, columns: columns, rows: results)
+    if !quiet.isEmpty { for index in results.indices { results[index].keep(quiet) } }
+    return SectionResult(
+        section: section,
+        title: title,
+        columns: columns,
+        rows: results,
+        measuredRounds: round,
+        quietRounds: quiet.count
+    )
 }
 
 private func measure(
@@ -134,24 +172,24 @@ private func measure(
     try row.prepare(round)
     stage.settle()
     try touchMemory(memory, in: stage.work)
-    if let pid = stage.gatewayPID { ProcessStatus.resetPeak(pid) }
+    let pid = stage.pid(row.behind)
+    if let pid { ProcessStatus.resetPeak(pid) }
     let server = stage.serverSeconds
-    let gateway = stage.gatewayPID.map(processorSeconds) ?? 0
+    let own = pid.map(processorSeconds) ?? 0
     let sink = processorSeconds(stage.sinkPID)
     let load = MachineLoad(stage)
     let start = now()
     let outcome = try row.run(round)
     let seconds = now() - start
-    let others = MachineLoad(stage).othersPercent(since: load)
+    let others = MachineLoad(stage).use(since: load)
     stage.settle()
     let sample = Sample(
         seconds: seconds,
         serverSeconds: stage.serverSeconds - server + outcome.addedSeconds,
-        gatewaySeconds: row.usesGateway
-            ? stage.gatewayPID.map { processorSeconds($0) - gateway } : nil,
+        ownSeconds: pid.map { processorSeconds($0) - own },
         sinkSeconds: processorSeconds(stage.sinkPID) - sink,
-        peak: row.usesGateway ? stage.gatewayPID.map { ProcessStatus($0).peak } : nil,
-        othersPercent: others,
+        peak: pid.map { ProcessStatus($0).peak },
+        others: others,
         outcome: outcome
     )
     try outcome.check()

@@ -12,6 +12,7 @@ enum OffsetRetrieval {
     static let connections = 16
     static let returnRow = "nginx return 200"
     static let headRow = "spoolgate: HEAD"
+    static let tusdRow = "tusd: HEAD"
 
     /// Runs the section.
     static func run(_ options: Options, on stage: Stage) throws -> SectionResult {
@@ -24,17 +25,34 @@ enum OffsetRetrieval {
                 uploads.append(upload)
             }
         }
-        let paths = uploads.map(\.path)
+        var kept: [TusUpload] = []
+        if options.tusdProgram != nil {
+            for _ in 0..<connections {
+                let upload = try TusUpload(length: 8192, Connection(to: stage.address))
+                try upload.append(4096, at: 0)
+                kept.append(upload)
+            }
+        }
+        let (paths, keptPaths) = (uploads.map(\.path), kept.map(\.path))
         let returned = (0..<connections).map { "/return/\($0)" }
         let seconds = options.rateSeconds
         let rows = [
-            Row(name: returnRow, usesGateway: false) { _ in
+            Row(name: returnRow, behind: .nothing) { _ in
                 try HeadLoop(returned, stage.address, answer: "HTTP/1.1 200", offset: nil)
                     .run(for: seconds)
             },
-            Row(name: headRow, usesGateway: true) { _ in
+            Row(name: headRow, behind: .gateway) { _ in
                 try HeadLoop(paths, stage.address, answer: "HTTP/1.1 204", offset: "4096")
                     .run(for: seconds)
+            },
+            Row(name: tusdRow, behind: .tusd) { _ in
+                try HeadLoop(
+                    keptPaths,
+                    stage.address,
+                    fields: TusUpload.fields,
+                    answer: "HTTP/1.1 200",
+                    offset: "4096"
+                ).run(for: seconds)
             },
         ]
         return takeTurns(
@@ -64,12 +82,13 @@ private final class HeadLoop {
     init(
         _ paths: [String],
         _ address: SocketAddress,
+        fields: [(name: String, value: String)] = [],
         answer: String,
         offset: String?
     ) throws {
         self.answer = Array(answer.utf8)
         offsetLine = offset.map { Array("\r\nupload-offset: \($0)\r\n".utf8) }
-        requests = paths.map { Request("HEAD", $0).bytes }
+        requests = paths.map { Request("HEAD", $0, fields).bytes }
         started = paths.map { _ in 0 }
         heads = paths.map { _ in [] }
         for _ in paths {

@@ -9,21 +9,21 @@ enum OneRequest {
     static let fileOnlyRow = "client_body_in_file_only"
     static let plainRow = "spoolgate: plain PUT, delivered"
     static let uploadRow = "spoolgate: upload, delivered"
-    static let dropRow = "spoolgate: upload, dropped in a directory"
     static let receiveRow = "spoolgate: upload, received only"
+    static let tusdRow = "tusd: creation with upload"
 
     /// Runs the section.
     static func run(_ options: Options, on stage: Stage) -> SectionResult {
         let length = options.largeLength
         let complete = [(name: "Upload-Complete", value: "?1")]
         let rows = [
-            Row(name: davRow, usesGateway: false) { round in
+            Row(name: davRow, behind: .nothing) { round in
                 try davPut(length, stage, round, synced: false)
             },
-            Row(name: syncedDavRow, usesGateway: false) { round in
+            Row(name: syncedDavRow, behind: .nothing) { round in
                 try davPut(length, stage, round, synced: true)
             },
-            Row(name: fileOnlyRow, usesGateway: false) { round in
+            Row(name: fileOnlyRow, behind: .nothing) { round in
                 let request = Request("PUT", "/file-only/\(round)", length: length)
                 let outcome = try deliver(request, stage)
                 return Outcome {
@@ -31,35 +31,40 @@ enum OneRequest {
                     try emptyDirectory(stage.bodyDirectory)
                 }
             },
-            Row(name: plainRow, usesGateway: true) { round in
+            Row(name: plainRow, behind: .gateway) { round in
                 try deliver(Request("PUT", "/files/plain-\(round)", length: length), stage)
             },
-            Row(name: uploadRow, usesGateway: true) { round in
+            Row(name: uploadRow, behind: .gateway) { round in
                 try deliver(
                     Request("PUT", "/files/upload-\(round)", complete, length: length),
                     stage
                 )
             },
-            Row(name: dropRow, usesGateway: true) { round in
-                let connection = try Connection(to: stage.address)
-                try connection.exchange(
-                    Request("PUT", "/drop/\(round)", complete, length: length),
-                    expecting: 200,
-                    201,
-                    204
-                )
-                return Outcome {
-                    try requireFile(ofLength: length, in: stage.dropDirectory)
-                    try emptyDirectory(stage.dropDirectory)
-                }
-            },
-            Row(name: receiveRow, usesGateway: true) { round in
+            Row(name: receiveRow, behind: .gateway) { round in
                 try receive(length, stage, round)
             },
         ]
+        let kept =
+            Promise.allCases.map { promise in
+                Row(name: promise.toldRow, behind: .gateway, isTold: true) { round in
+                    let connection = try Connection(to: stage.address)
+                    try connection.exchange(
+                        Request("PUT", "\(promise.location)\(round)", toldFields, length: length),
+                        isTold: true,
+                        expecting: 201
+                    )
+                    return keptFile(ofLength: length, in: stage.dropDirectory)
+                }
+            } + [
+                Row(name: tusdRow, behind: .tusd) { _ in
+                    let connection = try Connection(to: stage.address)
+                    _ = try TusUpload(length: length, content: length, connection)
+                    return keptFile(ofLength: length, in: stage.tusdDirectory)
+                }
+            ]
         let gibibytes = Double(length) / Double(1 << 30)
         return takeTurns(
-            rows,
+            rows + kept,
             on: stage,
             section: .oneRequest,
             title: "\(length >> 20) MiB in one request",
@@ -97,10 +102,9 @@ enum OneRequest {
         try connection.exchange(Request("PUT", "/dav/\(round)", length: length), expecting: 201)
         let path = "\(stage.davDirectory)/\(round)"
         let added = synced ? try synchronise(path) : 0
-        return Outcome(addedSeconds: added) {
-            try requireFile(ofLength: length, in: stage.davDirectory)
-            try emptyDirectory(stage.davDirectory)
-        }
+        var outcome = keptFile(ofLength: length, in: stage.davDirectory)
+        outcome.addedSeconds = added
+        return outcome
     }
 }
 
@@ -124,11 +128,14 @@ func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     }
 }
 
-/// Requires one file of `length` bytes in a directory.
-func requireFile(ofLength wanted: Int64, in directory: String) throws {
-    let lengths = try fileLengths(below: directory)
-    guard lengths.contains(wanted) else {
-        throw BenchFailure("no file of \(wanted) bytes in \(directory): \(lengths)")
+/// What leaves `count` files of a length in a directory, which the check empties.
+func keptFile(ofLength wanted: Int64, count: Int = 1, in directory: String) -> Outcome {
+    Outcome {
+        let kept = try fileLengths(below: directory).count { $0 == wanted }
+        guard kept == count else {
+            throw BenchFailure("\(kept) files of \(wanted) bytes in \(directory), not \(count)")
+        }
+        try emptyDirectory(directory)
     }
 }
 
@@ -139,7 +146,7 @@ func largeColumns(reference: String) -> [Column] {
         Column(key: "mib_per_s", title: "of dav", decimals: 2, reference: reference),
         Column(key: "cpu_s_per_gib", title: "CPU s/GiB", decimals: 2),
         Column(key: "cpu_s_per_gib", title: "of dav", decimals: 2, reference: reference),
-        Column(key: "gateway_cpu_s_per_gib", title: "own CPU", decimals: 2),
+        Column(key: "own_cpu_s_per_gib", title: "own CPU", decimals: 2),
         Column(key: "sink_cpu_s_per_gib", title: "sink CPU", decimals: 2),
         Column(key: "peak_rss_mib", title: "peak MiB", decimals: 1),
         Column(key: "others_percent", title: "others %"),
@@ -153,7 +160,7 @@ func largeFigures(_ sample: Sample, _ gibibytes: Double) -> [String: Double] {
         "cpu_s_per_gib": sample.serverSeconds / gibibytes,
         "sink_cpu_s_per_gib": sample.sinkSeconds / gibibytes,
     ]
-    figures["gateway_cpu_s_per_gib"] = sample.gatewaySeconds.map { $0 / gibibytes }
+    figures["own_cpu_s_per_gib"] = sample.ownSeconds.map { $0 / gibibytes }
     figures["peak_rss_mib"] = sample.peak.map { Double($0) / Double(1 << 20) }
     return figures
 }

@@ -1,6 +1,6 @@
 // The command line: which sections run, how large, with which programs.
 //
-// Only reads the arguments; it looks at no file. Every option has a default, so that
+// Every option has a default, so that
 // `spoolgate-bench` alone is the whole measurement.
 
 /// One part of the benchmark.
@@ -14,14 +14,17 @@ enum Section: String, CaseIterable {
     case secureDelivery = "G"
     case smallDeliveries = "H"
     case smallSecureDeliveries = "I"
+    case mediumUploads = "J"
 }
 
 /// What the command line asks for.
 struct Options {
     /// The sections to run, in their order.
     var sections = Section.allCases
-    /// How often each row is measured; the rows take turns.
+    /// How many quiet rounds there are to be; the rows take turns in each.
     var rounds = 3
+    /// How many rounds there are at most.
+    var mostRounds: Int { isQuick ? rounds : 3 * rounds }
     /// Bytes of the large upload.
     var largeLength: Int64 = 1 << 30
     /// How many slow uploads are held at once, one run for each number.
@@ -46,13 +49,17 @@ struct Options {
     var gatewayProgram: String?
     /// nginx's program.
     var nginxProgram = "nginx"
+    /// The file of the nginx module that passes 104 on; nil: nginx does without.
+    var module = builtModule()
+    /// tusd's program; nil: it is not measured.
+    var tusdProgram: String?
 
     /// The text of `--help`.
     static let help = """
         USAGE: spoolgate-bench [options]
 
-        Measures spoolgate behind nginx beside nginx's own ways to take an upload, on the same
-        disk, through the same nginx process, in one run. Prints tables and a closing list of the
+        Measures spoolgate behind nginx beside nginx's own ways to take an upload and beside tusd,
+        on the same disk, through the same nginx process, in one run. Prints tables and a closing list of the
         project's targets. A missed target is reported, not a failure: the exit status is 1 only
         if something did not work (a wrong status, lost bytes, a program that would not start).
 
@@ -67,7 +74,9 @@ struct Options {
                               G  the same over https
                               H  64 KiB deliveries one after the other over http, beside curl
                               I  the same over https
-          --rounds N        Measure every row N times, rows taking turns (default 3).
+                              J  as C, of 256 KiB
+          --rounds N        Measure until N rounds were quiet, rows taking turns (default 3), at
+                            most 3 N rounds.
           --quick           64 MiB for 1 GiB, 200 slow uploads for 5 s, one round.
           --slow N[,N...]   How many slow uploads (default 2000; the targets also name 9000).
           --workers N       nginx's worker processes (default 1).
@@ -77,6 +86,9 @@ struct Options {
           --state DIR       Where to work, on the disk under test (default ./.run/bench).
           --spoolgate PATH  The daemon (default: beside this program).
           --nginx PATH      nginx (default: found in PATH, then in /usr/sbin).
+          --module PATH     ngx_http_interim_module.so, or none (default: the one that
+                            `make module` has built, if it is there).
+          --tusd PATH       tusd 2, to measure it beside spoolgate behind the same nginx.
           --help            This text.
 
         `spoolgate-bench sink` is the upstream that the benchmark starts for itself.
@@ -113,6 +125,10 @@ struct Options {
             case "--state": options.state = try value(of: name, &rest)
             case "--spoolgate": options.gatewayProgram = try value(of: name, &rest)
             case "--nginx": options.nginxProgram = try value(of: name, &rest)
+            case "--module":
+                let path = try value(of: name, &rest)
+                options.module = path == "none" ? nil : try absolutePath(path)
+            case "--tusd": options.tusdProgram = try value(of: name, &rest)
             default: throw BenchFailure("unknown option '\(name)'; see --help")
             }
         }
@@ -150,7 +166,7 @@ struct Options {
         var wanted: [Section] = []
         for letter in text.split(separator: ",") {
             guard let section = Section(rawValue: letter.uppercased()) else {
-                throw BenchFailure("--only knows A to I, not '\(letter)'")
+                throw BenchFailure("--only knows A to J, not '\(letter)'")
             }
             wanted.append(section)
         }

@@ -32,3 +32,23 @@ func findProgram(_ name: String) throws -> String {
     }
     throw BenchFailure("no \(name) in PATH")
 }
+
+/// The nginx module that `make module` has built beside this program; nil: it is not there.
+func builtModule() -> String? {
+    guard let own = try? ownProgram() else { return nil }
+    // .build/TRIPLE/release/spoolgate-bench
+    let build = own.split(separator: "/").dropLast(3).joined(separator: "/")
+    let path = "/\(build)/nginx-module/ngx_http_interim_module.so"
+    return access(path, R_OK) == 0 ? path : nil
+}
+
+/// A file's path from the root.
+///
+/// - Throws: `BenchFailure` if there is no such file.
+func absolutePath(_ path: String) throws -> String {
+    guard let resolved = realpath(path, nil) else {
+        throw BenchFailure(call: "realpath", on: path)
+    }
+    defer { free(resolved) }
+    return String(cString: resolved)
+}

@@ -1,29 +1,77 @@
-// How much of the machine other processes use while a row is measured.
+// How much of the machine other processes use while a row is measured, and which.
 //
 // It sees processors only: another process that keeps the disk busy without computing shows in the
-// spread of the figures alone.
+// spread of the figures alone. The kernel's own threads are not among the others: what they do is
+// mostly the write-back of what was measured.
 
 import Glibc
 
-/// Processor seconds of the whole machine and of the benchmark's own processes, at one instant.
+/// What other processes used of the machine while something was measured.
+struct OthersUse {
+    /// Processor seconds that all processors had.
+    var capacity = 0.0
+    /// Processor seconds that others used of them.
+    var seconds = 0.0
+    /// The same by the command names of those that are known.
+    var commands: [String: Double] = [:]
+
+    /// The share of all processors, in percent.
+    var percent: Double { capacity > 0 ? seconds / capacity * 100 : 0 }
+
+    /// The three commands that used most, each with its share of all processors in percent.
+    var largest: [(command: String, percent: Double)] {
+        commands.filter { $0.value > 0 }
+            .sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+            .prefix(3)
+            .map { ($0.key, $0.value / capacity * 100) }
+    }
+
+    /// Whether a round in which others used so much can be believed.
+    ///
+    /// - Parameter rows: what others used in each row of the round.
+    /// - Returns: whether that is at most 10 % in all, and 25 % in each row.
+    static func isQuiet(_ rows: [OthersUse]) -> Bool {
+        rows.reduce(into: OthersUse()) { $0 += $1 }.percent <= 10
+            && rows.allSatisfy { $0.percent <= 25 }
+    }
+
+    static func += (sum: inout OthersUse, part: OthersUse) {
+        sum.capacity += part.capacity
+        sum.seconds += part.seconds
+        sum.commands.merge(part.commands, uniquingKeysWith: +)
+    }
+}
+
+/// Processor seconds of the whole machine and of its processes, at one instant.
 struct MachineLoad {
     private let time = now()
     private let busy: Double
     private let own: Double
+    private let others: [pid_t: Process]
+    private let kernel: Double
 
     /// Reads the instant; `stage` names the processes that are the benchmark's.
     init(_ stage: Stage) {
+        let processes = Process.all()
+        let ownPIDs = stage.processes + [getpid()]
         busy = MachineLoad.busySeconds()
-        own =
-            stage.serverSeconds + processorSeconds(stage.sinkPID) + processorSeconds(getpid())
-            + endedSeconds()
+        own = ownPIDs.map(processorSeconds).reduce(0, +) + endedSeconds()
+        kernel = processes.values.filter(\.isKernel).map(\.seconds).reduce(0, +)
+        others = processes.filter { !$0.value.isKernel && !ownPIDs.contains($0.key) }
     }
 
-    /// The share of all processors, in percent, that others have used since `earlier`.
-    func othersPercent(since earlier: MachineLoad) -> Double {
-        let whole = (time - earlier.time) * Double(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
-        let others = (busy - earlier.busy) - (own - earlier.own)
-        return whole > 0 ? max(0, others / whole * 100) : 0
+    /// What others have used since `earlier`.
+    func use(since earlier: MachineLoad) -> OthersUse {
+        let capacity = (time - earlier.time) * Double(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        let measured = own - earlier.own + kernel - earlier.kernel
+        let seconds = max(0, busy - earlier.busy - measured)
+        var commands: [String: Double] = [:]
+        for (pid, process) in others {
+            commands[process.command, default: 0] +=
+                process.seconds - (earlier.others[pid]?.seconds ?? 0)
+        }
+        commands["ended meanwhile"] = seconds - commands.values.reduce(0, +)
+        return OthersUse(capacity: capacity, seconds: seconds, commands: commands)
     }
 
     /// Seconds in which any processor did something, time taken by a host's other guests included.
@@ -32,7 +80,42 @@ struct MachineLoad {
         let ticks = line.split(separator: " ").dropFirst().map { Double($0) ?? 0 }
         guard ticks.count >= 8 else { return 0 }
         // user nice system idle iowait irq softirq steal
-        let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7]
-        return busy / Double(sysconf(Int32(_SC_CLK_TCK)))
+        return (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7]) / ticksPerSecond
     }
 }
+
+/// A process of the machine, as /proc/PID/stat tells it.
+private struct Process {
+    /// Its command's name, of at most 15 bytes.
+    let command: String
+    /// Whether it is a thread of the kernel.
+    let isKernel: Bool
+    /// Processor seconds of it so far.
+    let seconds: Double
+
+    /// Reads the line of one process; nil if it is none.
+    private init?(_ line: String) {
+        // The name may have spaces and brackets in it, the rest has none.
+        guard let first = line.firstIndex(of: "("), let last = line.lastIndex(of: ")") else {
+            return nil
+        }
+        let fields = line[last...].split(separator: " ")
+        guard fields.count > 13, let user = Double(fields[12]), let system = Double(fields[13])
+        else { return nil }
+        command = String(line[line.index(after: first)..<last])
+        isKernel = fields[2] == "2"
+        seconds = (user + system) / ticksPerSecond
+    }
+
+    /// All processes that there are.
+    static func all() -> [pid_t: Process] {
+        var processes: [pid_t: Process] = [:]
+        for name in directoryNames("/proc") {
+            guard let pid = pid_t(name) else { continue }
+            processes[pid] = Process(readText("/proc/\(name)/stat"))
+        }
+        return processes
+    }
+}
+
+private let ticksPerSecond = Double(sysconf(Int32(_SC_CLK_TCK)))

@@ -38,6 +38,8 @@ struct SectionResult {
     let title: String
     let columns: [Column]
     let rows: [RowResult]
+    /// How many rounds were measured, and how many of them were quiet.
+    let measuredRounds, quietRounds: Int
 
     /// The values of one column of one row; empty if it was not measured.
     func values(_ row: String, _ key: String, over reference: String? = nil) -> [Double] {
@@ -46,29 +48,41 @@ struct SectionResult {
         return column.values(row, in: rows)
     }
 
-    /// The share of the machine, in percent, that others used in the middle of all samples.
-    var othersPercent: Double {
-        let values = rows.flatMap { $0.values("others_percent") }
-        return values.isEmpty ? 0 : percentile(values, 0.5)
+    /// What other processes used in the rounds that the figures are of.
+    var others: OthersUse {
+        rows.flatMap(\.others).reduce(into: OthersUse()) { $0 += $1 }
     }
 
-    /// Whether others used so much of the machine that the figures say little.
-    var isDisturbed: Bool { othersPercent > 10 }
+    /// Whether no round was quiet, so that the figures say little.
+    var isDisturbed: Bool { measuredRounds > 0 && quietRounds == 0 }
 
-    /// Prints the table, or one JSON line for each row.
+    /// Prints the table, or one JSON line for each row and one for the rounds.
     func print(json: Bool) {
         if json {
             for row in rows { Swift.print(jsonLine(row)) }
+            Swift.print(roundsLine)
         } else {
             Swift.print("\n\(section.rawValue). \(title)\n")
             printTable([""] + columns.map(\.title), rows.map { [$0.name] + cells($0) })
             for row in rows {
                 if let failure = row.failure { Swift.print("  FAILED: \(row.name): \(failure)") }
+                if let lacks = row.lacks { Swift.print("  Not measured: \(row.name): \(lacks)") }
             }
             if isDisturbed {
                 Swift.print(
-                    "  NOT A QUIET MACHINE: other processes used \(decimal(othersPercent, 0)) % "
-                        + "of it; these figures say little."
+                    "  NOT A QUIET MACHINE: none of \(measuredRounds) rounds was quiet; these figures "
+                        + "say little."
+                )
+            } else if quietRounds < measuredRounds {
+                Swift.print(
+                    "  \(quietRounds) of \(measuredRounds) rounds were quiet: the figures' own."
+                )
+            }
+            if others.percent >= 1 {
+                let largest = others.largest.map { "\($0.command) \(decimal($0.percent, 1)) %" }
+                Swift.print(
+                    "  Other processes used \(decimal(others.percent, 1)) % of the machine: "
+                        + largest.joined(separator: ", ")
                 )
             }
         }
@@ -77,6 +91,7 @@ struct SectionResult {
 
     private func cells(_ row: RowResult) -> [String] {
         if row.failure != nil { return columns.map { _ in "failed" } }
+        if row.lacks != nil { return columns.map { _ in "-" } }
         return columns.map { column in
             let values = column.values(row, in: rows)
             guard let low = values.min(), let high = values.max() else { return "-" }
@@ -94,7 +109,18 @@ struct SectionResult {
             members[column.label] = ["median": percentile(values, 0.5), "min": low, "max": high]
         }
         if let failure = row.failure { members["failure"] = "\(failure)" }
+        if let lacks = row.lacks { members["lacks"] = lacks }
         return json(members)
+    }
+
+    private var roundsLine: String {
+        json([
+            "section": section.rawValue, "rounds": measuredRounds, "quiet": quietRounds,
+            "others_percent": others.percent,
+            "others": Dictionary(
+                uniqueKeysWithValues: others.largest.map { ($0.command, $0.percent) }
+            ),
+        ])
     }
 }
 

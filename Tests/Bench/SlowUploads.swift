@@ -43,7 +43,7 @@ enum SlowUploads {
                 if status.resident > held.resident { held = status }
             }
             let seconds = now() - start
-            let others = MachineLoad(stage).othersPercent(since: load)
+            let others = MachineLoad(stage).use(since: load)
             let ownLoad = (processorSeconds(pid) - cpu) / seconds
             let nginxLoad = (stage.serverSeconds - server) / seconds - ownLoad
             let latencies = try prober.stop()
@@ -57,13 +57,14 @@ enum SlowUploads {
                     "threads": Double(held.threads),
                     "cpu_percent": ownLoad * 100,
                     "nginx_cpu_percent": nginxLoad * 100,
-                    "others_percent": others,
+                    "others_percent": others.percent,
                     "heads": Double(latencies.count),
                     "head_p50_ms": percentile(latencies, 0.5) * 1000,
                     "head_p99_ms": percentile(latencies, 0.99) * 1000,
                     "head_max_ms": percentile(latencies, 1) * 1000,
                 ]
             ]
+            result.others = [others]
             note("E: \(result.name): \(survivors) survived")
             guard survivors == count else {
                 throw BenchFailure(

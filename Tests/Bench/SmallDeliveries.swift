@@ -19,13 +19,13 @@ enum SmallDeliveries {
         try makeFile(file, length: length)
         let curl = try Curl(stage)
         let rows = [
-            Row(name: curlRow, usesGateway: false) { _ in
+            Row(name: curlRow, behind: .nothing) { _ in
                 try curl.send(file, length: length, count: count)
             },
-            Row(name: aloneRow, usesGateway: false) { _ in
+            Row(name: aloneRow, behind: .nothing) { _ in
                 try Deliverer.send(file, length: length, count: count, on: stage)
             },
-            Row(name: wholeRow, usesGateway: true) { _ in
+            Row(name: wholeRow, behind: .gateway) { _ in
                 try put(count, stage)
             },
         ]

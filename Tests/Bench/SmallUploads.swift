@@ -1,57 +1,103 @@
-// Section C: many small uploads by some clients at once.
+// Sections C and J: many small uploads by some clients at once.
 
-import TestSupport
 import Synchronization
+import TestSupport
 
-/// Section C.
+/// Sections C (64 KiB) and J (256 KiB).
 enum SmallUploads {
     static let clients = 16
     static let uploads = 1000
-    static let length: Int64 = 64 << 10
     static let proxyRow = "nginx proxy, unbuffered"
     static let fileOnlyRow = "client_body_in_file_only"
     static let plainRow = "spoolgate: plain PUT"
     static let uploadRow = "spoolgate: upload resources"
+    static let toldRow = "spoolgate: told upload resources"
+    static let tusdRow = "tusd: creations with upload"
 
-    /// Runs the section.
-    static func run(_ options: Options, on stage: Stage) -> SectionResult {
+    /// Runs a section.
+    static func run(_ section: Section, _ options: Options, on stage: Stage) -> SectionResult {
+        let length = Int64(section == .smallUploads ? 64 << 10 : 256 << 10)
         let complete = [(name: "Upload-Complete", value: "?1")]
-        let rows = [
-            Row(name: proxyRow, usesGateway: false) { _ in
-                try upload(to: "/proxy/", [], stage)
+        let delivered = [
+            Row(name: proxyRow, behind: .nothing) { _ in
+                try deliver(length, to: "/proxy/", stage)
             },
-            Row(name: fileOnlyRow, usesGateway: false) { _ in
-                var outcome = try upload(to: "/file-only/", [], stage)
+            Row(name: fileOnlyRow, behind: .nothing) { _ in
+                var outcome = try deliver(length, to: "/file-only/", stage)
                 outcome.check = {
                     try emptyDirectory(stage.bodyDirectory)
                 }
                 return outcome
             },
-            Row(name: plainRow, usesGateway: true) { _ in
-                try upload(to: "/files/", [], stage)
+            Row(name: plainRow, behind: .gateway) { _ in
+                try deliver(length, to: "/files/", stage)
             },
-            Row(name: uploadRow, usesGateway: true) { _ in
-                try upload(to: "/small/", complete, stage)
+            Row(name: uploadRow, behind: .gateway) { _ in
+                try deliver(length, to: "/small/", stage, fields: complete)
+            },
+            Row(name: toldRow, behind: .gateway, isTold: true) { _ in
+                try deliver(length, to: "/small/", stage, fields: toldFields, isTold: true)
             },
         ]
+        let kept =
+            Promise.allCases.map { promise in
+                Row(name: promise.toldRow, behind: .gateway, isTold: true) { _ in
+                    var outcome = try parallel(stage) { connection, number in
+                        let target = "\(promise.location)\(number)"
+                        let request = Request("PUT", target, toldFields, length: length)
+                        try connection.exchange(request, isTold: true, expecting: 201)
+                    }
+                    outcome.check =
+                        keptFile(ofLength: length, count: uploads, in: stage.dropDirectory).check
+                    return outcome
+                }
+            } + [
+                Row(name: tusdRow, behind: .tusd) { _ in
+                    var outcome = try parallel(stage) { connection, _ in
+                        _ = try TusUpload(length: length, content: length, connection)
+                    }
+                    outcome.check =
+                        keptFile(ofLength: length, count: uploads, in: stage.tusdDirectory).check
+                    return outcome
+                }
+            ]
         return takeTurns(
-            rows,
+            delivered + kept,
             on: stage,
-            section: .smallUploads,
-            title: "\(uploads) uploads of \(length >> 10) KiB by \(clients) clients, "
-                + "keep-alive, delivered",
+            section: section,
+            title: "\(uploads) uploads of \(length >> 10) KiB by \(clients) clients, keep-alive",
             columns: rateColumns(reference: proxyRow),
             options: options,
-            memory: 8 * Int64(uploads) * length,
+            memory: 512 << 20,
             figures: rateFigures
         )
     }
 
     /// Makes all uploads, each answered by the sink and counted by it.
-    private static func upload(
+    private static func deliver(
+        _ length: Int64,
         to location: String,
-        _ fields: [(name: String, value: String)],
-        _ stage: Stage
+        _ stage: Stage,
+        fields: [(name: String, value: String)] = [],
+        isTold: Bool = false
+    ) throws -> Outcome {
+        try parallel(stage) { connection, number in
+            let request = Request("PUT", "\(location)\(number)", fields, length: length)
+            let response = try connection.exchange(request, isTold: isTold, expecting: 200)
+            try requireCount(response, request)
+        }
+    }
+
+    /// Has all clients take turns with the uploads, each on a connection of its own.
+    ///
+    /// - Parameters:
+    ///   - stage: where they go.
+    ///   - upload: makes the upload of a number.
+    /// - Returns: the seconds of each upload.
+    /// - Throws: what the first upload threw that failed.
+    private static func parallel(
+        _ stage: Stage,
+        _ upload: @escaping @Sendable (Connection, Int) throws -> Void
     ) throws -> Outcome {
         let address = stage.address
         let turn = Turn()
@@ -59,11 +105,9 @@ enum SmallUploads {
             let connection = try Connection(to: address)
             var latencies: [Double] = []
             while let number = turn.next(below: uploads) {
-                let request = Request("PUT", "\(location)\(number)", fields, length: length)
                 let start = now()
-                let response = try connection.exchange(request, expecting: 200)
+                try upload(connection, number)
                 latencies.append(now() - start)
-                try requireCount(response, request)
             }
             return latencies
         }
@@ -82,14 +126,14 @@ private final class Turn: Sendable {
     }
 }
 
-/// The columns of sections C and D.
+/// The columns of sections C, D and J.
 func rateColumns(reference: String) -> [Column] {
     [
         Column(key: "per_s", title: "per s"),
         Column(key: "per_s", title: "of peer", decimals: 2, reference: reference),
         Column(key: "cpu_ms", title: "CPU ms each", decimals: 3),
         Column(key: "cpu_ms", title: "of peer", decimals: 2, reference: reference),
-        Column(key: "gateway_cpu_ms", title: "own CPU ms", decimals: 3),
+        Column(key: "own_cpu_ms", title: "own CPU ms", decimals: 3),
         Column(key: "p50_ms", title: "p50 ms", decimals: 2),
         Column(key: "p99_ms", title: "p99 ms", decimals: 2),
         Column(key: "peak_rss_mib", title: "peak MiB", decimals: 1),
@@ -97,14 +141,14 @@ func rateColumns(reference: String) -> [Column] {
     ]
 }
 
-/// The figures of sections C and D.
+/// The figures of sections C, D and J.
 func rateFigures(_ sample: Sample) -> [String: Double] {
     let requests = Double(max(sample.outcome.requests, 1))
     var figures = [
         "per_s": requests / sample.seconds,
         "cpu_ms": sample.serverSeconds * 1000 / requests,
     ]
-    figures["gateway_cpu_ms"] = sample.gatewaySeconds.map { $0 * 1000 / requests }
+    figures["own_cpu_ms"] = sample.ownSeconds.map { $0 * 1000 / requests }
     if !sample.outcome.latencies.isEmpty {
         figures["p50_ms"] = percentile(sample.outcome.latencies, 0.5) * 1000
         figures["p99_ms"] = percentile(sample.outcome.latencies, 0.99) * 1000

@@ -1,4 +1,5 @@
-// Everything one section is measured on: a sink, one nginx, one spoolgate, and their directories.
+// Everything one section is measured on: a sink, one nginx, one spoolgate, perhaps one tusd, and
+// their directories.
 //
 // A stage begins with empty directories and fresh processes, so that no section sees what another
 // left behind; its end ends the processes and empties the directories. All of it lies in the
@@ -21,8 +22,10 @@ final class Stage {
     let davDirectory: String
     /// The directory of client_body_in_file_only.
     let bodyDirectory: String
-    /// The directory that the route `drop` delivers into.
+    /// The directory that the routes `drop` and `drop-process` deliver into.
     let dropDirectory: String
+    /// The directory of tusd's uploads.
+    let tusdDirectory: String
     /// The daemon's process id; nil with `--peers-only`.
     var gatewayPID: pid_t? { gateway?.pid }
     /// The sink's process id.
@@ -34,6 +37,8 @@ final class Stage {
     private let sink: Child
     private let nginx: Child
     private let gateway: Child?
+    private let tusd: Child?
+    private let hasModule: Bool
     private let nginxPIDs: [pid_t]
 
     /// Starts everything and waits until it answers.
@@ -49,11 +54,16 @@ final class Stage {
         davDirectory = work + "/html/dav"
         bodyDirectory = work + "/body"
         dropDirectory = work + "/drop"
-        logs = ["spoolgate", "nginx", "sink"].map { "\(state)/\($0).log" }
+        tusdDirectory = work + "/tusd"
+        hasModule = options.module != nil
+        logs = ["spoolgate", "nginx", "sink", "tusd"].map { "\(state)/\($0).log" }
         try makeDirectory(work)
         try emptyDirectory(work)
         for log in logs { try writeText("", to: log) }
-        for path in [davDirectory, bodyDirectory, dropDirectory, work + "/spool", work + "/temp"] {
+        for path in [
+            davDirectory, bodyDirectory, dropDirectory, tusdDirectory, work + "/spool",
+            work + "/temp",
+        ] {
             try makeDirectory(path)
         }
 
@@ -84,6 +94,14 @@ final class Stage {
                 log: logs[0]
             )
 
+        let tusdSocket = work + "/tusd.sock"
+        tusd =
+            if let program = options.tusdProgram {
+                try Stage.startTusd(program, tusdDirectory, socket: tusdSocket, log: logs[3])
+            } else {
+                nil
+            }
+
         let configuration = work + "/nginx.conf"
         try writeText(
             nginxConfiguration(
@@ -91,8 +109,10 @@ final class Stage {
                 port: port,
                 local: local,
                 gateway: socket,
+                tusd: tusdSocket,
                 sinkPort: sinkPort,
                 identity: identity,
+                module: options.module,
                 log: logs[1],
                 workers: options.workers
             ),
@@ -115,22 +135,42 @@ final class Stage {
     func end() {
         nginx.end()
         gateway?.end()
+        tusd?.end()
         sink.end()
         do { try emptyDirectory(work) } catch { note("\(error)") }
     }
 
     /// Which processes have ended, and the last lines of each log: for a failure's report.
     var findings: String {
-        let endings = [sink, nginx, gateway].compactMap { $0?.ending }
+        let endings = [sink, nginx, gateway, tusd].compactMap { $0?.ending }
         let tails = logs.flatMap { log in
             readText(log).split(separator: "\n").suffix(10).map { "    \(log): \($0)" }
         }
         return (endings + tails).joined(separator: "\n")
     }
 
-    /// Processor seconds of nginx and spoolgate so far.
-    var serverSeconds: Double {
-        (nginxPIDs + (gatewayPID.map { [$0] } ?? [])).map(processorSeconds).reduce(0, +)
+    /// Processor seconds of nginx and what is behind it so far.
+    var serverSeconds: Double { servers.map(processorSeconds).reduce(0, +) }
+
+    /// All processes of the stage.
+    var processes: [pid_t] { servers + [sinkPID] }
+
+    private var servers: [pid_t] { nginxPIDs + [gateway, tusd].compactMap { $0?.pid } }
+
+    /// The process behind nginx; nil where there is none.
+    func pid(_ behind: Behind) -> pid_t? {
+        switch behind {
+        case .nothing: nil
+        case .gateway: gateway?.pid
+        case .tusd: tusd?.pid
+        }
+    }
+
+    /// What a row needs and is not here; nil: nothing.
+    func lacks(for row: Row) -> String? {
+        if row.behind == .tusd, tusd == nil { return "no tusd was named (--tusd PATH)" }
+        if row.isTold, !hasModule { return "nginx is without its module (make module)" }
+        return nil
     }
 
     /// Waits until servers and sink do nothing any more, so that work they do after an answer
@@ -171,6 +211,25 @@ final class Stage {
             "spoolgate",
             program: gatewayProgram(options),
             arguments: ["serve", "--config", settings],
+            log: log
+        )
+        try waitUntilConnectable(.path(socket), child)
+        return child
+    }
+
+    private static func startTusd(
+        _ program: String,
+        _ directory: String,
+        socket: String,
+        log: String
+    ) throws -> Child {
+        let child = try Child.start(
+            "tusd",
+            program: findProgram(program),
+            arguments: [
+                "-unix-sock", socket, "-upload-dir", directory, "-base-path", TusUpload.base,
+                "-behind-proxy", "-verbose=false", "-show-greeting=false",
+            ],
             log: log
         )
         try waitUntilConnectable(.path(socket), child)
@@ -219,10 +278,6 @@ final class Stage {
 
     private static func absolute(_ path: String) throws -> String {
         try makeDirectory(path)
-        guard let resolved = realpath(path, nil) else {
-            throw BenchFailure(call: "realpath", on: path)
-        }
-        defer { free(resolved) }
-        return String(cString: resolved)
+        return try absolutePath(path)
     }
 }

@@ -45,7 +45,10 @@ final class UploadResource {
             ],
             length: length
         )
-        let response = try connection.exchange(request, expecting: last ? 200 : 204)
+        let response =
+            try last
+            ? connection.exchange(request, expecting: 200, 201)
+            : connection.exchange(request, expecting: 204)
         if !last, let told = response.number("upload-offset"), told != offset + length {
             throw BenchFailure("a part of \(length) bytes at \(offset) was answered \(told)")
         }

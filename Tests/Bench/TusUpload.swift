@@ -1,0 +1,54 @@
+// An upload of tusd as a tus 1.0 client sees it.
+
+import TestSupport
+
+/// An upload at tusd, behind nginx.
+final class TusUpload {
+    /// The path that tusd serves, at nginx as well.
+    static let base = "/tus/"
+
+    /// The path of its `Location`.
+    let path: String
+    private let connection: Connection
+
+    /// Creates an upload of `length` bytes, with `content` bytes of it in the same request
+    /// (creation-with-upload).
+    ///
+    /// - Throws: `BenchFailure` where not all of the content was taken.
+    init(length: Int64, content: Int64 = 0, _ connection: Connection) throws {
+        var fields = TusUpload.fields + [("Upload-Length", "\(length)")]
+        if content > 0 { fields.append(TusUpload.contentType) }
+        let response = try connection.exchange(
+            Request("POST", TusUpload.base, fields, length: content),
+            expecting: 201
+        )
+        guard let path = response.locationPath else {
+            throw BenchFailure("tusd answered a creation without a Location")
+        }
+        guard content == 0 || response.number("upload-offset") == content else {
+            throw BenchFailure("tusd took \(response["upload-offset"] ?? "no") of \(content) bytes")
+        }
+        (self.path, self.connection) = (path, connection)
+    }
+
+    /// Appends `length` bytes at `offset`.
+    func append(_ length: Int64, at offset: Int64) throws {
+        let fields = TusUpload.fields + [("Upload-Offset", "\(offset)"), TusUpload.contentType]
+        let response = try connection.exchange(
+            Request("PATCH", path, fields, length: length),
+            expecting: 204
+        )
+        guard response.number("upload-offset") == offset + length else {
+            throw BenchFailure(
+                "tusd tells \(response["upload-offset"] ?? "no offset") after \(length) bytes at "
+                    + "\(offset)"
+            )
+        }
+    }
+
+    /// What every request of the protocol has.
+    static let fields = [(name: "Tus-Resumable", value: "1.0.0")]
+    private static let contentType = (
+        name: "Content-Type", value: "application/offset+octet-stream"
+    )
+}
