@@ -145,10 +145,12 @@ func takeTurns(
                 if !findings.isEmpty { note(findings) }
             }
         }
-        if OthersUse.isQuiet(results.filter(\.isMeasured).map { $0.others[round] }) {
+        let others = results.filter(\.isMeasured).map { $0.others[round] }
+        if OthersUse.isQuiet(others) {
             quiet.append(round)
         } else {
-            note("\(section.rawValue) round \(round + 1) was disturbed by other processes")
+            let text = OthersUse.sum(others).text
+            note("\(section.rawValue) round \(round + 1): others disturbed, by \(text)")
         }
         round += 1
     }

@@ -18,6 +18,12 @@ struct OthersUse {
     /// The share of all processors, in percent.
     var percent: Double { capacity > 0 ? seconds / capacity * 100 : 0 }
 
+    /// The share, and the three commands that used most of it, for people.
+    var text: String {
+        let commands = largest.map { "\($0.command) \(decimal($0.percent, 1)) %" }
+        return "\(decimal(percent, 1)) % of the machine: " + commands.joined(separator: ", ")
+    }
+
     /// The three commands that used most, each with its share of all processors in percent.
     var largest: [(command: String, percent: Double)] {
         commands.filter { $0.value > 0 }
@@ -26,19 +32,21 @@ struct OthersUse {
             .map { ($0.key, $0.value / capacity * 100) }
     }
 
+    /// All of that together.
+    static func sum(_ parts: [OthersUse]) -> OthersUse {
+        parts.reduce(into: OthersUse()) { sum, part in
+            sum.capacity += part.capacity
+            sum.seconds += part.seconds
+            sum.commands.merge(part.commands, uniquingKeysWith: +)
+        }
+    }
+
     /// Whether a round in which others used so much can be believed.
     ///
     /// - Parameter rows: what others used in each row of the round.
     /// - Returns: whether that is at most 10 % in all, and 25 % in each row.
     static func isQuiet(_ rows: [OthersUse]) -> Bool {
-        rows.reduce(into: OthersUse()) { $0 += $1 }.percent <= 10
-            && rows.allSatisfy { $0.percent <= 25 }
-    }
-
-    static func += (sum: inout OthersUse, part: OthersUse) {
-        sum.capacity += part.capacity
-        sum.seconds += part.seconds
-        sum.commands.merge(part.commands, uniquingKeysWith: +)
+        sum(rows).percent <= 10 && rows.allSatisfy { $0.percent <= 25 }
     }
 }
 

@@ -49,9 +49,7 @@ struct SectionResult {
     }
 
     /// What other processes used in the rounds that the figures are of.
-    var others: OthersUse {
-        rows.flatMap(\.others).reduce(into: OthersUse()) { $0 += $1 }
-    }
+    var others: OthersUse { .sum(rows.flatMap(\.others)) }
 
     /// Whether no round was quiet, so that the figures say little.
     var isDisturbed: Bool { measuredRounds > 0 && quietRounds == 0 }
@@ -78,13 +76,7 @@ struct SectionResult {
                     "  \(quietRounds) of \(measuredRounds) rounds were quiet: the figures' own."
                 )
             }
-            if others.percent >= 1 {
-                let largest = others.largest.map { "\($0.command) \(decimal($0.percent, 1)) %" }
-                Swift.print(
-                    "  Other processes used \(decimal(others.percent, 1)) % of the machine: "
-                        + largest.joined(separator: ", ")
-                )
-            }
+            if others.percent >= 1 { Swift.print("  Other processes used \(others.text)") }
         }
         fflush(nil)
     }
