@@ -61,6 +61,33 @@ struct PosixTests {
         }
     }
 
+    @Test("a buffer keeps what was filled in when it gives back the rest")
+    func unusedPages() throws {
+        let buffer = try ContentBuffer(capacity: 3 * 4096 + 5)
+        for filled in [0, 1, 4096, 4097, 3 * 4096, buffer.capacity] {
+            buffer.removeAll()
+            buffer.fill { free in
+                for index in free.indices { free[index] = 7 }
+                return filled
+            }
+            buffer.releaseUnusedPages()
+            #expect(buffer.count == filled)
+            #expect(buffer.touched == filled)
+            var copy = [UInt8](repeating: 0, count: buffer.capacity)
+            let copied = copy.withUnsafeMutableBytes { buffer.copy(from: 0, to: $0) }
+            #expect(copied == filled)
+            #expect(copy == Array(repeating: 7, count: filled) + copy[filled...])
+            // Pages given back come as zeroes; those that the content shares with the rest stay.
+            let kept = min(buffer.capacity, (filled + 4095) / 4096 * 4096)
+            buffer.fill { free in
+                #expect(free[(kept - filled)...].allSatisfy { $0 == 0 })
+                return 0
+            }
+            let end = copy.withUnsafeMutableBytes { buffer.copy(from: filled, to: $0) }
+            #expect(end == 0)
+        }
+    }
+
     @Test("a buffer for which there is no memory is an error")
     func noMemory() throws {
         #expect(throws: SystemError.self) { try ContentBuffer(capacity: 1 << 62) }
