@@ -18,7 +18,8 @@ WHOLE = {
     "content_for_head": record(STDOUT, block(200, "Content-Length: 4") + b"four") + end(),
     "interim_before": record(STDOUT, block(104)) + HEADER + end(),
     "interim_in_its_record": record(STDOUT, block(104) + block(204)) + end(),
-    "interims_in_records": record(STDOUT, block(104)[:15]) + record(STDOUT, block(104)[15:] + block(104), padding=1)
+    "interims_in_records": record(STDOUT, block(104)[:15])
+                           + record(STDOUT, block(104)[15:] + block(104), padding=1)
                            + record(STDERR) + HEADER + end(),
 }
 
