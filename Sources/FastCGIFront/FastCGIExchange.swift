@@ -90,6 +90,12 @@ extension FastCGIExchange {
     /// Bytes of a buffer that a wait may keep: thousands of clients may stall at a time.
     private static let keptBytes = 32 << 10
 
+    /// How long content may be late before a wait counts as one.
+    ///
+    /// A web server that is a little slower than this side empties the socket hundreds of times in a
+    /// gibibyte, and every page that is given back then costs a fault.
+    private static let breath = Duration.milliseconds(5)
+
     /// How much libfcgi reads at a time, at most.
     private static let readSize = 8192
 
@@ -114,9 +120,10 @@ extension FastCGIExchange {
         }
     }
 
-    /// Gives back what a burst of content took, where none follows at once: this may be a long wait.
+    /// Gives back what a burst of content took, where none follows soon: this may be a long wait.
     private func releaseIfStalled(_ buffer: ContentBuffer) {
-        guard buffer.count == 0, buffer.touched > Self.keptBytes, connection.readableBytes == 0
+        guard buffer.count == 0, buffer.touched > Self.keptBytes,
+            !connection.isReadable(within: Self.breath)
         else { return }
         buffer.releasePages()
         Thread.releaseStack()

@@ -34,6 +34,23 @@ struct PosixTests {
         #expect(!isOpen(released))
     }
 
+    @Test("a connection is readable once something came or its peer has left, and not before")
+    func readable() throws {
+        var ends: [Int32] = [-1, -1]
+        try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        let peer = Descriptor(owning: ends[1])
+        let connection = Connection(Descriptor(owning: ends[0]))
+        defer { connection.close() }
+        #expect(!connection.isReadable(within: .milliseconds(1)))
+        #expect(write(peer.number, "x", 1) == 1)
+        #expect(connection.isReadable(within: .seconds(60)))
+        var byte: UInt8 = 0
+        #expect(read(connection.number, &byte, 1) == 1)
+        #expect(!connection.isReadable(within: .milliseconds(1)))
+        try peer.close()
+        #expect(connection.isReadable(within: .seconds(60)))
+    }
+
     @Test("a buffer holds what was filled in, and is empty and whole after release")
     func contentBuffer() throws {
         let buffer = try ContentBuffer(capacity: 3 * 4096 + 5)

@@ -135,6 +135,12 @@ package final class Connection: Sendable {
         return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
     }
 
+    /// Whether there is something to read, or the end, before `limit` has passed.
+    package func isReadable(within limit: Duration) -> Bool {
+        var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, Int32(clamping: limit.atLeastOneMillisecond)) > 0
+    }
+
     /// Whether the peer has closed the connection.
     ///
     /// A peer that closed only its sending side counts, unless this side has been released: then
