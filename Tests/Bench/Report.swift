@@ -73,7 +73,7 @@ struct SectionResult {
                 )
             } else if quietRounds < measuredRounds {
                 Swift.print(
-                    "  \(quietRounds) of \(measuredRounds) rounds were quiet: the figures' own."
+                    "  The figures are of the quiet rounds: \(quietRounds) of \(measuredRounds)."
                 )
             }
             if others.percent >= 1 { Swift.print("  Other processes used \(others.text)") }
