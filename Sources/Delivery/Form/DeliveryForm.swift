@@ -87,11 +87,17 @@ extension Delivery {
         _ relay: FinalResponseRelay
     ) throws(FormFailure) -> UploadForm {
         let length = upload.state.offset
+        let content: UpstreamContent =
+            if let bytes = upload.contentInMemory {
+                .bytes(bytes)
+            } else {
+                .file(descriptor: upload.dataFile, length: length) { buffer, position in
+                    try upload.read(into: buffer, at: position)
+                }
+            }
         return try UploadForm(
             upload.creation,
-            .file(descriptor: upload.dataFile, length: length) { buffer, position in
-                try upload.read(into: buffer, at: position)
-            },
+            content,
             length: length,
             route: route.settings,
             completing: completing,

@@ -49,6 +49,9 @@ extension Upload {
     /// none, as while the content is in memory.
     package var dataFile: Int32? { files.data?.descriptor.number }
 
+    /// The whole content, where it is in memory and in no file; stays what it is when it is stored.
+    package var contentInMemory: [UInt8]? { files.contentInMemory }
+
     /// The path of the content's file, for programs that open it themselves; there is none once delivered.
     ///
     /// - Throws: `.disk` where the content cannot be put there.

@@ -170,6 +170,10 @@ final class UploadFiles {
         let count = Int64(bytes.byteCount)
         let isSmall = data == nil && state.durable == nil && size + count <= Self.mostInMemory
         if isSmall, try spool.room.takeMemory(count) {
+            // A slow client's content takes the room it has; what comes at once is not moved again.
+            if memory.isEmpty, let length = state.length, length <= 2 * count {
+                memory.reserveCapacity(Int(length))
+            }
             bytes.withUnsafeBytes { memory += $0 }
             size += count
             lastActivity = spool.clock.now
@@ -212,6 +216,9 @@ final class UploadFiles {
         memory = []
         return data
     }
+
+    /// The content, where it is in memory and in no file.
+    var contentInMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
     /// Reads content; the bytes read are less than asked only at its end.
     func read(
