@@ -81,7 +81,8 @@ fuzz:
 	@deploy/install-dependencies.sh test
 	swift build --build-tests
 	SPOOLGATE_FUZZ_MINUTES=$(MINUTES) \
-	    swift test --skip-build --filter RequestFuzzTests --filter ParameterFuzzTests
+	    swift test --skip-build --filter RequestFuzzTests --filter ParameterFuzzTests \
+	    --filter RecordFuzzTests
 
 # The whole test suite, and the daemon in it, with the race detector and with the memory checker, each
 # in a build of its own. The suppressions say why each of them is one. Leaks are looked for in daemons

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 int spoolgate_open_nameless(int directory, const char *path, unsigned mode) {
@@ -67,4 +68,8 @@ int spoolgate_set_mark(int descriptor, int on) {
 
 int spoolgate_is_marked(int descriptor) {
     return conflicts(descriptor, lock_of(F_WRLCK, MARK, 1));
+}
+
+int spoolgate_memory_file(const char *name) {
+    return memfd_create(name, MFD_CLOEXEC);
 }

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -115,4 +116,42 @@ int spoolgate_is_hung_up(int socket, int both) {
         return -1;
     }
     return (entry.revents & (POLLHUP | POLLERR | POLLNVAL | (both ? 0 : POLLRDHUP))) != 0;
+}
+
+int64_t spoolgate_receive(int socket, void *first, size_t first_count, void *second,
+                          size_t second_count, int waits) {
+    struct iovec parts[2] = {{first, first_count}, {second, second_count}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t count;
+
+    do {
+        count = recvmsg(socket, &message, waits ? 0 : MSG_DONTWAIT);
+    } while (count < 0 && errno == EINTR);
+    return count;
+}
+
+int spoolgate_send(int socket, const void *first, size_t first_count, const void *second,
+                   size_t second_count) {
+    struct iovec parts[2] = {{(void *) first, first_count}, {(void *) second, second_count}};
+
+    while (parts[0].iov_len + parts[1].iov_len > 0) {
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+        ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        int i;
+
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent < 0) {
+            return -1;
+        }
+        for (i = 0; i < 2; i++) {
+            size_t step = (size_t) sent < parts[i].iov_len ? (size_t) sent : parts[i].iov_len;
+
+            parts[i].iov_base = (char *) parts[i].iov_base + step;
+            parts[i].iov_len -= step;
+            sent -= (ssize_t) step;
+        }
+    }
+    return 0;
 }

@@ -2,7 +2,6 @@
 //
 // Invariant: a response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
 
-import CFastCGI
 import HTTPTypes
 import Posix
 import UploadProtocol
@@ -18,10 +17,7 @@ extension FastCGIExchange {
     /// A response without a length looks whole to nginx when its connection just ends: then the
     /// break is made one by bytes that are no FastCGI record.
     package func abort() {
-        if case .content = outgoing, let stream = request?.pointee.out {
-            FCGX_FFlush(stream)
-            connection.spoil()
-        }
+        if case .content = outgoing, !isOver, writer.flush() { connection.spoil() }
         outgoing = .aborted
         connection.cut()
     }
@@ -41,13 +37,10 @@ extension FastCGIExchange {
     /// Ends the request and closes the connection, within the limits of `linger`.
     ///
     /// A response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
-    func end(_ request: borrowing FastCGIRequest, lingerIdle: Duration, lingerTotal: Duration)
-        -> End
-    {
+    func end(lingerIdle: Duration, lingerTotal: Duration) -> End {
         // Harmless where lingering has closed it.
         defer { connection.close() }
-        let stream = self.request?.pointee.in
-        self.request = nil
+        isOver = true
         let failure: End? =
             switch outgoing {
             case .nothing: .incomplete
@@ -56,12 +49,8 @@ extension FastCGIExchange {
             case .gone: .gone
             case .aborted: .aborted
             }
-        if let failure {
-            request.free()
-            return failure
-        }
-        readEndIfThere(stream)
-        guard request.end() else { return .gone }
+        if let failure { return failure }
+        guard writer.end() else { return .gone }
         // The web server may still be sending. Closed at once, its write would fail, and nginx then says
         // 502 instead of the answer it has.
         if !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
@@ -70,23 +59,26 @@ extension FastCGIExchange {
 }
 
 extension FastCGIExchange {
-    /// Takes the record that ends the content if it has arrived; it usually comes with the last byte.
-    private func readEndIfThere(_ stream: UnsafeMutablePointer<FCGX_Stream>?) {
-        guard case .ended(sawEnd: false) = incoming, let stream else { return }
-        connection.setBlocking(false)
-        // All content is here: whatever else this read meets changes nothing for the request.
-        if FCGX_GetChar(stream) < 0, FCGX_GetError(stream) == 0 { incoming = .ended(sawEnd: true) }
-        connection.setBlocking(true)
-    }
-
     /// Whether the web server has nothing left to send, so that closing cannot break its writing: it
     /// said so, or the request is of a kind that has no content and nothing waits to be read.
     private var sentNothingMore: Bool {
-        if case .ended(sawEnd: true) = incoming { return true }
+        if isContentOver { return true }
         guard case .success(let head) = head,
             head.contentLength != .unknown || !head.announcesContent
         else { return false }
         return head.contentLength.count ?? 0 == 0 && connection.readableBytes == 0
+    }
+
+    /// Whether the record that ends the content has arrived; it usually comes with the last byte, or with
+    /// the parameters where there is no content.
+    private var isContentOver: Bool {
+        switch incoming {
+        case .ended(sawEnd: true): return true
+        case .failed, .content(remaining: .some): return false
+        case .ended(sawEnd: false), .content(remaining: nil):
+            let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+            return reader.receive(into: nowhere, waits: false).end == .proper
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 // It does not decide what is answered. Invariants: it never blocks while it holds bytes its caller
 // has not got; content ends properly only where the web server said so and every byte is there.
 
-import CFastCGI
 package import Exchange
 import HTTPTypes
 package import Posix
@@ -19,16 +18,20 @@ package final class FastCGIExchange: Exchange {
     package let interrupt: @Sendable () -> Void
 
     let connection: Connection
-    /// nil when the exchange is over.
-    var request: UnsafeMutablePointer<FCGX_Request>?
+    var reader: RecordReader
+    var writer: RecordWriter
     private let stallTimeout: Duration
+    /// Whether the connection's limit on receiving is the one for content.
+    private var isLimited = false
+    /// Whether the exchange is over: nothing of it reaches the connection any more.
+    var isOver = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
 
     /// Where receiving stands.
     enum Incoming {
         /// Content is coming; with the bytes still to come where the length is known.
-        case content(remaining: Int64?, isLimited: Bool)
+        case content(remaining: Int64?)
         /// The proper end was reached; `sawEnd`: also the record that says so.
         case ended(sawEnd: Bool)
         case failed(ContentError)
@@ -46,22 +49,24 @@ package final class FastCGIExchange: Exchange {
     }
 
     init(
-        _ request: UnsafeMutablePointer<FCGX_Request>,
         _ parameters: RequestParameters,
+        id: UInt16,
+        reader: RecordReader,
         connection: Connection,
         stallTimeout: Duration,
         interrupt: @escaping @Sendable () -> Void
     ) {
-        self.request = request
         self.connection = connection
+        self.reader = reader
+        writer = RecordWriter(connection, id: id)
         self.stallTimeout = stallTimeout
         self.interrupt = interrupt
         (head, context) = parameters.read()
         incoming =
             switch (try? head.get())?.contentLength {  // A refused head has no length.
             case .known(0): .ended(sawEnd: false)
-            case .known(let length): .content(remaining: length, isLimited: false)
-            case .unknown, nil: .content(remaining: nil, isLimited: false)
+            case .known(let length): .content(remaining: length)
+            case .unknown, nil: .content(remaining: nil)
             }
     }
 
@@ -72,7 +77,7 @@ package final class FastCGIExchange: Exchange {
     package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true
-        case .nothing, .content, .headOnly: request == nil || connection.isHungUp
+        case .nothing, .content, .headOnly: isOver || connection.isHungUp
         }
     }
 }
@@ -80,13 +85,6 @@ package final class FastCGIExchange: Exchange {
 // MARK: Receiving
 
 extension FastCGIExchange {
-    /// Bytes between the content of two records, at most: padding and the next record's header.
-    private static let mostBetween = 255 + 8
-
-    /// Below this many bytes in the socket another read might find nothing but what is between two
-    /// records, and then block.
-    private static let surelyContent = mostBetween + 1
-
     /// Bytes of a buffer that a wait may keep: thousands of clients may stall at a time.
     private static let keptBytes = 32 << 10
 
@@ -95,9 +93,6 @@ extension FastCGIExchange {
     /// A web server that is a little slower than this side empties the socket hundreds of times in a
     /// gibibyte, and every page that is given back then costs a fault.
     private static let breath = Duration.milliseconds(5)
-
-    /// How much libfcgi reads at a time, at most.
-    private static let readSize = 8192
 
     /// Adds content to `buffer`, which must have room: waits for the first bytes only.
     ///
@@ -122,7 +117,7 @@ extension FastCGIExchange {
 
     /// Gives back what a burst of content took, where none follows soon: this may be a long wait.
     private func releaseIfStalled(_ buffer: ContentBuffer) {
-        guard buffer.count == 0, buffer.touched > Self.keptBytes,
+        guard buffer.count == 0, buffer.touched > Self.keptBytes, !reader.hasBytes,
             !connection.isReadable(within: Self.breath)
         else { return }
         buffer.releasePages()
@@ -130,95 +125,50 @@ extension FastCGIExchange {
     }
 
     private func take(into free: UnsafeMutableRawBufferPointer) -> Int {
-        var count = 0
-        var readable = 0
-        var fragment = 0
-        while count < free.count, case .content(let remaining, let isLimited) = incoming {
-            guard let stream = request?.pointee.in else {
-                incoming = .failed(.released)
-                break
-            }
-            let available = stream.pointee.stop - stream.pointee.rdNext
-            if available > 0 {
-                fragment = available
-                let room = min(available, free.count - count)
-                let step = remaining.map { Int(min(Int64(room), $0)) } ?? room
-                copy(step, of: stream, to: free, at: count)
-                count += step
-                guard let remaining else { continue }
-                incoming = after(remaining - Int64(step), stream, isLimited: isLimited)
-                continue
-            }
-            if count > 0, readable < Self.surelyContent {
-                readable = connection.readableBytes
-                if readable < Self.surelyContent { break }
-            }
-            // With bytes in hand only what is surely there is read on, so nothing waits then.
-            if !isLimited, count == 0 {
-                connection.setReceiveTimeout(stallTimeout)
-                incoming = .content(remaining: remaining, isLimited: true)
-            }
-            let before = stream.pointee.rdNext
-            // A released one hands over the bytes in hand first and leaves those in the socket: read
-            // on, a fast sender would never be let go.
-            if count == 0, !connection.beginWaiting() {
-                incoming = .failed(.released)
-                break
-            }
-            defer { if count == 0 { connection.stopWaiting() } }
-            fill(stream, remaining: remaining)
-            // A little further on, by no more than what can be between two records: libfcgi had it
-            // already. Unless it started again at the front of its buffer, so near to the front that
-            // this looks the same.
-            if let before, let after = stream.pointee.rdNext, fragment > Self.mostBetween,
-                after > before, after - before <= Self.mostBetween
-            {
-                continue
-            }
-            readable -= Self.readSize
+        guard case .content(let remaining) = incoming else { return 0 }
+        guard !isOver else {
+            incoming = .failed(.released)
+            return 0
         }
+        // What is at hand is handed over in any case; those in the socket are left there by a released one:
+        // read on, a fast sender would never be let go.
+        let waits = !reader.hasBytes
+        if waits {
+            limitReceiving()
+            guard connection.beginWaiting() else {
+                incoming = .failed(.released)
+                return 0
+            }
+        }
+        defer { if waits { connection.stopWaiting() } }
+        let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
+        let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
+        let (count, end) = reader.receive(into: room, waits: waits)
+        incoming = after(count, end, remaining: remaining)
         return count
     }
 
-    private func copy(
-        _ count: Int,
-        of stream: UnsafeMutablePointer<FCGX_Stream>,
-        to free: UnsafeMutableRawBufferPointer,
-        at offset: Int
-    ) {
-        guard let source = stream.pointee.rdNext else { return }
-        let room = UnsafeMutableRawBufferPointer(rebasing: free[offset...])
-        room.copyMemory(from: UnsafeRawBufferPointer(start: source, count: count))
-        stream.pointee.rdNext = source + count
+    private func limitReceiving() {
+        guard !isLimited else { return }
+        isLimited = true
+        connection.setReceiveTimeout(stallTimeout)
     }
 
-    /// With a known length the end is where the last byte is: some web servers send the record that
-    /// ends the content late or never.
+    /// Where receiving stands after so many bytes more.
     ///
-    /// Bytes beyond it make the message malformed.
-    private func after(
-        _ remaining: Int64,
-        _ stream: UnsafeMutablePointer<FCGX_Stream>,
-        isLimited: Bool
-    ) -> Incoming {
-        guard remaining == 0 else { return .content(remaining: remaining, isLimited: isLimited) }
-        return stream.pointee.stop == stream.pointee.rdNext
-            ? .ended(sawEnd: false) : .failed(.truncated)
-    }
-
-    /// Waits for the next fragment of content, or finds out why there is none.
-    private func fill(_ stream: UnsafeMutablePointer<FCGX_Stream>, remaining: Int64?) {
-        let byte = FCGX_GetChar(stream)
-        guard byte < 0 else {
-            FCGX_UnGetChar(byte, stream)
-            return
+    /// With a known length the end is where the last byte is: some web servers send the record that
+    /// ends the content late or never. Bytes beyond it make the message malformed.
+    private func after(_ count: Int, _ end: RecordReader.End, remaining: Int64?) -> Incoming {
+        let remaining = remaining.map { $0 - Int64(count) }
+        if remaining == 0, end != .broken {
+            if reader.isInContent { return .failed(.truncated) }
+            return .ended(sawEnd: end == .proper)
         }
-        switch FCGX_GetError(stream) {
-        case 0:
-            // The end record; where a length is known it came too early.
-            incoming = remaining == nil ? .ended(sawEnd: true) : .failed(.truncated)
-        case EAGAIN: incoming = .failed(.stalled)
-        default: incoming = .failed(connection.isReleased ? .released : .truncated)
+        switch end {
+        case .none: return .content(remaining: remaining)
+        case .proper: return remaining == nil ? .ended(sawEnd: true) : .failed(.truncated)
+        case .stalled: return .failed(.stalled)
+        case .broken: return .failed(connection.isReleased ? .released : .truncated)
         }
     }
 }
@@ -229,21 +179,17 @@ extension FastCGIExchange {
     /// Sends an interim head at once; nothing where the web server does not forward its status, or
     /// after the final head.
     package func send(interim head: ResponseHead) {
-        guard context.interimStatuses.contains(head.status.code), outgoing == .nothing,
-            let stream = request?.pointee.out
+        guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
         else { return }
         let bytes = ResponseBytes.interim(head)
-        guard put(bytes.span.bytes, to: stream), FCGX_FFlush(stream) == 0 else {
-            outgoing = .gone
-            return
-        }
+        if !(writer.write(bytes.span.bytes) && writer.flush()) { outgoing = .gone }
     }
 
     /// Sends the final head, once; with exactly this `Content-Length`.
     ///
     /// - Throws: `ClientGone` when the web server left or does not read, and for a second head.
     package func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
-        guard outgoing == .nothing, let stream = request?.pointee.out else { throw ClientGone() }
+        guard outgoing == .nothing, !isOver else { throw ClientGone() }
         let hasContent = !isHeadRequest && head.status.code != 204 && head.status.code != 304
         let bytes = ResponseBytes.final(
             head,
@@ -251,7 +197,7 @@ extension FastCGIExchange {
             hasContent: hasContent
         )
         outgoing = hasContent ? .content(remaining: contentLength) : .headOnly
-        try putOrGone(bytes.span.bytes, to: stream)
+        try write(bytes.span.bytes)
     }
 
     /// Sends content; nothing for HEAD, 204 and 304, and nothing beyond the announced length.
@@ -263,16 +209,13 @@ extension FastCGIExchange {
         case .headOnly: return
         case .gone, .aborted: throw ClientGone()
         case .content(let remaining):
-            guard let stream = request?.pointee.out else { throw ClientGone() }
+            guard !isOver else { throw ClientGone() }
             let count = remaining.map { Int(min($0, Int64(content.byteCount))) }
             let allowed = content.extracting(first: count ?? content.byteCount)
             outgoing = .content(remaining: remaining.map { $0 - Int64(allowed.byteCount) })
-            try putOrGone(allowed, to: stream)
+            try write(allowed)
             // Content of unknown length may be a stream of events: each goes on when it comes.
-            if remaining == nil, FCGX_FFlush(stream) != 0 {
-                outgoing = .gone
-                throw ClientGone()
-            }
+            if remaining == nil { try sent(writer.flush()) }
         }
     }
 
@@ -284,32 +227,11 @@ extension FastCGIExchange {
         }
     }
 
-    private func putOrGone(
-        _ bytes: RawSpan,
-        to stream: UnsafeMutablePointer<FCGX_Stream>
-    ) throws(ClientGone) {
-        guard put(bytes, to: stream) else {
-            outgoing = .gone
-            throw ClientGone()
-        }
-    }
+    private func write(_ bytes: RawSpan) throws(ClientGone) { try sent(writer.write(bytes)) }
 
-    private func put(_ bytes: RawSpan, to stream: UnsafeMutablePointer<FCGX_Stream>) -> Bool {
-        bytes.withUnsafeBytes { all in
-            var rest = all[...]
-            while !rest.isEmpty {
-                let step = min(rest.count, 1 << 30)
-                let part = UnsafeRawBufferPointer(rebasing: rest.prefix(step))
-                let text = part.bindMemory(to: CChar.self)
-                guard FCGX_PutStr(text.baseAddress, Int32(step), stream) == Int32(step) else {
-                    return false
-                }
-                rest = rest.dropFirst(step)
-            }
-            return true
-        }
+    private func sent(_ isSent: Bool) throws(ClientGone) {
+        guard !isSent else { return }
+        outgoing = .gone
+        throw ClientGone()
     }
 }
-
-/// libfcgi passes on the system's error number; EAGAIN is the limit on waiting.
-private let EAGAIN: Int32 = 11

@@ -1,19 +1,26 @@
-// One libfcgi request structure: begun on a connection, ended with or without END_REQUEST.
+// libfcgi's part of a request: it takes the parameters apart.
 //
-// It knows records and streams by libfcgi's public interface only, and nothing of HTTP. libfcgi's
-// own accept and close stay unused: its accept cannot be limited in time, and its close reads what a
-// peer sends for as long as the peer sends. So does its reading of parameters (RequestBeginning says why). Invariant: the structure is allocated once in the thread
-// that uses it and never moves, because libfcgi's streams point back to it.
+// What comes from the web server is read and looked through before (RecordReader, RequestBeginning); libfcgi
+// gets a clean begin with its parameters in a file in memory, which ends right behind them, and its streams are
+// freed before any content is read. A pipe would not do: heads are larger than a pipe may be, and both its
+// ends would be one thread's. libfcgi's own accept and close stay unused: its accept cannot be limited in
+// time, and its close reads what a peer sends for as long as the peer sends.
+//
+// This file is the only one that uses members of libfcgi's structure below the line "Don't use anything below
+// here": `ipcFd`, `keepConnection` and `detached`, by which it reads what others have opened. Invariant: the
+// structure is allocated once in the thread that uses it and never moves, because libfcgi's streams point back
+// to it.
 
 import CFastCGI
+import Glibc
 import Posix
+import Synchronization
 
 /// A reusable libfcgi request.
 ///
 /// One thread only.
 struct FastCGIRequest: ~Copyable {
-    /// The structure; its streams are there between `begin` and `end`.
-    let raw: UnsafeMutablePointer<FCGX_Request>
+    private let raw: UnsafeMutablePointer<FCGX_Request>
 
     /// Initialises libfcgi, once; 0 on success.
     ///
@@ -31,56 +38,74 @@ struct FastCGIRequest: ~Copyable {
         raw.deallocate()
     }
 
-    /// Takes up a request whose begin and parameters were received, up to its content.
+    /// Hands the parameters of a request over as libfcgi has them, in the order received.
+    ///
+    /// Before them comes libfcgi's own, `FCGI_ROLE`.
     ///
     /// - Parameters:
-    ///   - beginning: what was received.
-    ///   - prelude: what libfcgi reads in its place, from `prelude()`.
-    ///   - connection: where the content comes from.
-    /// - Returns: false where libfcgi does not take it up.
-    func begin(
-        _ beginning: RequestBeginning,
-        after prelude: consuming Descriptor,
-        on connection: Connection
-    ) -> Bool {
+    ///   - beginning: what was received, with sound parameters only.
+    ///   - body: given each parameter's bytes, which are gone when it returns.
+    /// - Returns: false where libfcgi does not take the request up.
+    /// - Throws: `SystemError` when there is no descriptor or memory left.
+    func forEachParameter(
+        of beginning: RequestBeginning,
+        _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
+    ) throws(SystemError) -> Bool {
+        let file = try MemoryFiles.take()
+        try file.hold(beginning.recordsForLibrary)
         // libfcgi closes what it does not like to read, so this is its own until it has taken it.
-        let number = prelude.release()
+        let number = file.release()
         FCGX_InitRequest(raw, -1, 0)
         raw.pointee.ipcFd = number
         raw.pointee.keepConnection = 1
         // Closing then is close(2) and no more.
         raw.pointee.detached = 1
         guard FCGX_Accept_r(raw) == 0 else { return false }
-        raw.pointee.ipcFd = connection.number
-        raw.pointee.requestId = Int32(beginning.id)
-        _ = Descriptor(owning: number)
+        defer {
+            FCGX_Free(raw, 0)
+            raw.pointee.ipcFd = -1
+            MemoryFiles.giveBack(MemoryFile(owning: number))
+        }
+        var next = raw.pointee.envp
+        while let place = next, let parameter = place.pointee {
+            Self.split(parameter, body)
+            next = place + 1
+        }
         return true
     }
 
-    /// A request without parameters, for libfcgi to read.
-    ///
-    /// - Throws: `SystemError` when the process has no descriptor left.
-    static func prelude() throws(SystemError) -> Descriptor { try .holding(bareRequest) }
+    private static func split(
+        _ parameter: UnsafeMutablePointer<CChar>,
+        _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
+    ) {
+        guard let equals = strchr(parameter, Int32(UInt8(ascii: "="))) else { return }
+        let name = UnsafeRawBufferPointer(start: parameter, count: equals - parameter)
+        let value = UnsafeRawBufferPointer(start: equals + 1, count: strlen(equals + 1))
+        body(name.bindMemory(to: UInt8.self), value.bindMemory(to: UInt8.self))
+    }
+}
 
-    /// The begin of a responder's request with the number 1, and the end of its parameters.
-    private static let bareRequest: [UInt8] = [
-        1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
-        1, 4, 0, 1, 0, 0, 0, 0,
-    ]
+/// Empty files in memory, shared by all threads: one is in use for some microseconds of a request only, and a
+/// request that waits for its content holds none.
+private enum MemoryFiles {
+    private static let spare = Mutex<[Int32]>([])
+    /// Files that are kept.
+    private static let most = 16
 
-    /// Sends what is buffered, the end of the response and END_REQUEST, and frees the streams.
-    /// - Returns: whether all of it was sent.
-    func end() -> Bool {
-        // The error stream first: it counts among the writers, and the last one to close ends the
-        // request.
-        let isSent = FCGX_FClose(raw.pointee.err) == 0 && FCGX_FClose(raw.pointee.out) == 0
-        free()
-        return isSent
+    static func take() throws(SystemError) -> MemoryFile {
+        if let number = spare.withLock({ $0.popLast() }) { return MemoryFile(owning: number) }
+        return try MemoryFile(named: "parameters")
     }
 
-    /// Frees the streams; nothing more is sent.
-    func free() {
-        FCGX_Free(raw, 0)
-        raw.pointee.ipcFd = -1
+    static func giveBack(_ file: consuming MemoryFile) {
+        // One that cannot be emptied would show its bytes to the next request.
+        do throws(SystemError) { try file.clear() } catch { return }
+        let number = file.release()
+        let isKept = spare.withLock { spare in
+            guard spare.count < most else { return false }
+            spare.append(number)
+            return true
+        }
+        if !isKept { _ = MemoryFile(owning: number) }
     }
 }

@@ -271,38 +271,41 @@ extension FastCGIServer {
     ) {
         connection.setReceiveTimeout(settings.parametersTimeout)
         connection.setSendTimeout(settings.stallTimeout)
-        // First, so that a want of descriptors is told of at once.
-        guard let prelude = prelude(since: ended),
-            let beginning = RequestBeginning.receive(from: connection),
-            let parameters = RequestParameters(beginning, limits: settings.limits),
-            request.begin(beginning, after: prelude, on: connection)
+        var reader = RecordReader(connection)
+        guard var beginning = reader.receiveBeginning(),
+            let parameters = parameters(&beginning, request, since: ended)
         else { return report(.noRequest) }
         pool.update { $0.parametersArrived(connection) }
         let exchange = FastCGIExchange(
-            request.raw,
             parameters,
+            id: beginning.id,
+            reader: reader,
             connection: connection,
             stallTimeout: settings.stallTimeout,
             interrupt: { self.release(connection) }
         )
         answer(exchange, place)
         pool.update { $0.answered(connection) }
-        let end = exchange.end(
-            request,
-            lingerIdle: settings.lingerIdle,
-            lingerTotal: settings.lingerTotal
-        )
+        let end = exchange.end(lingerIdle: settings.lingerIdle, lingerTotal: settings.lingerTotal)
         if end == .incomplete { report(.incompleteAnswer) }
     }
 
-    /// What a request is taken up with; without a descriptor for it this tries again for as long as
-    /// parameters may take.
-    private func prelude(since ended: UInt64) -> Descriptor? {
+    /// The parameters of a request; without a descriptor for them this tries again for as long as parameters
+    /// may take.
+    private func parameters(
+        _ beginning: inout RequestBeginning,
+        _ request: borrowing FastCGIRequest,
+        since ended: UInt64
+    ) -> RequestParameters? {
         let deadline = Deadline.after(settings.parametersTimeout)
         var ended = ended
         while true {
             do throws(SystemError) {
-                return try FastCGIRequest.prelude()
+                return try RequestParameters(
+                    &beginning,
+                    limits: settings.limits,
+                    takenApartBy: request
+                )
             } catch {
                 report(.acceptFailed(error))
                 if deadline.hasPassed { return nil }

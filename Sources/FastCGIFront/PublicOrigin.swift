@@ -8,36 +8,48 @@ import TextFormats
 enum PublicOrigin {
     /// `scheme://host` or `scheme://host:port` without a port that is the scheme's own; nil for anything
     /// else, user information and a path among it.
-    static func normalised(_ text: String) -> String? {
-        guard let scheme = ["https", "http"].first(where: { text.hasPrefix("\($0)://") }) else {
+    static func normalised(_ bytes: ParameterBytes) -> String? {
+        let isSecure = bytes.hasPrefix("https://")
+        guard isSecure || bytes.hasPrefix("http://") else { return nil }
+        let authority = ParameterBytes(rebasing: bytes[(isSecure ? 8 : 7)...])
+        let hostEnd = portStart(in: authority) ?? authority.count
+        guard isHost(ParameterBytes(rebasing: authority[..<hostEnd])) else { return nil }
+        let port = ParameterBytes(rebasing: authority[hostEnd...].dropFirst())
+        guard port.isEmpty || port.count <= 5 && (1...65_535).contains(port.number ?? 0) else {
             return nil
         }
-        let authority = text.dropFirst(scheme.count + 3)
-        let (host, port) = parts(authority)
-        guard let port, isHost(host) else { return nil }
-        let isUsual = port.isEmpty || Int(port) == (scheme == "https" ? 443 : 80)
-        return "\(scheme)://\(host)" + (isUsual ? "" : ":\(port)")
+        let isUsual = port.isEmpty || port.number == (isSecure ? 443 : 80)
+        return isUsual
+            ? String(decoding: bytes.dropLast(authority.count - hostEnd), as: UTF8.self)
+            : bytes.text
     }
 
-    /// The host and the port, which is empty where there is none, and nil where it is no port.
-    private static func parts(_ authority: Substring) -> (host: Substring, port: Substring?) {
+    /// Where the colon before a port is.
+    private static func portStart(in authority: ParameterBytes) -> Int? {
         // An address of IPv6 has colons, and ends in a bracket.
-        let end = authority.lastIndex(of: "]").map(authority.index(after:)) ?? authority.startIndex
-        guard let colon = authority[end...].firstIndex(of: ":") else { return (authority, "") }
-        let port = authority[authority.index(after: colon)...]
-        let isPort =
-            port.isEmpty || port.utf8.count <= 5 && UInt16(digits: port).map { $0 > 0 } ?? false
-        return (authority[..<colon], isPort ? port : nil)
+        let afterAddress = authority.lastIndex(of: UInt8(ascii: "]")).map { $0 + 1 } ?? 0
+        return authority[afterAddress...].firstIndex(of: UInt8(ascii: ":"))
     }
 
     /// A name or an address of IPv4, or one of IPv6 in brackets (RFC 3986 §3.2.2, of which only the bytes
     /// that names in use have).
-    private static func isHost(_ host: Substring) -> Bool {
-        guard host.hasPrefix("[") else {
-            return !host.isEmpty && host.utf8.allSatisfy(\.isUnreserved)
+    private static func isHost(_ host: ParameterBytes) -> Bool {
+        guard host.first == UInt8(ascii: "[") else {
+            return !host.isEmpty && host.allSatisfy(\.isOfName)
         }
         let address = host.dropFirst().dropLast()
-        return host.hasSuffix("]") && address.contains(":")
-            && address.utf8.allSatisfy(\.isOfAddress)
+        return host.hasSuffix("]") && address.contains(UInt8(ascii: ":"))
+            && address.allSatisfy(\.isOfAddress)
+    }
+}
+
+extension UInt8 {
+    /// A byte that stands for itself in a URI (unreserved, RFC 3986 §2.3).
+    fileprivate var isOfName: Bool {
+        switch self {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        case UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "~"): true
+        default: false
+        }
     }
 }

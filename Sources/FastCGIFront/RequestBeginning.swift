@@ -1,10 +1,8 @@
-// What comes before a request's content: FastCGI records with its begin and its parameters.
+// What comes before a request's content: its begin and its parameters.
 //
-// libfcgi could read them as well, but keeps of each parameter what is before its first NUL, and ends the
-// process where a length is beyond the memory there is. Invariants: no number that the peer sends decides
-// how much memory is taken; a parameter's value is all of it.
-
-import Posix
+// libfcgi takes the parameters apart, but keeps of each what is before its first NUL, and ends the process
+// where a length is beyond the memory there is: what it gets was looked through here. Pure. Invariant: libfcgi
+// gives back every parameter that it is handed as it was received.
 
 /// The begin of one request and its parameters, as received.
 struct RequestBeginning {
@@ -16,171 +14,127 @@ struct RequestBeginning {
     /// What the web server wants of us; 1: a response.
     var role: UInt16
     /// Names and values with their lengths before them; nil: there were more than `mostBytes`.
-    var parameters: [UInt8]?
+    var parameters: [UInt8]? = []
 
     /// Responder, the role that is served.
     static let responder: UInt16 = 1
 
-    /// Receives a request's beginning; nil where none comes, or what comes is no FastCGI.
-    static func receive(from connection: Connection) -> RequestBeginning? {
-        var reading = Reading(connection)
-        return reading.request()
+    /// What the records of a begin say; nil where it is none.
+    init?(id: UInt16, content: some Collection<UInt8>) {
+        let bytes = Array(content.prefix(2))
+        guard id != 0, content.count == 8 else { return nil }
+        self.id = id
+        role = UInt16(bytes[0]) << 8 | UInt16(bytes[1])
+    }
+
+    /// Adds parameters in the order they come.
+    mutating func add(_ bytes: UnsafeRawBufferPointer) {
+        guard let count = parameters?.count, count <= Self.mostBytes - bytes.count else {
+            return parameters = nil
+        }
+        parameters?.append(contentsOf: bytes)
     }
 
     /// The parameters one after the other.
     ///
     /// - Returns: false where they are cut off: a length says more than there is.
     func forEachParameter(
-        _ body: (_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>) -> Void
+        _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
     ) -> Bool {
-        (parameters ?? []).withUnsafeBufferPointer { bytes in
-            var rest = bytes[...]
+        guard let parameters else { return true }
+        return Self.forEachPair(in: parameters, body)
+    }
+
+    /// The same, of any pairs of names and values.
+    static func forEachPair(
+        in bytes: [UInt8],
+        _ body: (_ name: ParameterBytes, _ value: ParameterBytes) -> Void
+    ) -> Bool {
+        bytes.withUnsafeBufferPointer { bytes in
+            var rest = bytes
             while !rest.isEmpty {
-                guard let nameCount = Self.length(&rest), let valueCount = Self.length(&rest),
+                guard let nameCount = length(&rest), let valueCount = length(&rest),
                     nameCount <= rest.count, valueCount <= rest.count - nameCount
                 else { return false }
-                let value = rest.dropFirst(nameCount)
-                body(
-                    UnsafeBufferPointer(rebasing: rest.prefix(nameCount)),
-                    UnsafeBufferPointer(rebasing: value.prefix(valueCount))
-                )
-                rest = value.dropFirst(valueCount)
+                let name = take(nameCount, off: &rest)
+                body(name, take(valueCount, off: &rest))
             }
             return true
         }
     }
 
+    private static func take(
+        _ count: Int,
+        off rest: inout ParameterBytes
+    ) -> ParameterBytes {
+        defer { rest = ParameterBytes(rebasing: rest[count...]) }
+        return ParameterBytes(rebasing: rest[..<count])
+    }
+
     /// Takes a length off: one byte below 128, else 31 bits in four bytes.
-    private static func length(_ rest: inout Slice<UnsafeBufferPointer<UInt8>>) -> Int? {
-        guard let first = rest.popFirst() else { return nil }
-        guard first >= 0x80 else { return Int(first) }
-        guard rest.count >= 3 else { return nil }
-        defer { rest = rest.dropFirst(3) }
-        return rest.prefix(3).reduce(Int(first & 0x7F)) { $0 << 8 | Int($1) }
+    private static func length(_ rest: inout ParameterBytes) -> Int? {
+        guard let first = rest.first else { return nil }
+        guard first >= 0x80 else { return Int(take(1, off: &rest)[0]) }
+        guard rest.count >= 4 else { return nil }
+        return take(4, off: &rest).dropFirst().reduce(Int(first & 0x7F)) { $0 << 8 | Int($1) }
     }
 }
 
-/// Types of records (FastCGI 1.0, section 8).
-private enum RecordType {
-    static let beginRequest: UInt8 = 1
-    static let endRequest: UInt8 = 3
-    static let parameters: UInt8 = 4
-    static let getValues: UInt8 = 9
-    static let getValuesResult: UInt8 = 10
-    static let unknownType: UInt8 = 11
-}
+// MARK: For libfcgi
 
-/// A connection of which the records before the content are read.
-private struct Reading {
-    private struct Header {
-        var type: UInt8
-        var id: UInt16
-        var count: Int
-        var padding: Int
-
-        init?(_ bytes: ArraySlice<UInt8>) {
-            let bytes = Array(bytes)
-            guard bytes.count == Self.size, bytes[0] == 1 else { return nil }
-            type = bytes[1]
-            id = UInt16(bytes[2]) << 8 | UInt16(bytes[3])
-            count = Int(bytes[4]) << 8 | Int(bytes[5])
-            padding = Int(bytes[6])
+extension RequestBeginning {
+    /// Leaves out the parameters that libfcgi would change: those with a NUL, which it takes for the end,
+    /// or with the sign that it puts between name and value in the name.
+    ///
+    /// - Returns: whether none was left out; nil where they are cut off.
+    mutating func keepSoundParameters() -> Bool? {
+        var isSound = true
+        let isWhole = forEachParameter { name, value in
+            isSound = isSound && Self.isSound(name, value)
         }
-
-        static let size = 8
-    }
-
-    private let connection: Connection
-    private var buffer: [UInt8] = []
-    private var begun: RequestBeginning?
-
-    init(_ connection: Connection) { self.connection = connection }
-
-    /// Reads records up to the one that ends the parameters, and none behind it.
-    mutating func request() -> RequestBeginning? {
-        guard receive(Header.size) else { return nil }
-        var next = Header(buffer[...])
-        while let header = next {
-            if let begun, header.type == RecordType.parameters, header.id == begun.id,
-                header.count == 0
-            {
-                // What pads it is behind it.
-                return header.padding == 0 || receive(header.padding) ? begun : nil
+        guard isWhole else { return nil }
+        guard !isSound, let all = parameters else { return true }
+        var kept: [UInt8] = []
+        _ = Self.forEachPair(in: all) { name, value in
+            guard Self.isSound(name, value) else { return }
+            for count in [name.count, value.count] {
+                withUnsafeBytes(of: (UInt32(count) | 1 << 31).bigEndian) {
+                    kept.append(contentsOf: $0)
+                }
             }
-            // Where the request has begun, another record follows in any case.
-            let isFollowed =
-                header.type == RecordType.beginRequest || header.type == RecordType.parameters
-            let count = header.count + header.padding
-            guard receive(count + (isFollowed ? Header.size : 0)) else { return nil }
-            guard take(header) else { return nil }
-            if isFollowed {
-                next = Header(buffer[count...])
-            } else {
-                guard receive(Header.size) else { return nil }
-                next = Header(buffer[...])
-            }
+            kept.append(contentsOf: name)
+            kept.append(contentsOf: value)
         }
-        return nil
+        // Lengths may take more room than they did.
+        parameters = kept
+        return false
     }
 
-    /// Fills the buffer with exactly so many bytes.
-    private mutating func receive(_ count: Int) -> Bool {
-        // A record's content and padding at most, and the next header.
-        buffer = [UInt8](repeating: 0, count: count)
-        return buffer.withUnsafeMutableBytes { connection.receive(into: $0) }
+    private static func isSound(
+        _ name: ParameterBytes,
+        _ value: ParameterBytes
+    ) -> Bool {
+        !name.has(0) && !name.has(UInt8(ascii: "=")) && !value.has(0)
     }
 
-    /// Takes a record whose content is in the buffer; false where it has no business here.
-    private mutating func take(_ header: Header) -> Bool {
-        let content = buffer[..<header.count]
-        if header.type == RecordType.beginRequest { return begin(header.id, content) }
-        if header.id == 0 { return manage(header.type, content) }
-        guard let begun, header.id == begun.id else {
-            // Of a request that we did not take up.
-            return begun != nil
+    /// The begin of a responder's request with the number 1, the parameters, and their end.
+    var recordsForLibrary: [UInt8] {
+        let parameters = parameters ?? []
+        let size = RecordHeader.size
+        var bytes: [UInt8] = []
+        let records = 3 + parameters.count / RecordHeader.mostContent
+        bytes.reserveCapacity(size + records * size + parameters.count)
+        RecordHeader(type: RecordType.beginRequest, id: 1, count: 8).append(to: &bytes)
+        // The role, and that the connection is to be kept: closing it is not libfcgi's business.
+        bytes += [0, 1, 1, 0, 0, 0, 0, 0]
+        var rest = parameters[...]
+        while !rest.isEmpty {
+            let part = rest.prefix(RecordHeader.mostContent)
+            RecordHeader(type: RecordType.parameters, id: 1, count: part.count).append(to: &bytes)
+            bytes.append(contentsOf: part)
+            rest = rest.dropFirst(part.count)
         }
-        guard header.type == RecordType.parameters else { return false }
-        let isOver = (begun.parameters?.count ?? .max) > RequestBeginning.mostBytes - content.count
-        if isOver { self.begun?.parameters = nil } else { self.begun?.parameters? += content }
-        return true
-    }
-
-    private mutating func begin(_ id: UInt16, _ content: ArraySlice<UInt8>) -> Bool {
-        guard id != 0, content.count == 8 else { return false }
-        guard begun == nil else {
-            // One request at a time: FCGI_CANT_MPX_CONN.
-            return connection.send(
-                Self.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0])
-            )
-        }
-        begun = RequestBeginning(
-            id: id,
-            role: UInt16(content[0]) << 8 | UInt16(content[1]),
-            parameters: []
-        )
-        return true
-    }
-
-    /// Answers a record that is about the connection.
-    private func manage(_ type: UInt8, _ content: ArraySlice<UInt8>) -> Bool {
-        guard type == RecordType.getValues else {
-            return connection.send(
-                Self.record(RecordType.unknownType, 0, [type, 0, 0, 0, 0, 0, 0, 0])
-            )
-        }
-        var asked: [UInt8] = []
-        let query = RequestBeginning(id: 0, role: 0, parameters: Array(content))
-        let isSound = query.forEachParameter { name, _ in
-            guard name.elementsEqual("FCGI_MPXS_CONNS".utf8) else { return }
-            asked += [UInt8(name.count), 1] + name + [UInt8(ascii: "0")]
-        }
-        // Each byte of the content asks for more than one at most.
-        guard isSound, asked.count <= Int(UInt16.max) else { return false }
-        return connection.send(Self.record(RecordType.getValuesResult, 0, asked))
-    }
-
-    private static func record(_ type: UInt8, _ id: UInt16, _ content: [UInt8]) -> [UInt8] {
-        [1, type, UInt8(id >> 8), UInt8(id & 0xFF)]
-            + [UInt8(content.count >> 8), UInt8(content.count & 0xFF), 0, 0] + content
+        RecordHeader(type: RecordType.parameters, id: 1, count: 0).append(to: &bytes)
+        return bytes
     }
 }

@@ -6,6 +6,7 @@
 
 package import Exchange
 import HTTPTypes
+import Posix
 import TextFormats
 package import UploadProtocol
 
@@ -33,18 +34,31 @@ package struct RequestParameters {
     private var fieldCount = 0
     private var fieldBytes = 0
     private var refusal: Refusal?
-    private var method: [UInt8]?
-    private var target: [UInt8]?
+    private var method = Word<HTTPRequest.Method>.missing
+    private var target = Word<String>.missing
     private var contentLength: ContentLength = .unknown
-    // Until the parameter comes.
-    private var context = ExchangeContext(faults: [.noOrigin])
+    private var context = ExchangeContext()
+    // What becomes faults, once all parameters are here.
+    private var isMisconfigured = false
+    private var isOriginThere = false
+    private var isBuffered = false
     /// Whether the web server is an nginx, and whether it told what it does with content.
     private var isNginx = false
     private var isBufferingTold = false
 
+    /// A word without which there is no request.
+    private enum Word<Value> {
+        case missing
+        case refused(Refusal)
+        case valid(Value)
+
+        var isMissing: Bool { if case .missing = self { true } else { false } }
+    }
+
     /// Starts with no parameter.
     package init(limits: Limits = Limits()) {
         self.limits = limits
+        fields.reserveCapacity(16)
     }
 
     /// The head of a request with these parameters, `NAME=value` each, in the order received.
@@ -65,67 +79,65 @@ package struct RequestParameters {
         return all.read()
     }
 
-    /// The parameters of a request; nil where they are cut off.
-    init?(_ beginning: RequestBeginning, limits: Limits) {
+    /// The parameters of a request; nil where they are cut off, or libfcgi does not take them.
+    ///
+    /// - Throws: `SystemError` when there is no descriptor or memory to hand them to libfcgi.
+    init?(
+        _ beginning: inout RequestBeginning,
+        limits: Limits,
+        takenApartBy request: borrowing FastCGIRequest
+    ) throws(SystemError) {
         self.init(limits: limits)
         if beginning.role != RequestBeginning.responder { refuse(.wrongRole) }
         if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
-        guard beginning.forEachParameter({ add($0, $1) }) else { return nil }
+        guard let isSound = beginning.keepSoundParameters() else { return nil }
+        // No configuration has a NUL: it is a client's, in a value that the web server takes from it.
+        if !isSound { refuse(.malformed(reason: "a parameter has a NUL, or = in its name")) }
+        guard try request.forEachParameter(of: beginning, { add($0, $1) }) else { return nil }
     }
 
     /// Adds one parameter.
     ///
     /// Of several operator's parameters with one name the last counts, as in the configurations
     /// they come from; of the client's all do, in order.
-    package mutating func add(
-        _ name: UnsafeBufferPointer<UInt8>,
-        _ value: UnsafeBufferPointer<UInt8>
-    ) {
-        if name.starts(with: "HTTP_".utf8) {
-            addField(UnsafeBufferPointer(rebasing: name[5...]), value)
+    package mutating func add(_ name: ParameterBytes, _ value: ParameterBytes) {
+        if name.hasPrefix("HTTP_") {
+            addField(ParameterBytes(rebasing: name[5...]), value)
         } else {
-            addOperatorWord(String(decoding: name, as: UTF8.self), value)
+            addOperatorWord(name, value)
         }
     }
 
     /// The head, or the first reason why it is none, and the operator's words.
     package func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
+        let head = readHead()
         var context = context
+        let isIncomplete = refusal == nil && (method.isMissing || target.isMissing)
+        if isMisconfigured || isIncomplete { context.faults.insert(.noMethod) }
+        if !isOriginThere { context.faults.insert(.noOrigin) }
+        if context.badOrigin != nil { context.faults.insert(.badOrigin) }
+        if isBuffered { context.faults.insert(.buffered) }
         // Of nginx's own parameters, which are not ours, SERVER_SOFTWARE is one.
         if isNginx, !isBufferingTold { context.faults.insert(.bufferingUntold) }
-        return (readHead(&context.faults), context)
+        return (head, context)
     }
 
-    private func readHead(_ faults: inout Set<FrontFault>) -> Result<RequestHead, Refusal> {
+    private func readHead() -> Result<RequestHead, Refusal> {
         if let refusal { return .failure(refusal) }
-        guard let method, !method.isEmpty, let target, !target.isEmpty else {
-            faults.insert(.noMethod)
-            let isMethodThere = method.map { !$0.isEmpty } ?? false
-            return .failure(.missing(isMethodThere ? "REQUEST_URI" : "REQUEST_METHOD"))
-        }
-        guard method.allSatisfy(\.isTokenByte),
-            let method = HTTPRequest.Method(rawValue: String(decoding: method, as: UTF8.self))
-        else { return .failure(.malformed(reason: "its method is no token")) }
-        guard target.count <= limits.targetBytes else {
-            return .failure(.targetTooLong(limit: limits.targetBytes))
-        }
-        guard target.first == UInt8(ascii: "/") || target == [UInt8(ascii: "*")],
-            target.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
-            let target = String(validating: target, as: UTF8.self)
-        else { return .failure(.malformed(reason: "its target is no path")) }
-        // The web server chose the location by the path without them, and what the upstream makes of them
-        // need not be the same.
-        guard !target.hasDotSegment else {
-            return .failure(.malformed(reason: "its path has a segment of one or two dots"))
-        }
-        return .success(
-            RequestHead(
-                method: method,
-                target: target,
-                fields: fields,
-                contentLength: contentLength
+        switch (method, target) {
+        case (.missing, _): return .failure(.missing("REQUEST_METHOD"))
+        case (_, .missing): return .failure(.missing("REQUEST_URI"))
+        case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
+        case (.valid(let method), .valid(let target)):
+            return .success(
+                RequestHead(
+                    method: method,
+                    target: target,
+                    fields: fields,
+                    contentLength: contentLength
+                )
             )
-        )
+        }
     }
 
     private mutating func refuse(_ refusal: Refusal) {
@@ -136,38 +148,36 @@ package struct RequestParameters {
 // MARK: The client's words
 
 extension RequestParameters {
-    /// Fields that a web server may pass on beside the parameter that stands for them, and the one
-    /// that is no matter of ours: the web server has undone the transfer coding.
-    private static let replaced: Set<String> = [
-        "content-type", "content-length", "transfer-encoding",
-    ]
-
-    private mutating func addField(
-        _ name: UnsafeBufferPointer<UInt8>,
-        _ value: UnsafeBufferPointer<UInt8>
-    ) {
-        var lowered = ""
-        for byte in name {
-            lowered.unicodeScalars.append(Unicode.Scalar(byte.loweredFieldNameByte))
+    /// `name` is what follows `HTTP_`.
+    private mutating func addField(_ name: ParameterBytes, _ value: ParameterBytes) {
+        switch ClientFieldNames.all.find(name) {
+        case .replaced: return
+        case .name(let known): addField(known, value)
+        case .unknown:
+            let lowered = String(unsafeUninitializedCapacity: name.count) { text in
+                for (index, byte) in name.enumerated() { text[index] = byte.loweredFieldNameByte }
+                return name.count
+            }
+            // Not `parsed:`, which takes `:path`; such a name among the fields ends the process.
+            addField(HTTPField.Name(lowered), value, nameCount: name.count)
         }
-        guard !Self.replaced.contains(lowered) else { return }
-        addField(named: lowered, value)
     }
 
-    private mutating func addField(named name: String, _ value: UnsafeBufferPointer<UInt8>) {
+    private mutating func addField(
+        _ name: HTTPField.Name?,
+        _ value: ParameterBytes,
+        nameCount: Int? = nil
+    ) {
         fieldCount += 1
-        fieldBytes += name.utf8.count + value.count
+        fieldBytes += (nameCount ?? name?.canonicalName.utf8.count ?? 0) + value.count
         guard fieldCount <= limits.fields else {
             return refuse(.tooManyFields(limit: limits.fields))
         }
         guard fieldBytes <= limits.fieldBytes else {
             return refuse(.fieldsTooLarge(limit: limits.fieldBytes))
         }
-        // Not `parsed:`, which takes `:path`; such a name among the fields ends the process.
-        guard let name = HTTPField.Name(name) else {
-            return refuse(.malformed(reason: "a field name is no token"))
-        }
-        let trimmed = value.withoutOuterWhitespace
+        guard let name else { return refuse(.malformed(reason: "a field name is no token")) }
+        let trimmed = value.trimmed
         guard trimmed.allSatisfy(\.isFieldValueByte) else {
             return refuse(.malformed(reason: "a field value has a control character"))
         }
@@ -175,10 +185,10 @@ extension RequestParameters {
     }
 
     /// `CONTENT_LENGTH`: nothing, an empty value and `-1` all mean that the length is not known.
-    private mutating func setContentLength(_ value: UnsafeBufferPointer<UInt8>) {
-        let text = String(decoding: value.withoutOuterWhitespace, as: UTF8.self)
-        guard !text.isEmpty, text != "-1" else { return contentLength = .unknown }
-        guard let length = Int64(digits: text) else {
+    private mutating func setContentLength(_ value: ParameterBytes) {
+        let digits = value.trimmed
+        guard !digits.isEmpty, !digits.equals("-1") else { return contentLength = .unknown }
+        guard let length = digits.number else {
             return refuse(.malformed(reason: "its content length is no number that counts"))
         }
         contentLength = .known(length)
@@ -188,42 +198,68 @@ extension RequestParameters {
 // MARK: The operator's words
 
 extension RequestParameters {
-    private mutating func addOperatorWord(_ name: String, _ value: UnsafeBufferPointer<UInt8>) {
+    private mutating func addOperatorWord(_ name: ParameterBytes, _ value: ParameterBytes) {
         switch name {
-        case "REQUEST_METHOD": method = Array(value)
-        case "REQUEST_URI": target = Array(value)
+        case "REQUEST_METHOD": method = Self.method(value)
+        case "REQUEST_URI": target = target(value)
         case "CONTENT_LENGTH": setContentLength(value)
         case "CONTENT_TYPE":
             guard !value.isEmpty, fields[.contentType] == nil else { return }
-            addField(named: "content-type", value)
+            addField(Self.contentType, value)
         case "FCGI_ROLE":
-            guard !value.elementsEqual("RESPONDER".utf8) else { return }
-            context.faults.insert(.noMethod)
+            guard !value.equals("RESPONDER") else { return }
+            isMisconfigured = true
             refuse(.wrongRole)
         case "REMOTE_ADDR": context.remoteAddress = word(name, value)
         case "REQUEST_SCHEME": context.scheme = word(name, value)
         case "SPOOLGATE_ROUTE": context.route = word(name, value)
         case "SPOOLGATE_OWNER": context.owner = word(name, value)
         case "SPOOLGATE_ORIGIN": setOrigin(value)
-        case "SPOOLGATE_INTERIM": setInterimStatuses(value)
-        case "SERVER_SOFTWARE": isNginx = value.starts(with: "nginx".utf8)
+        case "SPOOLGATE_INTERIM": setInterimStatuses(name, value)
+        case "SERVER_SOFTWARE": isNginx = value.hasPrefix("nginx")
         case "SPOOLGATE_BODY_FILE":
             isBufferingTold = true
-            if value.isEmpty {
-                context.faults.remove(.buffered)
-            } else {
-                context.faults.insert(.buffered)
-            }
+            isBuffered = !value.isEmpty
         default: break
         }
     }
 
+    /// Its name in lower case, as all names of a request's fields here.
+    private static let contentType = HTTPField.Name("content-type")
+
+    private static func method(_ value: ParameterBytes) -> Word<HTTPRequest.Method> {
+        guard !value.isEmpty else { return .missing }
+        guard value.allSatisfy(\.isTokenByte), let method = HTTPRequest.Method(rawValue: value.text)
+        else { return .refused(.malformed(reason: "its method is no token")) }
+        return .valid(method)
+    }
+
+    private func target(_ value: ParameterBytes) -> Word<String> {
+        guard !value.isEmpty else { return .missing }
+        guard value.count <= limits.targetBytes else {
+            return .refused(.targetTooLong(limit: limits.targetBytes))
+        }
+        guard value.first == UInt8(ascii: "/") || value.equals("*"),
+            value.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
+            let target = String(validating: value, as: UTF8.self)
+        else { return .refused(.malformed(reason: "its target is no path")) }
+        // Few have one anywhere.
+        let mayHaveDots = value.has(UInt8(ascii: ".")) || value.has(UInt8(ascii: "%"))
+        // The web server chose the location by the path without them, and what the upstream makes of them
+        // need not be the same.
+        guard !mayHaveDots || !target.hasDotSegment else {
+            return .refused(.malformed(reason: "its path has a segment of one or two dots"))
+        }
+        return .valid(target)
+    }
+
     /// The value; nil if it is empty.
-    private mutating func word(_ name: String, _ value: UnsafeBufferPointer<UInt8>) -> String? {
+    private mutating func word(_ name: ParameterBytes, _ value: ParameterBytes) -> String? {
         guard !value.isEmpty else { return nil }
         // Repaired bytes could make one owner of two. No configuration has a NUL or such bytes: they
         // are a client's, in a value that the web server takes from it.
-        guard let text = String(validating: value, as: UTF8.self), !value.contains(0) else {
+        guard let text = String(validating: value, as: UTF8.self), !value.has(0) else {
+            let name = name.text
             refuse(.malformed(reason: "the value for \(name) is no UTF-8 text without NUL"))
             return nil
         }
@@ -231,29 +267,31 @@ extension RequestParameters {
     }
 
     /// An origin that is none is often what a client sent as `Host`: it is left out, not refused.
-    private mutating func setOrigin(_ value: UnsafeBufferPointer<UInt8>) {
+    private mutating func setOrigin(_ value: ParameterBytes) {
         context.origin = nil
         context.badOrigin = nil
-        context.faults.subtract([.noOrigin, .badOrigin])
-        guard !value.isEmpty else {
-            context.faults.insert(.noOrigin)
-            return
-        }
-        let text = String(decoding: value, as: UTF8.self)
+        isOriginThere = !value.isEmpty
         // `$scheme://$http_host` of a request without Host: as if there were no origin.
-        if text.hasSuffix("://") { return }
-        context.origin = PublicOrigin.normalised(text)
-        guard context.origin == nil else { return }
-        context.badOrigin = text
-        context.faults.insert(.badOrigin)
+        guard isOriginThere, !value.hasSuffix("://") else { return }
+        context.origin = PublicOrigin.normalised(value)
+        if context.origin == nil { context.badOrigin = value.text }
     }
 
-    private mutating func setInterimStatuses(_ value: UnsafeBufferPointer<UInt8>) {
+    /// What the shipped configurations say, made once.
+    private static let usualInterims: [(text: StaticString, statuses: Set<Int>)] = [
+        ("", []), ("104", [104]), ("104 100", [104, 100]),
+    ]
+
+    private mutating func setInterimStatuses(_ name: ParameterBytes, _ value: ParameterBytes) {
+        if let usual = Self.usualInterims.first(where: { value.equals($0.text) }) {
+            context.interimStatuses = usual.statuses
+            return
+        }
         context.interimStatuses = []
-        guard let text = word("SPOOLGATE_INTERIM", value) else { return }
+        guard let text = word(name, value) else { return }
         for part in text.split(whereSeparator: { $0 == " " || $0 == "," }) {
             guard let status = Int(part), (100...199).contains(status) else {
-                context.faults.insert(.noMethod)
+                isMisconfigured = true
                 return refuse(
                     .frontMisconfigured("SPOOLGATE_INTERIM must be 1xx statuses, like 104.")
                 )
@@ -276,10 +314,6 @@ extension Refusal {
 extension String {
     /// Whether the path of this target has a segment `.` or `..`, however spelt (RFC 3986 §3.3).
     fileprivate var hasDotSegment: Bool {
-        // Few have one anywhere.
-        guard utf8.contains(UInt8(ascii: ".")) || utf8.contains(UInt8(ascii: "%")) else {
-            return false
-        }
         let path = utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         return PercentText.decode(path).split { "/\\".utf8.contains($0) }
             .contains { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) }
@@ -291,7 +325,11 @@ extension String {
 extension UInt8 {
     /// RFC 9110 §5.6.2.
     fileprivate var isTokenByte: Bool {
-        isAlphanumeric || "!#$%&'*+-.^_`|~".utf8.contains(self)
+        switch self {
+        case 0x30...0x39, 0x41...0x5A, 0x5E...0x7A, 0x23...0x27: true
+        case 0x21, 0x2A, 0x2B, 0x2D, 0x2E, 0x7C, 0x7E: true
+        default: false
+        }
     }
 
     /// RFC 9110 §5.5: visible, space, tab, and what is not ASCII.

@@ -13,6 +13,9 @@
    `directory`/`path`. -1 and EOPNOTSUPP, EISDIR or ENOENT where the file system has no such files. */
 int spoolgate_open_nameless(int directory, const char *path, unsigned mode);
 
+/* memfd_create(2), close-on-exec: an empty file in memory; `name` is for people who look. */
+int spoolgate_memory_file(const char *name);
+
 /* sync_file_range(2) with SYNC_FILE_RANGE_WRITE alone: the kernel begins to write. A flag that waits would
    take an error that fdatasync(2) must report. */
 void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count);
@@ -82,6 +85,15 @@ int spoolgate_is_listening(int socket);
 /* poll(2) without waiting: 1 if the peer has closed its side (with `both`: the whole connection,
    or there was an error), 0 if not. */
 int spoolgate_is_hung_up(int socket, int both);
+
+/* recvmsg(2) into two places, the second after the first is full; with `waits` it waits for the first
+   byte. The bytes received, 0 at the end of the connection, or -1; never EINTR. */
+int64_t spoolgate_receive(int socket, void *first, size_t first_count, void *second,
+                          size_t second_count, int waits);
+
+/* sendmsg(2) of two parts, all of both, without SIGPIPE. 0 or -1; never EINTR. */
+int spoolgate_send(int socket, const void *first, size_t first_count, const void *second,
+                   size_t second_count);
 
 /* Calls on threads and the process. */
 

@@ -35,15 +35,6 @@ package struct Descriptor: ~Copyable, Sendable {
         return number
     }
 
-    /// A descriptor from which `bytes`, at most a page of them, can be read, and then the end.
-    package static func holding(_ bytes: [UInt8]) throws(SystemError) -> Descriptor {
-        let pipe = try Pipe(for: "\(bytes.count) bytes")
-        guard write(pipe.sink.number, bytes, bytes.count) == bytes.count else {
-            throw SystemError("write", on: "a pipe")
-        }
-        return pipe.source
-    }
-
     deinit { _ = Glibc.close(number) }
 }
 

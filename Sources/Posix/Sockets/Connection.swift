@@ -113,12 +113,6 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Whether reads and writes wait, or fail with EAGAIN instead.
-    package func setBlocking(_ isBlocking: Bool) {
-        var isNonblocking: Int32 = isBlocking ? 0 : 1
-        _ = ioctl(number, UInt(FIONBIO), &isNonblocking)
-    }
-
     /// Ends a read in which no byte came for `timeout`; it then fails with EAGAIN.
     package func setReceiveTimeout(_ timeout: Duration) {
         _ = setTimeout(of: number, SO_RCVTIMEO, milliseconds: timeout.atLeastOneMillisecond)
@@ -147,26 +141,55 @@ package final class Connection: Sendable {
     /// the two cannot be told apart.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// Fills `buffer` with what the peer sends next.
-    ///
-    /// - Returns: false where the peer closed first, or no byte came within the limit on receiving.
-    package func receive(into buffer: UnsafeMutableRawBufferPointer) -> Bool {
-        var rest = buffer[...]
-        while !rest.isEmpty {
-            let free = UnsafeMutableRawBufferPointer(rebasing: rest)
-            let count = recv(number, free.baseAddress, free.count, 0)
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return false }
-            rest = rest.dropFirst(count)
-        }
-        return true
+    /// What one read brought.
+    package enum Arrival: Equatable {
+        /// So many bytes, at least one.
+        case bytes(Int)
+        /// The peer has closed its side.
+        case end
+        /// No byte came within the limit on receiving, or none was there.
+        case nothing
+        /// The connection broke.
+        case failed
     }
 
-    /// Sends a few bytes, all of them.
+    /// Reads what is there, up to the room in two places.
+    ///
+    /// - Parameters:
+    ///   - first: where bytes go first; may be empty.
+    ///   - second: where bytes go once `first` is full; may be empty, but not both.
+    ///   - waits: whether to wait for the first byte, for as long as `setReceiveTimeout` says.
+    /// - Returns: what came.
+    package func receive(
+        into first: UnsafeMutableRawBufferPointer,
+        then second: UnsafeMutableRawBufferPointer,
+        waits: Bool
+    ) -> Arrival {
+        let count = spoolgate_receive(
+            number,
+            first.baseAddress,
+            first.count,
+            second.baseAddress,
+            second.count,
+            waits ? 1 : 0
+        )
+        if count > 0 { return .bytes(Int(count)) }
+        if count == 0 { return .end }
+        return errno == EAGAIN ? .nothing : .failed
+    }
+
+    /// Sends all bytes of both parts, `first` first; waits for a peer that does not read as long as
+    /// `setSendTimeout` says.
     ///
     /// - Returns: false where the peer left, or does not read.
+    package func send(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Bool {
+        spoolgate_send(number, first.baseAddress, first.count, second.baseAddress, second.count)
+            == 0
+    }
+
+    /// Sends all of a few bytes, as above.
     package func send(_ bytes: [UInt8]) -> Bool {
-        Glibc.send(number, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
+        bytes.withUnsafeBytes { send($0, UnsafeRawBufferPointer(start: nil, count: 0)) }
     }
 }
 

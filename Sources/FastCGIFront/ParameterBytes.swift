@@ -1,0 +1,64 @@
+// What is asked of a parameter's bytes, without a text made of them: a request has dozens.
+//
+// Pure.
+
+import Glibc
+
+/// A parameter's name or value, where libfcgi has it.
+package typealias ParameterBytes = UnsafeBufferPointer<UInt8>
+
+extension ParameterBytes {
+    /// Whether `byte` is among these.
+    func has(_ byte: UInt8) -> Bool {
+        guard let baseAddress, !isEmpty else { return false }
+        return memchr(baseAddress, Int32(byte), count) != nil
+    }
+
+    /// Whether these are the bytes of `text`.
+    func equals(_ text: StaticString) -> Bool {
+        count == text.utf8CodeUnitCount && hasPrefix(text)
+    }
+
+    /// Whether the first of these are the bytes of `text`.
+    func hasPrefix(_ text: StaticString) -> Bool {
+        guard let baseAddress, count >= text.utf8CodeUnitCount else { return false }
+        return memcmp(baseAddress, text.utf8Start, text.utf8CodeUnitCount) == 0
+    }
+
+    /// Whether the last of these are the bytes of `text`.
+    func hasSuffix(_ text: StaticString) -> Bool {
+        ParameterBytes(rebasing: suffix(text.utf8CodeUnitCount)).equals(text)
+    }
+
+    /// These bytes without the spaces and tabs around them (OWS, RFC 9110 §5.6.3).
+    var trimmed: ParameterBytes {
+        var (start, end) = (0, count)
+        while start < end, Self.isWhitespace(self[start]) { start += 1 }
+        while end > start, Self.isWhitespace(self[end - 1]) { end -= 1 }
+        return ParameterBytes(rebasing: self[start..<end])
+    }
+
+    private static func isWhitespace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+
+    /// The number that these digits are; nil for anything else, and for what does not fit.
+    var number: Int64? {
+        guard !isEmpty else { return nil }
+        var number: Int64 = 0
+        for byte in self {
+            guard byte >= 0x30, byte <= 0x39 else { return nil }
+            let (tens, isOver) = number.multipliedReportingOverflow(by: 10)
+            let (sum, isFarOver) = tens.addingReportingOverflow(Int64(byte - 0x30))
+            guard !isOver, !isFarOver else { return nil }
+            number = sum
+        }
+        return number
+    }
+
+    /// The text that these bytes are; repaired where they are no UTF-8.
+    var text: String { String(decoding: self, as: UTF8.self) }
+}
+
+extension StaticString {
+    /// For `switch` over a parameter's name.
+    static func ~= (pattern: StaticString, bytes: ParameterBytes) -> Bool { bytes.equals(pattern) }
+}

@@ -1,0 +1,51 @@
+// Large heads from thousands of clients at once: each is served or refused, and none is left waiting.
+
+import Exchange
+import Foundation
+import Posix
+import TestSupport
+import Testing
+
+@testable import FastCGIFront
+
+extension FrontTests {
+    @Suite struct HeadFloodTests {
+        private static let clients = 2_000
+
+        @Test("heads of 96 KiB from 2,000 clients at once")
+        func flood() throws {
+            // Both ends of each connection, and what a thread has open while it takes parameters apart.
+            try #require(DescriptorLimit.raise() > 3 * Self.clients)
+            let gate = Gate()
+            let server = try TestServer({ settings in
+                settings.maximum = Self.clients
+                settings.parametersTimeout = .seconds(300)
+                settings.stallTimeout = .seconds(300)
+            }) { exchange in
+                gate.pass()
+                TestServer.tell(exchange)
+            }
+            defer { server.stop() }
+            let field = String(repeating: "a", count: 1_000)
+            // Within the limits of a head, above them, and in parameters that are no fields of it.
+            let heads = [("HTTP_X", 60), ("HTTP_X", 96), ("X", 96)].map { name, count in
+                Record.head(
+                    parameters(length: "0", (0..<count).map { ("\(name)_\($0)", field) })
+                )
+            }
+            let clients = try (0..<Self.clients).map { index in
+                let client = try server.client()
+                #expect(client.send(heads[index % heads.count]))
+                return client
+            }
+            try eventually("a thread for each") { server.server.load.active == Self.clients }
+            gate.open()
+            for (index, client) in clients.enumerated() {
+                let answer = client.answer()
+                #expect(answer.status == (index % heads.count == 1 ? 431 : 200))
+                #expect(answer.endStatus == 0)
+            }
+            #expect(server.events.isEmpty)
+        }
+    }
+}
