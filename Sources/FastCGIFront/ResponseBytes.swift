@@ -9,18 +9,22 @@ import UploadProtocol
 enum ResponseBytes {
     /// Fields that are the web server's or this writer's own: framing, and `Status`, which a web
     /// server would take for the response's.
-    private static let reserved: Set<String> = [
+    private static let reserved = [
         "status", "content-length", "transfer-encoding", "connection", "keep-alive",
     ]
+
+    /// Few heads are longer.
+    private static let usualSize = 512
 
     /// An interim head: the status line comes first, by which a web server knows it.
     ///
     /// Names in lower case: lighttpd (1.4.69) passes them on as they are, into HTTP/2 too.
     static func interim(_ head: ResponseHead) -> [UInt8] {
         var bytes: [UInt8] = []
+        bytes.reserveCapacity(usualSize)
         appendStatus(head.status, to: &bytes)
         for field in head.fields { append(field, name: field.name.canonicalName, to: &bytes) }
-        bytes.append(contentsOf: "\r\n".utf8)
+        bytes.append(text: "\r\n")
         return bytes
     }
 
@@ -37,42 +41,72 @@ enum ResponseBytes {
     /// - Returns: the bytes, with the empty line at their end.
     static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> [UInt8] {
         var bytes: [UInt8] = []
-        for field in head.fields where field.name == .location { append(field, to: &bytes) }
+        bytes.reserveCapacity(usualSize)
+        let hasLocation = head.fields.contains(.location)
+        if hasLocation {
+            for field in head.fields where field.name == .location {
+                append(field, name: field.name.rawName, to: &bytes)
+            }
+        }
         appendStatus(head.status, to: &bytes)
-        for field in head.fields where field.name != .location { append(field, to: &bytes) }
+        for field in head.fields where !hasLocation || field.name != .location {
+            append(field, name: field.name.rawName, to: &bytes)
+        }
         // RFC 9110 §8.6: never with 204, and with 304 and HEAD what a GET would have had.
         if head.status.code != 204 {
             let own = hasContent ? nil : head.fields[.contentLength].flatMap { Int64($0) }
             if let length = contentLength ?? own {
-                bytes.append(contentsOf: "Content-Length: \(length)\r\n".utf8)
+                bytes.append(text: "Content-Length: ")
+                bytes.append(decimal: length)
+                bytes.append(text: "\r\n")
             }
         }
-        bytes.append(contentsOf: "\r\n".utf8)
+        bytes.append(text: "\r\n")
         return bytes
     }
 
     private static func appendStatus(_ status: HTTPResponse.Status, to bytes: inout [UInt8]) {
-        bytes.append(contentsOf: "Status: \(status.code)".utf8)
+        bytes.append(text: "Status: ")
+        bytes.append(decimal: Int64(status.code))
         let phrase = status.reasonPhrase.utf8
         if !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) {
             bytes.append(UInt8(ascii: " "))
             bytes.append(contentsOf: phrase)
         }
-        bytes.append(contentsOf: "\r\n".utf8)
+        bytes.append(text: "\r\n")
     }
 
-    private static func append(
-        _ field: HTTPField,
-        name: String? = nil,
-        to bytes: inout [UInt8]
-    ) {
-        guard !reserved.contains(field.name.canonicalName) else { return }
+    private static func append(_ field: HTTPField, name: String, to bytes: inout [UInt8]) {
+        let canonical = field.name.canonicalName
+        // By its length most names are none of them.
+        for other in reserved where other.utf8.count == canonical.utf8.count && other == canonical {
+            return
+        }
         field.withUnsafeBytesOfValue { value in
             guard !value.contains(where: { $0 == 0x0D || $0 == 0x0A || $0 == 0 }) else { return }
-            bytes.append(contentsOf: (name ?? field.name.rawName).utf8)
-            bytes.append(contentsOf: ": ".utf8)
+            bytes.append(contentsOf: name.utf8)
+            bytes.append(text: ": ")
             bytes.append(contentsOf: value)
-            bytes.append(contentsOf: "\r\n".utf8)
+            bytes.append(text: "\r\n")
         }
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(text: StaticString) {
+        let bytes = UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
+        append(contentsOf: bytes)
+    }
+
+    /// Adds the digits of a number, which must not be negative.
+    fileprivate mutating func append(decimal number: Int64) {
+        precondition(number >= 0, "a length or a status below zero")
+        let start = count
+        var rest = number
+        repeat {
+            append(UInt8(ascii: "0") + UInt8(rest % 10))
+            rest /= 10
+        } while rest > 0
+        self[start...].reverse()
     }
 }
