@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -154,4 +155,30 @@ int spoolgate_send(int socket, const void *first, size_t first_count, const void
         }
     }
     return 0;
+}
+
+int spoolgate_epoll(void) {
+    return epoll_create1(EPOLL_CLOEXEC);
+}
+
+int spoolgate_epoll_watch(int epoll, int number, uint64_t token, int always) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (always ? 0 : EPOLLONESHOT)};
+
+    event.data.u64 = token;
+    if (epoll_ctl(epoll, EPOLL_CTL_MOD, number, &event) == 0) {
+        return 0;
+    }
+    return errno == ENOENT ? epoll_ctl(epoll, EPOLL_CTL_ADD, number, &event) : -1;
+}
+
+int spoolgate_epoll_wait(int epoll, uint64_t *token, int *hung_up) {
+    struct epoll_event event;
+    int count = epoll_wait(epoll, &event, 1, -1);
+
+    if (count < 0) {
+        return errno == EINTR ? 0 : -1;
+    }
+    *token = event.data.u64;
+    *hung_up = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    return count;
 }

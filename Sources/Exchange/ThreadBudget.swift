@@ -10,6 +10,8 @@ package struct ThreadBudget: Sendable, Equatable {
     package let reserve: Int
     /// Threads beyond both, which only turn requests away.
     package static let turningAway = 8
+    /// Connections that a web server keeps for its next request, at most.
+    package static let keptConnections = 128
 
     /// Descriptors of one request at most: the connection, a second one of it while its parameters are
     /// read; then a data file and its record, or a scratch file, the upstream's connection and what
@@ -34,7 +36,7 @@ package struct ThreadBudget: Sendable, Equatable {
     ///   - deliveries: most deliveries of the queue at a time.
     /// - Returns: at least one thread of each kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
-        let own = open + Self.slack + Self.ofDelivery * deliveries
+        let own = open + Self.slack + Self.keptConnections + Self.ofDelivery * deliveries
         let requests = max(0, descriptors - own) / Self.ofRequest - Self.turningAway
         let reserve = max(1, min(reserve, requests / 4))
         return ThreadBudget(maximum: max(1, min(maximum, requests - reserve)), reserve: reserve)

@@ -3,6 +3,7 @@
 // Pure. Invariant: a name is found here just as it would be made from its bytes.
 
 import HTTPTypes
+import UploadProtocol
 
 /// A table from `UPLOAD_OFFSET` to the name `upload-offset`.
 struct ClientFieldNames {
@@ -19,11 +20,13 @@ struct ClientFieldNames {
 
     private struct Entry {
         let bytes: [UInt8]
-        let name: HTTPField.Name?
+        let found: Found
     }
 
     /// Where an entry's place is taken, it stands in the next one that is free.
-    private var places: [Entry?]
+    private var entries: [Entry] = []
+    /// By place, the number of an entry, counted from 1; 0: none.
+    private var places: [UInt8]
 
     /// Fields that a web server may pass on beside the parameter that stands for them, and the one
     /// that is no matter of ours: the web server has undone the transfer coding.
@@ -47,28 +50,26 @@ struct ClientFieldNames {
     ]
 
     private init() {
-        places = Array(repeating: nil, count: 256)
-        for text in Self.replaced { add(text, nil) }
-        for text in Self.usual {
-            if let name = HTTPField.Name(text) { add(text, name) }
-        }
+        places = Array(repeating: 0, count: 256)
+        for text in Self.replaced { add(text, .replaced) }
+        for text in Self.usual { add(text, .name(.made(text))) }
     }
 
-    private mutating func add(_ text: String, _ name: HTTPField.Name?) {
+    private mutating func add(_ text: String, _ found: Found) {
         let bytes = text.utf8.map { $0 == UInt8(ascii: "-") ? UInt8(ascii: "_") : $0 & ~0x20 }
         var place = bytes.withUnsafeBufferPointer { Self.place(of: $0) }
-        while places[place] != nil { place = (place + 1) & 255 }
-        places[place] = Entry(bytes: bytes, name: name)
+        while places[place] != 0 { place = (place + 1) & 255 }
+        entries.append(Entry(bytes: bytes, found: found))
+        places[place] = UInt8(entries.count)
     }
 
     /// Looks up what follows `HTTP_`.
     func find(_ bytes: ParameterBytes) -> Found {
         var place = Self.place(of: bytes)
-        while let entry = places[place] {
-            if entry.bytes.count == bytes.count,
-                entry.bytes.withUnsafeBufferPointer({ $0.elementsEqual(bytes) })
-            {
-                return entry.name.map { .name($0) } ?? .replaced
+        while places[place] != 0 {
+            let index = Int(places[place]) - 1
+            if entries[index].bytes.withUnsafeBufferPointer({ $0.equals(bytes) }) {
+                return entries[index].found
             }
             place = (place + 1) & 255
         }

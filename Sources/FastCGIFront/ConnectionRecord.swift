@@ -1,9 +1,13 @@
-// Answers to records that are about the connection and not about the request that is served.
+// Records that are about the connection and not about the request that is served.
 //
 // Pure.
 
-/// Makes such answers (FastCGI 1.0, sections 4.1, 4.2 and 5.5).
+/// Makes such records (FastCGI 1.0, sections 4.1, 4.2 and 5.5).
 enum ConnectionRecord {
+    /// An empty record of the error stream of request 1, the number that nginx uses: it means nothing, and a
+    /// connection on which it comes is not kept.
+    static let farewell = RecordHeader.record(RecordType.errors, 1, [])
+
     /// The end of a further request, which is not taken up: one at a time (FCGI_CANT_MPX_CONN).
     static func refusal(of id: UInt16) -> [UInt8] {
         RecordHeader.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0])

@@ -26,6 +26,8 @@ extension FastCGIExchange {
     enum End: Equatable {
         /// With a whole response, and END_REQUEST after it.
         case answered
+        /// The same, and the web server may send its next request: the connection is as it was.
+        case kept
         /// The web server left, or stopped reading, before it had the response.
         case gone
         /// On purpose, by `abort`.
@@ -34,12 +36,12 @@ extension FastCGIExchange {
         case incomplete
     }
 
-    /// Ends the request and closes the connection, within the limits of `linger`.
+    /// Ends the request, and closes the connection within the limits of `linger` unless it is kept.
+    ///
+    /// It is kept where the web server asked for that, and nothing of this request is still to come.
     ///
     /// A response that is not whole gets no END_REQUEST, so that nobody takes it for whole.
-    func end(lingerIdle: Duration, lingerTotal: Duration) -> End {
-        // Harmless where lingering has closed it.
-        defer { connection.close() }
+    func end(mayBeKept: Bool, lingerIdle: Duration, lingerTotal: Duration) -> End {
         isOver = true
         let failure: End? =
             switch outgoing {
@@ -50,19 +52,23 @@ extension FastCGIExchange {
             case .aborted: .aborted
             }
         if let failure { return failure }
-        guard writer.end() else { return .gone }
+        // Looked at before the end is sent: what is read after that may be the next request.
+        let sentAll = isContentOver
+        let isKept =
+            keepsConnection && mayBeKept && sentAll && reader.isAtEnd() && !connection.isReleased
+        guard writer.end(isLast: keepsConnection && !isKept) else { return .gone }
+        if isKept { return .kept }
         // The web server may still be sending. Closed at once, its write would fail, and nginx then says
         // 502 instead of the answer it has.
-        if !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
+        if !sentAll, !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
         return .answered
     }
 }
 
 extension FastCGIExchange {
-    /// Whether the web server has nothing left to send, so that closing cannot break its writing: it
-    /// said so, or the request is of a kind that has no content and nothing waits to be read.
+    /// Whether the web server seems to have nothing left to send, so that closing cannot break its writing:
+    /// the request is of a kind that has no content and nothing waits to be read.
     private var sentNothingMore: Bool {
-        if isContentOver { return true }
         guard case .success(let head) = head,
             head.contentLength != .unknown || !head.announcesContent
         else { return false }

@@ -20,6 +20,8 @@ package final class FastCGIExchange: Exchange {
     let connection: Connection
     var reader: RecordReader
     var writer: RecordWriter
+    /// Whether the web server wants to send another request on the connection.
+    let keepsConnection: Bool
     private let stallTimeout: Duration
     /// Whether the connection's limit on receiving is the one for content.
     private var isLimited = false
@@ -50,7 +52,7 @@ package final class FastCGIExchange: Exchange {
 
     init(
         _ parameters: RequestParameters,
-        id: UInt16,
+        of beginning: RequestBeginning,
         reader: RecordReader,
         connection: Connection,
         stallTimeout: Duration,
@@ -58,7 +60,8 @@ package final class FastCGIExchange: Exchange {
     ) {
         self.connection = connection
         self.reader = reader
-        writer = RecordWriter(connection, id: id)
+        writer = RecordWriter(connection, id: beginning.id)
+        keepsConnection = beginning.keepsConnection
         self.stallTimeout = stallTimeout
         self.interrupt = interrupt
         (head, context) = parameters.read()
@@ -130,20 +133,21 @@ extension FastCGIExchange {
             incoming = .failed(.released)
             return 0
         }
-        // What is at hand is handed over in any case; those in the socket are left there by a released one:
+        let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
+        let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
+        var (count, end) = (0, RecordReader.End.none)
+        // What is at hand is handed over in any case; what is in the socket is left there by a released one:
         // read on, a fast sender would never be let go.
-        let waits = !reader.hasBytes
-        if waits {
+        if reader.hasBytes { (count, end) = reader.receive(into: room, waits: false) }
+        if count == 0, end == .none {
             limitReceiving()
             guard connection.beginWaiting() else {
                 incoming = .failed(.released)
                 return 0
             }
+            (count, end) = reader.receive(into: room, waits: true)
+            connection.stopWaiting()
         }
-        defer { if waits { connection.stopWaiting() } }
-        let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
-        let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
-        let (count, end) = reader.receive(into: room, waits: waits)
         incoming = after(count, end, remaining: remaining)
         return count
     }

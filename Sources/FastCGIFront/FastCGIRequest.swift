@@ -22,10 +22,16 @@ import Synchronization
 struct FastCGIRequest: ~Copyable {
     private let raw: UnsafeMutablePointer<FCGX_Request>
 
-    /// Initialises libfcgi, once; 0 on success.
-    ///
-    /// The signal handlers it installs are undone.
-    static let library: Int32 = Signals.keepingDispositions { FCGX_Init() }
+    /// Initialises libfcgi, whose signal handlers are undone, and what it reads from, once.
+    /// - Throws: `SystemError` where it cannot be, or there is no descriptor or memory.
+    static func prepare() throws(SystemError) {
+        guard library == 0 else {
+            throw SystemError(call: "FCGX_Init", subject: "libfcgi", errno: library)
+        }
+        try MemoryFiles.prepare()
+    }
+
+    private static let library: Int32 = Signals.keepingDispositions { FCGX_Init() }
 
     /// Allocates an idle request.
     init() {
@@ -89,12 +95,20 @@ struct FastCGIRequest: ~Copyable {
 /// request that waits for its content holds none.
 private enum MemoryFiles {
     private static let spare = Mutex<[Int32]>([])
-    /// Files that are kept.
-    private static let most = 16
+    /// Files that are there from the start; more are made where more threads need one at once.
+    private static let count = 4
+
+    static func prepare() throws(SystemError) {
+        while spare.withLock({ $0.count }) < count { giveBack(try make()) }
+    }
 
     static func take() throws(SystemError) -> MemoryFile {
         if let number = spare.withLock({ $0.popLast() }) { return MemoryFile(owning: number) }
-        return try MemoryFile(named: "parameters")
+        return try make()
+    }
+
+    private static func make() throws(SystemError) -> MemoryFile {
+        try MemoryFile(named: "parameters")
     }
 
     static func giveBack(_ file: consuming MemoryFile) {
@@ -102,7 +116,7 @@ private enum MemoryFiles {
         do throws(SystemError) { try file.clear() } catch { return }
         let number = file.release()
         let isKept = spare.withLock { spare in
-            guard spare.count < most else { return false }
+            guard spare.count < count else { return false }
             spare.append(number)
             return true
         }

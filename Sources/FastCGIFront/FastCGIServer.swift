@@ -1,4 +1,4 @@
-// The FastCGI front: threads that accept connections, one request each.
+// The FastCGI front: threads that wait for connections, each for one request at a time.
 //
 // It knows nothing of uploads: every request goes to one closure, with the place there is for it.
 // Invariants: some thread can always accept, so that nobody is left waiting before a full house; no peer holds a thread
@@ -34,6 +34,13 @@ package final class FastCGIServer: Sendable {
         package var reserve = 64
         /// Threads beyond both that turn requests away, at least 1.
         package var turningAway = ThreadBudget.turningAway
+        /// Connections that are kept for a web server's next request, at most; beyond that the oldest are let
+        /// go.
+        ///
+        /// Each costs a descriptor and no thread.
+        package var maximumKept = ThreadBudget.keptConnections
+        /// How long a web server has to close a connection that was let go.
+        package var letGoTimeout = Duration.seconds(2)
         /// Bytes of a thread's stack; only those touched cost memory.
         package var stackSize = 256 * 1024
         /// A request is given up when no byte moves for so long, in either direction.
@@ -58,6 +65,8 @@ package final class FastCGIServer: Sendable {
     private let settings: Settings
     private let listener: Listener
     private let pool: Monitor<ThreadPool>
+    private let kept: Monitor<KeptConnections>
+    private let ready: ReadyQueue
     private let watched = Monitor(Watched())
     private let report: @Sendable (FrontEvent) -> Void
     private let answer: @Sendable (any Exchange, ThreadPlace) -> Void
@@ -81,17 +90,20 @@ package final class FastCGIServer: Sendable {
     ///   - report: told what an operator may want to read, from any thread; must not block long.
     ///   - answer: answers one request, on a thread of its own; everything must be done on return. Where
     ///     there is no regular place for it, that must be soon.
-    /// - Throws: `SystemError` when libfcgi cannot be initialised.
+    /// - Throws: `SystemError` when libfcgi cannot be initialised, or the system has no room to wait for
+    ///   connections.
     package init(
         settings: Settings,
         listener: consuming Listener,
         report: @escaping @Sendable (FrontEvent) -> Void,
         answer: @escaping @Sendable (any Exchange, ThreadPlace) -> Void
     ) throws(SystemError) {
-        guard FastCGIRequest.library == 0 else {
-            throw SystemError(call: "FCGX_Init", subject: "libfcgi", errno: FastCGIRequest.library)
-        }
+        try FastCGIRequest.prepare()
         listener.setNoDelay()
+        ready = try ReadyQueue()
+        kept = Monitor(
+            KeptConnections(most: settings.maximumKept, patience: settings.letGoTimeout)
+        )
         self.settings = settings
         self.listener = listener
         self.report = report
@@ -106,12 +118,16 @@ package final class FastCGIServer: Sendable {
         )
     }
 
-    /// Connections being served now, and threads there are.
-    package var load: (active: Int, threads: Int) { pool.update { ($0.active, $0.threads) } }
+    /// Connections being served now, threads there are, and connections that are kept for a next request.
+    package var load: (active: Int, threads: Int, kept: Int) {
+        let (active, threads) = pool.update { ($0.active, $0.threads) }
+        return (active, threads, kept.update { $0.count })
+    }
 
     /// Starts the threads; requests are served from now on.
     /// - Throws: `SystemError` when not even one thread that accepts can be started.
     package func start() throws(SystemError) {
+        try ready.watch(listener, as: Self.listening)
         try Thread.start(name: "fastcgi-watch", stackSize: settings.stackSize) { self.watch() }
         try startThread()
         for _ in 1..<max(2, settings.minimumSpare) {
@@ -123,8 +139,8 @@ package final class FastCGIServer: Sendable {
         }
     }
 
-    /// Ends in good order: accepts no more and waits until all requests are answered, also those whose
-    /// content is still coming.
+    /// Ends in good order: accepts no more, lets go of the connections that are kept, and waits until all
+    /// requests are answered, also those whose content is still coming.
     ///
     /// Then the socket file is removed if it is ours.
     ///
@@ -135,21 +151,38 @@ package final class FastCGIServer: Sendable {
     /// - Returns: false if `deadline` came first; requests still at work then go on until the process
     ///   ends.
     package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
-        pool.update { $0.drain() }
         listener.stop()
+        kept.update { $0.end() }
         // nginx sends them with the connection; who has sent none by then has no request.
         let grace = Deadline.after(min(settings.parametersTimeout, .seconds(1)))
+        let closing = Deadline.after(settings.letGoTimeout)
+        var isAccepting = true
         var ended: Void?
         repeat {
             interrupt()
+            if isAccepting, closing.hasPassed || isIdle {
+                isAccepting = false
+                stopWaiting()
+            }
             if grace.hasPassed { for connection in pool.update({ $0.silent }) { connection.cut() } }
-            let next = min(deadline, .after(.milliseconds(100)))
+            let next = min(deadline, .after(.milliseconds(isAccepting ? 10 : 100)))
             ended = pool.wait(until: next) { $0.threads == 0 ? () : nil }
         } while ended == nil && !deadline.hasPassed
+        if isAccepting { stopWaiting() }
         // As long as a request is at work, its waits may have to be ended.
         if ended != nil { watched.update { $0.isOver = true } }
         listener.remove()
         return ended != nil || pool.update { $0.active } == 0
+    }
+
+    /// Whether no request is served and none can come.
+    private var isIdle: Bool { pool.update { $0.active == 0 } && kept.update { $0.isEmpty } }
+
+    /// Ends the threads that wait for something to serve, now and from now on.
+    private func stopWaiting() {
+        for connection in kept.update({ $0.close() }) { connection.close() }
+        pool.update { $0.drain() }
+        ready.wakeAll()
     }
 }
 
@@ -178,9 +211,10 @@ extension FastCGIServer {
             let (startsSuccessor, place, ended) = pool.update {
                 $0.take(connection, parametersBy: deadline)
             }
-            let isLast = startsSuccessor && !startSuccessor()
             // The last one has to be back soon: nobody else accepts.
-            serve(connection, request, at: isLast ? .none : place, since: ended)
+            let isLast = startsSuccessor && !startSuccessor()
+            let current = isLast ? ThreadPlace.none : place
+            if serve(connection, request, at: current, since: ended) == .kept { keep(connection) }
             connection.close()
             guard pool.update({ $0.giveBack(connection) }) else { return }
         }
@@ -198,20 +232,60 @@ extension FastCGIServer {
         }
     }
 
-    /// Waits for a connection; nil when this thread has to end.
+    /// The listener's token; those of connections are above it.
+    private static let listening: UInt64 = 0
+
+    /// Waits for a connection with something to read; nil when this thread has to end.
     private func nextConnection() -> Connection? {
-        while true {
-            let (isDraining, ended) = pool.update { ($0.isDraining, $0.ended) }
-            if isDraining { break }
-            do throws(SystemError) {
-                if let connection = try listener.accept() { return connection }
-            } catch {
-                report(.acceptFailed(error))
-                waitForRoom(since: ended)
+        while !pool.update({ $0.isDraining }) {
+            guard let event = ready.next() else { continue }
+            if event.token == Self.listening {
+                if let connection = accept() { return connection }
+                continue
             }
+            guard let connection = kept.update({ $0.take(event.token) }) else { continue }
+            // What was sent before the end is served, as on a connection that is new.
+            if !event.isHungUp || connection.readableBytes > 0 { return connection }
+            connection.close()
         }
         pool.update { $0.idleThreadEnds() }
         return nil
+    }
+
+    /// Takes a connection that waits at the listener, and has the next thread told of the one after it.
+    private func accept() -> Connection? {
+        let ended = pool.update { $0.ended }
+        let isEnding = kept.update { $0.isEnding }
+        if isEnding, listener.isInherited { return nil }
+        do throws(SystemError) {
+            let connection = try listener.accept()
+            // At the end those are served that waited already, and then nobody comes.
+            if connection != nil || !isEnding { listen() }
+            return connection
+        } catch {
+            report(.acceptFailed(error))
+            waitForRoom(since: ended)
+            listen()
+            return nil
+        }
+    }
+
+    /// Has one thread told of the next connection at the listener.
+    private func listen() {
+        do throws(SystemError) { try ready.watch(listener, as: Self.listening) } catch {
+            report(.acceptFailed(error))
+        }
+    }
+
+    /// Keeps a connection for the web server's next request.
+    private func keep(_ connection: Connection) {
+        guard let connection = connection.handedOn(),
+            let token = kept.update({ $0.add(connection) })
+        else { return }
+        do throws(SystemError) { try ready.watch(connection, as: token) } catch {
+            report(.acceptFailed(error))
+            _ = kept.update { $0.take(token) }
+        }
     }
 
     /// Waits after a failure for want of descriptors: room comes with the end of a connection, or
@@ -247,6 +321,7 @@ extension FastCGIServer {
             if news == true { return }
             if next.hasPassed {
                 for connection in pool.update({ $0.overdue() }) { connection.cut() }
+                for connection in kept.update({ $0.overdue() }) { connection.close() }
                 // What so many requests held lies scattered in the heap, and the next ones would not
                 // fit into it as it lies.
                 if pool.update({ $0.busyTimeIsOver() }) { Thread.releaseHeap() }
@@ -260,7 +335,7 @@ extension FastCGIServer {
     }
 }
 
-// MARK: One connection
+// MARK: One request
 
 extension FastCGIServer {
     private func serve(
@@ -268,26 +343,46 @@ extension FastCGIServer {
         _ request: borrowing FastCGIRequest,
         at place: ThreadPlace,
         since ended: UInt64
-    ) {
+    ) -> FastCGIExchange.End? {
         connection.setReceiveTimeout(settings.parametersTimeout)
         connection.setSendTimeout(settings.stallTimeout)
+        guard let exchange = exchange(on: connection, request, since: ended) else {
+            report(.noRequest)
+            return nil
+        }
+        answer(exchange, place)
+        pool.update { $0.answered(connection) }
+        let end = exchange.end(
+            mayBeKept: kept.update { !$0.isOver },
+            lingerIdle: settings.lingerIdle,
+            lingerTotal: settings.lingerTotal
+        )
+        if end == .incomplete { report(.incompleteAnswer) }
+        return end
+    }
+
+    /// Receives the beginning of a request; nil where there is none.
+    ///
+    /// By itself, so that what it takes of the stack is free while the request waits for its content.
+    @inline(never)
+    private func exchange(
+        on connection: Connection,
+        _ request: borrowing FastCGIRequest,
+        since ended: UInt64
+    ) -> FastCGIExchange? {
         var reader = RecordReader(connection)
         guard var beginning = reader.receiveBeginning(),
             let parameters = parameters(&beginning, request, since: ended)
-        else { return report(.noRequest) }
+        else { return nil }
         pool.update { $0.parametersArrived(connection) }
-        let exchange = FastCGIExchange(
+        return FastCGIExchange(
             parameters,
-            id: beginning.id,
+            of: beginning,
             reader: reader,
             connection: connection,
             stallTimeout: settings.stallTimeout,
             interrupt: { self.release(connection) }
         )
-        answer(exchange, place)
-        pool.update { $0.answered(connection) }
-        let end = exchange.end(lingerIdle: settings.lingerIdle, lingerTotal: settings.lingerTotal)
-        if end == .incomplete { report(.incompleteAnswer) }
     }
 
     /// The parameters of a request; without a descriptor for them this tries again for as long as parameters

@@ -14,6 +14,12 @@ extension ParameterBytes {
         return memchr(baseAddress, Int32(byte), count) != nil
     }
 
+    /// Whether these are the same bytes as `other`.
+    func equals(_ other: ParameterBytes) -> Bool {
+        guard let baseAddress, let start = other.baseAddress else { return count == other.count }
+        return count == other.count && memcmp(baseAddress, start, count) == 0
+    }
+
     /// Whether these are the bytes of `text`.
     func equals(_ text: StaticString) -> Bool {
         count == text.utf8CodeUnitCount && hasPrefix(text)
@@ -56,6 +62,19 @@ extension ParameterBytes {
 
     /// The text that these bytes are; repaired where they are no UTF-8.
     var text: String { String(decoding: self, as: UTF8.self) }
+
+    /// The text that these bytes are; nil where they are no UTF-8.
+    var validText: String? {
+        // Nearly all are ASCII, which needs none of the costly looking through.
+        isASCII ? text : String(validating: self, as: UTF8.self)
+    }
+
+    /// Whether no byte is above 0x7F.
+    var isASCII: Bool {
+        var all: UInt8 = 0
+        for byte in self { all |= byte }
+        return all < 0x80
+    }
 }
 
 extension StaticString {

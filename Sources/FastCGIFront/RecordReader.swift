@@ -41,10 +41,9 @@ struct RecordReader {
 
     /// Bytes of a request's beginning that are read at a time; few have more.
     private static let beginningSize = 8 << 10
-    /// Bytes read at a time of what is not surely content of the present record.
-    ///
-    /// Swift puts no more on the stack.
-    private static let spillSize = 1 << 10
+    /// Bytes read at a time of what is not surely content of the present record; on the stack of thousands
+    /// that wait.
+    private static let spillSize = 512
 
     init(_ connection: Connection) { self.connection = connection }
 
@@ -143,6 +142,17 @@ extension RecordReader {
 
     /// Whether more content of the present record is to come than was read.
     var isInContent: Bool { use == .ofStream && parser.rest > 0 }
+
+    /// Whether nothing came behind the last record, so that another request can be read.
+    mutating func isAtEnd() -> Bool {
+        let held = pending
+        held.withUnsafeBytes { held in
+            var bytes = UnsafeRawBufferPointer(rebasing: held[pendingStart...])
+            parser.skipPadding(&bytes)
+            pendingStart = held.count - bytes.count
+        }
+        return !hasBytes && parser.isBetweenRecords
+    }
 
     /// Reads content: what is there, up to `room`.
     ///

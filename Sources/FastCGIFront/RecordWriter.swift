@@ -52,13 +52,16 @@ struct RecordWriter {
     }
 
     /// Sends what was gathered, the end of the response and END_REQUEST.
+    ///
+    /// - Parameter isLast: whether the web server, which wants to keep the connection, must not.
     /// - Returns: whether all of it was sent.
-    mutating func end() -> Bool {
+    mutating func end(isLast: Bool) -> Bool {
         closeRecord()
         header(RecordType.answer, count: 0).append(to: &gathered)
         header(RecordType.endRequest, count: 8).append(to: &gathered)
         // The application's status 0, and FCGI_REQUEST_COMPLETE.
         gathered.append(contentsOf: repeatElement(0, count: 8))
+        if isLast { gathered.append(contentsOf: ConnectionRecord.farewell) }
         return flush()
     }
 

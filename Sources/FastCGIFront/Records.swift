@@ -11,6 +11,7 @@ enum RecordType {
     static let parameters: UInt8 = 4
     static let content: UInt8 = 5
     static let answer: UInt8 = 6
+    static let errors: UInt8 = 7
     static let getValues: UInt8 = 9
     static let getValuesResult: UInt8 = 10
     static let unknownType: UInt8 = 11
@@ -86,6 +87,9 @@ struct RecordParser {
     private var header: UInt64 = 0
     private var headerCount = 0
 
+    /// Whether no byte has come since the last record's content and padding.
+    var isBetweenRecords: Bool { rest == 0 && padding == 0 && headerCount == 0 }
+
     /// Takes the next piece off the front of `bytes`.
     ///
     /// - Parameters:
@@ -99,9 +103,7 @@ struct RecordParser {
             rest -= count
             return .content(take(count, off: &bytes))
         }
-        let skipped = min(padding, bytes.count)
-        _ = take(skipped, off: &bytes)
-        padding -= skipped
+        skipPadding(&bytes)
         while headerCount < RecordHeader.size {
             guard let byte = bytes.first else { return nil }
             _ = take(1, off: &bytes)
@@ -113,6 +115,13 @@ struct RecordParser {
         rest = found.count
         padding = found.padding
         return .header(found)
+    }
+
+    /// Takes what pads the present record off the front of `bytes`.
+    mutating func skipPadding(_ bytes: inout UnsafeRawBufferPointer) {
+        let count = rest == 0 ? min(padding, bytes.count) : 0
+        _ = take(count, off: &bytes)
+        padding -= count
     }
 
     /// Notes that content of the present record was read past this parser.

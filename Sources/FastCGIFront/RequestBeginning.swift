@@ -13,6 +13,8 @@ struct RequestBeginning {
     var id: UInt16
     /// What the web server wants of us; 1: a response.
     var role: UInt16
+    /// Whether the web server wants to send another request on the connection (FCGI_KEEP_CONN).
+    var keepsConnection: Bool
     /// Names and values with their lengths before them; nil: there were more than `mostBytes`.
     var parameters: [UInt8]? = []
 
@@ -21,10 +23,11 @@ struct RequestBeginning {
 
     /// What the records of a begin say; nil where it is none.
     init?(id: UInt16, content: some Collection<UInt8>) {
-        let bytes = Array(content.prefix(2))
-        guard id != 0, content.count == 8 else { return nil }
+        let bytes = Array(content)
+        guard id != 0, bytes.count == 8 else { return nil }
         self.id = id
         role = UInt16(bytes[0]) << 8 | UInt16(bytes[1])
+        keepsConnection = bytes[2] & 1 != 0
     }
 
     /// Adds parameters in the order they come.

@@ -58,7 +58,7 @@ package struct RequestParameters {
     /// Starts with no parameter.
     package init(limits: Limits = Limits()) {
         self.limits = limits
-        fields.reserveCapacity(16)
+        fields.reserveCapacity(8)
     }
 
     /// The head of a request with these parameters, `NAME=value` each, in the order received.
@@ -181,7 +181,11 @@ extension RequestParameters {
         guard trimmed.allSatisfy(\.isFieldValueByte) else {
             return refuse(.malformed(reason: "a field value has a control character"))
         }
-        fields.append(HTTPField(name: name, value: trimmed))
+        // The same either way; of bytes that are no text the library keeps a list.
+        fields.append(
+            trimmed.isASCII
+                ? HTTPField(name: name, value: trimmed.text) : HTTPField(name: name, value: trimmed)
+        )
     }
 
     /// `CONTENT_LENGTH`: nothing, an empty value and `-1` all mean that the length is not known.
@@ -241,7 +245,7 @@ extension RequestParameters {
         }
         guard value.first == UInt8(ascii: "/") || value.equals("*"),
             value.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
-            let target = String(validating: value, as: UTF8.self)
+            let target = value.validText
         else { return .refused(.malformed(reason: "its target is no path")) }
         // Few have one anywhere.
         let mayHaveDots = value.has(UInt8(ascii: ".")) || value.has(UInt8(ascii: "%"))
@@ -258,7 +262,7 @@ extension RequestParameters {
         guard !value.isEmpty else { return nil }
         // Repaired bytes could make one owner of two. No configuration has a NUL or such bytes: they
         // are a client's, in a value that the web server takes from it.
-        guard let text = String(validating: value, as: UTF8.self), !value.has(0) else {
+        guard let text = value.validText, !value.has(0) else {
             let name = name.text
             refuse(.malformed(reason: "the value for \(name) is no UTF-8 text without NUL"))
             return nil

@@ -68,8 +68,9 @@ enum ResponseBytes {
     private static func appendStatus(_ status: HTTPResponse.Status, to bytes: inout [UInt8]) {
         bytes.append(text: "Status: ")
         bytes.append(decimal: Int64(status.code))
-        let phrase = status.reasonPhrase.utf8
-        if !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) {
+        var phrase = status.reasonPhrase
+        phrase.withUTF8 { phrase in
+            guard !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else { return }
             bytes.append(UInt8(ascii: " "))
             bytes.append(contentsOf: phrase)
         }

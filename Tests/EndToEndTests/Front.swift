@@ -15,6 +15,8 @@ enum Front: Equatable {
     case nginxMistaken(NginxMistake)
     /// nginx as shipped but for the numbers in one client's bounds.
     case nginxBounded(NginxBounds)
+    /// nginx as shipped but that it keeps its connections to the daemon.
+    case nginxKeeping
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
@@ -56,7 +58,8 @@ enum Front: Equatable {
             authorizer: authorizerPort,
             origin: origin,
             mistake: mistake,
-            bounds: bounds
+            bounds: bounds,
+            keepsConnections: self == .nginxKeeping
         )
         return try Daemon(
             Command.find("nginx") ?? "nginx",

@@ -71,6 +71,7 @@ enum NginxConfiguration {
     ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
     ///   - mistake: what is made wrong; nil: nothing.
     ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
+    ///   - keepsConnections: whether connections to the daemon are kept.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
@@ -81,7 +82,8 @@ enum NginxConfiguration {
         authorizer: UInt16?,
         origin: String?,
         mistake: NginxMistake?,
-        bounds: NginxBounds?
+        bounds: NginxBounds?,
+        keepsConnections: Bool
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
         for name in ["log", "snippets", "modules/upstream"] {
@@ -126,6 +128,11 @@ enum NginxConfiguration {
                 )
                 if let mistake { lines[index] = mistake.made(in: lines[index]) }
                 if let bounds { lines[index] = bounds.set(in: lines[index]) }
+                if keepsConnections { lines[index] = keeping(lines[index]) }
+            }
+            if keepsConnections, name == "http.conf" {
+                let socket = "unix:\(directory.path())/spoolgate.sock"
+                lines.append("upstream spoolgate_kept { server \(socket); keepalive 8; }\n")
             }
             try lines.joined(separator: "\n").write(
                 to: folder.appending(path: name),
@@ -134,6 +141,11 @@ enum NginxConfiguration {
             )
         }
         return folder.path() + "/nginx.conf"
+    }
+
+    private static func keeping(_ line: String) -> String {
+        if line.contains("fastcgi_pass unix:") { return "fastcgi_pass spoolgate_kept;" }
+        return line.replacingOccurrences(of: "fastcgi_keep_conn off", with: "fastcgi_keep_conn on")
     }
 
     private static func filled(

@@ -128,21 +128,6 @@ extension FrontTests {
             #expect(answer.endStatus == 0)
         }
 
-        @Test("a web server that keeps its connection open does not keep the thread")
-        func keepConnection() throws {
-            let server = try TestServer()
-            defer { server.stop() }
-            let client = try server.client()
-            client.send(
-                Record.begin(keepsConnection: true)
-                    + Record.stream(.params, Record.pairs(parameters()))
-                    + Record.stream(.stdin, [1])
-            )
-            let answer = client.answer()
-            #expect(answer.content == Received.text([1]))
-            #expect(answer.isClosed)
-        }
-
         @Test("a peer that goes on sending after its answer is not read for ever")
         func lingering() throws {
             let server = try TestServer(

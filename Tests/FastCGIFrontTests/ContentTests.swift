@@ -43,6 +43,22 @@ extension FrontTests {
             #expect(client.answer().content == Received.text(content))
         }
 
+        @Test("content whose first record is cut in its header is waited for", arguments: 1...9)
+        func cutHeader(_ count: Int) throws {
+            let gate = Gate()
+            let server = try TestServer { exchange in
+                gate.open()
+                TestServer.tell(exchange)
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            let content = Record.stream(.stdin, [1, 2, 3])
+            client.send(Record.head(parameters()) + content.prefix(count))
+            gate.pass()
+            client.send(Array(content.dropFirst(count)))
+            #expect(client.answer().content == Received.text([1, 2, 3]))
+        }
+
         @Test("with a known length the record that ends the content is not waited for")
         func noEndRecord() throws {
             let server = try TestServer()

@@ -86,6 +86,17 @@ int spoolgate_is_listening(int socket);
    or there was an error), 0 if not. */
 int spoolgate_is_hung_up(int socket, int both);
 
+/* epoll_create1(2). */
+int spoolgate_epoll(void);
+
+/* epoll_ctl(2): says that `number` is to be waited for, for one event, or with `always` for each. An event
+   comes with `token`. 0 or -1. */
+int spoolgate_epoll_watch(int epoll, int number, uint64_t token, int always);
+
+/* epoll_wait(2), without an end: 1 and *token for an event, with *hung_up where the peer has closed its
+   side; 0 if a signal came first; -1. */
+int spoolgate_epoll_wait(int epoll, uint64_t *token, int *hung_up);
+
 /* recvmsg(2) into two places, the second after the first is full; with `waits` it waits for the first
    byte. The bytes received, 0 at the end of the connection, or -1; never EINTR. */
 int64_t spoolgate_receive(int socket, void *first, size_t first_count, void *second,

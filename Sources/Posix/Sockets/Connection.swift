@@ -72,9 +72,8 @@ package final class Connection: Sendable {
     /// A web server takes a response without a length for whole when its connection just ends; this
     /// tells it that it is not, and it breaks the client's connection.
     package func spoil() {
-        let garbage = [UInt8](repeating: 0xff, count: 8)
         // Where it cannot be sent, the peer is gone or behind, and the end of the connection must do.
-        _ = Glibc.send(number, garbage, garbage.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL))
+        _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
     }
 
     /// Ends receiving and sending, from any thread.
@@ -140,6 +139,21 @@ package final class Connection: Sendable {
     /// A peer that closed only its sending side counts, unless this side has been released: then
     /// the two cannot be told apart.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
+
+    /// Gives the socket to a new value for what comes next on it; this one is as if closed.
+    ///
+    /// Whoever still has this one, to release or to cut it, reaches nothing any more.
+    /// - Returns: nil where it is closed.
+    package func handedOn() -> Connection? {
+        guard let descriptor = state.withLock({ $0.descriptor.take() }) else { return nil }
+        return Connection(descriptor)
+    }
+
+    /// Sends a few bytes without waiting.
+    /// - Returns: whether all of them are on their way.
+    package func sendAtOnce(_ bytes: [UInt8]) -> Bool {
+        Glibc.send(number, bytes, bytes.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == bytes.count
+    }
 
     /// What one read brought.
     package enum Arrival: Equatable {

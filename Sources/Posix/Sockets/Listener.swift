@@ -20,9 +20,10 @@ package enum ListenAddress: Sendable, Equatable {
 ///
 /// Closing happens at the end of its life; `remove` comes before that.
 package struct Listener: ~Copyable, Sendable {
-    private let descriptor: Descriptor
+    let descriptor: Descriptor
     private let subject: String
-    private let isInherited: Bool
+    /// Whether another process goes on listening with it, when this one ends.
+    package let isInherited: Bool
     private let path: String?
     private let identity: FileIdentity?
 
@@ -37,6 +38,9 @@ package struct Listener: ~Copyable, Sendable {
         self.isInherited = isInherited
         self.path = path
         identity = path.flatMap { FileIdentity(of: $0, followingLinks: false) }
+        // Who is told that a connection waits may find that its peer has left.
+        var isNonblocking: Int32 = 1
+        _ = ioctl(self.descriptor.number, UInt(FIONBIO), &isNonblocking)
     }
 
     /// Opens a listener.
@@ -70,10 +74,10 @@ package struct Listener: ~Copyable, Sendable {
         getenv(name).map { String(cString: $0) }
     }
 
-    /// Waits for a connection.
+    /// Takes a connection that waits.
     ///
-    /// - Returns: nil when there is none to be had now and asking again is right: the wait was ended
-    ///   by `stop` or by the second's limit of an inherited socket, or the peer left already.
+    /// - Returns: nil when there is none to be had now and asking again is right: none waits, the peer left
+    ///   already, or `stop` was called.
     /// - Throws: `SystemError` when the process or the system has no room (EMFILE, ENFILE, ENOMEM,
     ///   ENOBUFS), or the socket is none.
     package func accept() throws(SystemError) -> Connection? {
@@ -98,10 +102,9 @@ package struct Listener: ~Copyable, Sendable {
         _ = setsockopt(descriptor.number, Int32(IPPROTO_TCP), TCP_NODELAY, &on, size)
     }
 
-    /// Ends every wait in `accept`, now and from now on.
+    /// Lets nobody connect from now on; who waits already can still be accepted.
     ///
-    /// An inherited socket stays open for the next process: its waits end by themselves within a
-    /// second.
+    /// An inherited socket stays open for the next process.
     package func stop() {
         if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
     }
@@ -214,10 +217,6 @@ extension Listener {
             throw SystemError(call: "getsockopt", subject: subject, errno: ENOTSOCK)
         }
         try SystemError.check(fcntl(first, F_SETFD, FD_CLOEXEC), "fcntl", on: subject)
-        // The socket is the service manager's and must not be shut down, so accept has to return
-        // now and then to see that the process is about to end.
-        let status = setTimeout(of: first, SO_RCVTIMEO, milliseconds: 1_000)
-        try SystemError.check(status, "setsockopt", on: subject)
         return Listener(Descriptor(owning: first), subject: subject, isInherited: true)
     }
 }

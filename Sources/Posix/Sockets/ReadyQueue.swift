@@ -1,0 +1,77 @@
+// What many threads wait on together: a listener and connections on which nothing happens for now.
+//
+// It knows tokens, not what they stand for. Invariant: each event wakes one thread, and nothing is told a
+// second time before it is watched again.
+
+import CLinux
+import Glibc
+import Synchronization
+
+/// Sockets that are waited for, by any number of threads at a time (epoll(7)).
+package final class ReadyQueue: Sendable {
+    private let epoll: Descriptor
+    /// A pipe that is readable, for everybody, once its other end is closed.
+    private let wakeUp: Descriptor
+    private let wakeUpEnd: Mutex<Descriptor?>
+
+    /// What a token is not.
+    private static let over = UInt64.max
+
+    /// What has become ready.
+    package struct Event: Sendable {
+        /// What `watch` was given.
+        package let token: UInt64
+        /// Whether the peer has closed its side; there may be bytes before that.
+        package let isHungUp: Bool
+    }
+
+    /// Begins with nothing to wait for.
+    /// - Throws: `SystemError` when the process or the system has no room for it.
+    package init() throws(SystemError) {
+        let subject = "connections"
+        epoll = Descriptor(
+            owning: try SystemError.check(spoolgate_epoll(), "epoll_create1", on: subject)
+        )
+        let pipe = try Pipe(for: subject)
+        let status = spoolgate_epoll_watch(epoll.number, pipe.source.number, Self.over, 1)
+        try SystemError.check(status, "epoll_ctl", on: subject)
+        wakeUp = pipe.source
+        wakeUpEnd = Mutex(pipe.sink)
+    }
+
+    /// Watches a listener for the next connection, or its end.
+    /// - Throws: `SystemError` when the system has no room for it.
+    package func watch(_ listener: borrowing Listener, as token: UInt64) throws(SystemError) {
+        try watch(listener.descriptor.number, token, "the listening socket")
+    }
+
+    /// Watches a connection for the next byte, or its end.
+    ///
+    /// It is watched no more once it is closed.
+    /// - Throws: `SystemError` when the system has no room for it.
+    package func watch(_ connection: Connection, as token: UInt64) throws(SystemError) {
+        try watch(connection.number, token, "a connection")
+    }
+
+    private func watch(
+        _ number: Int32,
+        _ token: UInt64,
+        _ subject: String
+    ) throws(SystemError) {
+        precondition(token != Self.over, "a token is taken")
+        let status = spoolgate_epoll_watch(epoll.number, number, token, 0)
+        try SystemError.check(status, "epoll_ctl", on: subject)
+    }
+
+    /// Waits for the next event.
+    /// - Returns: nil where `wakeAll` was called, or a signal came.
+    package func next() -> Event? {
+        var (token, isHungUp) = (Self.over, Int32(0))
+        let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
+        guard count > 0, token != Self.over else { return nil }
+        return Event(token: token, isHungUp: isHungUp != 0)
+    }
+
+    /// Ends every wait, now and from now on.
+    package func wakeAll() { wakeUpEnd.withLock { $0 = nil } }
+}

@@ -1,0 +1,72 @@
+// nginx with connections that it keeps, as shipped else: requests go on while the daemon is restarted.
+
+import Foundation
+import Posix
+import TestSupport
+import Testing
+
+@Suite(
+    "Connections that nginx keeps",
+    .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
+)
+struct KeptConnectionTests {
+    /// What clients were told, and whether they are to go on.
+    private struct Tally {
+        var statuses: [Int: Int] = [:]
+        var isOver = false
+    }
+
+    /// Sends one ordinary upload after the other until it is told to end.
+    private func sendMany(_ number: Int, port: Int, _ tally: Monitor<Tally>) throws {
+        var client = try WireClient(port: port)
+        var count = 0
+        while !tally.update({ $0.isOver }) {
+            count += 1
+            let target = "/files/\(number)-\(count)"
+            do {
+                let answer = try client.ask("PUT", target, content: Data("some bytes".utf8))
+                tally.update { $0.statuses[answer.status, default: 0] += 1 }
+            } catch is WireClient.Broken {
+                // While nobody listens nginx breaks its clients' connections, too (444).
+                client = try WireClient(port: port)
+            }
+        }
+    }
+
+    @Test("no request is lost on a kept connection while the daemon is restarted")
+    func restarts() throws {
+        let sandbox = try Sandbox(front: .nginxKeeping)
+        let before = sandbox.daemon.footprint().descriptors
+        #expect(try sandbox.ask("PUT", "/files/first", content: Data("x".utf8)).status == 201)
+        // Some are the spool's, which are opened once.
+        let after = sandbox.daemon.footprint().descriptors
+        #expect(try sandbox.ask("PUT", "/files/second", content: Data("x".utf8)).status == 201)
+        #expect(sandbox.daemon.footprint().descriptors == after && after > before)
+        let tally = Monitor(Tally())
+        let port = sandbox.port
+        let ended = Monitor<[Result<Void, any Error>]?>(nil)
+        Foundation.Thread.detachNewThread {
+            let results = Parallel.run(8) { try sendMany($0, port: port, tally) }
+            ended.update { $0 = results }
+        }
+        for _ in 0..<5 {
+            let stored = tally.update { $0.statuses[201] ?? 0 }
+            try eventually("uploads are stored") {
+                tally.update { $0.statuses[201] ?? 0 } > stored + 200
+            }
+            sandbox.daemon.signal(SIGTERM)
+            #expect(sandbox.daemon.wait() == 0)
+            try sandbox.startAgain()
+        }
+        tally.update { $0.isOver = true }
+        for result in ended.wait(until: .after(.seconds(300)), { $0 }) ?? [] { try result.get() }
+        let errors = try String(
+            contentsOf: sandbox.directory.appending(path: "nginx/log/error.log"),
+            encoding: .utf8
+        ).components(separatedBy: "\n").filter { $0.contains("[error]") }
+        // While nobody listens nginx cannot connect; every other error were a request that was lost.
+        #expect(errors.filter { !$0.contains("connect() to unix:") } == [])
+        let statuses = tally.update { $0.statuses }
+        #expect(Array(statuses.keys) == [201], "\(statuses)")
+    }
+}

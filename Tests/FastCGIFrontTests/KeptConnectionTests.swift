@@ -1,0 +1,187 @@
+// Connections that the web server keeps: requests one after the other, and letting go without losing one.
+
+import Exchange
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import FastCGIFront
+
+/// A whole request of a web server that keeps its connection.
+private func request(_ content: [UInt8]? = nil, _ method: String = "PUT") -> [UInt8] {
+    let length = content.map { "\($0.count)" } ?? ""
+    return Record.begin(keepsConnection: true)
+        + Record.stream(.params, Record.pairs(parameters(method, length: length)))
+        + Record.stream(.stdin, content ?? [])
+}
+
+extension Answer {
+    /// Whether the last record is the one by which the gateway lets go.
+    fileprivate var isLetGo: Bool { types.last == 7 }
+    fileprivate func ends(_ count: Int) -> Bool {
+        types.count { $0 == RecordType.endRequest.rawValue } == count
+    }
+}
+
+extension FrontTests {
+    @Suite struct KeptConnectionTests {
+        /// Waits for the answer with this number on the connection.
+        private func expect(_ count: Int, _ client: FastCGIClient) {
+            #expect(client.waits { $0.ends(count) }, "no answer \(count)")
+        }
+
+        @Test("requests come one after the other on one connection")
+        func several() throws {
+            let server = try TestServer()
+            defer { server.stop() }
+            let client = try server.client()
+            let contents: [[UInt8]?] = [[1, 2], [], [3], nil, [4, 5, 6]]
+            for (count, content) in contents.enumerated() {
+                client.send(request(content))
+                expect(count + 1, client)
+                #expect(client.waits { $0.text.hasSuffix(Received.text(content ?? [])) })
+            }
+            client.closeSending()
+            let answer = client.answer()
+            #expect(answer.isClosed && !answer.isLetGo)
+            #expect(server.events.isEmpty)
+        }
+
+        @Test("what is not over, or not asked for, is not kept, and the web server is told")
+        func notKept() throws {
+            let server = try TestServer { exchange in
+                if (try? exchange.head.get().method) == .delete { return exchange.abort() }
+                TestServer.reply(exchange, 200, "early")
+            }
+            defer { server.stop() }
+            // Content that nobody reads is still to come.
+            let early = try server.exchange(
+                Record.begin(keepsConnection: true)
+                    + Record.stream(.params, Record.pairs(parameters(length: "9")))
+            )
+            #expect(early.endStatus == 0 && early.isLetGo && early.isClosed)
+            let plain = try server.exchange(
+                Record.head(parameters(length: "0")) + Record.bytes(.stdin)
+            )
+            #expect(plain.endStatus == 0 && !plain.isLetGo && plain.isClosed)
+            let broken = try server.exchange(request([], "DELETE"))
+            #expect(broken.endStatus == nil && broken.isClosed)
+            // The next request came before the answer to this one: it belongs to no connection of ours.
+            let both = try server.exchange(request([]) + request([]))
+            #expect(both.ends(1) && both.isLetGo && both.isClosed)
+        }
+
+        @Test("an idle connection costs no thread, and the oldest beyond the bound are let go")
+        func bound() throws {
+            let server = try TestServer(changing: { $0.maximumKept = 20 })
+            defer { server.stop() }
+            let clients = try (1...30).map { count in
+                let client = try server.client()
+                client.send(request([1]))
+                expect(1, client)
+                // The oldest is who was kept first.
+                #expect(eventually { server.server.load.kept == count })
+                return client
+            }
+            #expect(eventually { server.server.load.active == 0 })
+            #expect(eventually { server.server.load.threads <= 5 })
+            for client in clients.prefix(10) { #expect(client.waits { $0.isLetGo }) }
+            // A request that crossed the record is served, and its connection kept once more.
+            clients[0].send(request([2]))
+            expect(2, clients[0])
+            #expect(clients[10].waits { $0.isLetGo })
+            for client in clients.suffix(19) {
+                client.send(request([2]))
+                expect(2, client)
+            }
+            clients[0].send(request([3]))
+            expect(3, clients[0])
+        }
+
+        @Test("a let go connection that nobody closes is closed after a time")
+        func patience() throws {
+            let server = try TestServer(changing: {
+                $0.maximumKept = 1
+                $0.letGoTimeout = .milliseconds(50)
+                $0.parametersTimeout = .milliseconds(400)
+            })
+            defer { server.stop() }
+            let clients = try (0..<2).map { _ in
+                let client = try server.client()
+                client.send(request([1]))
+                expect(1, client)
+                return client
+            }
+            let answer = clients[0].answer()
+            #expect(answer.isLetGo && answer.isClosed)
+            clients[1].send(request([1]))
+            expect(2, clients[1])
+        }
+
+        @Test("who keeps a connection must send the whole of the next request in time")
+        func slowParameters() throws {
+            let server = try TestServer(changing: { $0.parametersTimeout = .milliseconds(300) })
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(request([1]))
+            expect(1, client)
+            client.send(Array(request([1]).prefix(20)))
+            let answer = client.answer()
+            #expect(answer.isClosed && answer.ends(1))
+            #expect(eventually { server.events == [.noRequest] })
+        }
+
+        @Test("a drain lets go of what is kept, serves what crosses, and waits for nobody for long")
+        func drain() throws {
+            let server = try TestServer(changing: { $0.letGoTimeout = .seconds(1) })
+            let clients = try (0..<3).map { _ in
+                let client = try server.client()
+                client.send(request([1]))
+                expect(1, client)
+                return client
+            }
+            #expect(eventually { server.server.load.active == 0 })
+            let ended = Monitor<Bool?>(nil)
+            try Posix.Thread.start(name: "drain") {
+                let isDrained = server.stop()
+                ended.update { $0 = isDrained }
+            }
+            for client in clients { #expect(client.waits { $0.isLetGo }) }
+            // One closes as nginx does, one sends what it had begun, and the last one does nothing.
+            clients[0].closeSending()
+            #expect(clients[0].answer().isClosed)
+            clients[1].send(request([2]))
+            expect(2, clients[1])
+            for client in clients.dropFirst() {
+                let answer = client.answer()
+                #expect(answer.isLetGo && answer.isClosed)
+            }
+            #expect(ended.wait(until: .after(.seconds(300))) { $0 } == true)
+            #expect(server.server.load.threads == 0)
+        }
+
+        @Test("a late release of one request does not reach the next one on its connection")
+        func lateRelease() throws {
+            let releases = Monitor<[@Sendable () -> Void]>([])
+            let server = try TestServer { exchange in
+                releases.update { $0.append(exchange.interrupt) }
+                TestServer.tell(exchange)
+            }
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(request([1]))
+            expect(1, client)
+            #expect(eventually { server.server.load.active == 0 })
+            let next = request([2, 3])
+            client.send(Array(next.dropLast(17)))
+            #expect(eventually { server.server.load.active == 1 })
+            for release in releases.update({ Array($0.prefix(1)) }) { release() }
+            client.send(Array(next.suffix(17)))
+            expect(2, client)
+            #expect(client.waits { $0.text.hasSuffix(Received.text([2, 3])) })
+        }
+    }
+}
