@@ -44,7 +44,10 @@ func nginxConfiguration(
             uwsgi_temp_path \(work)/temp;
             scgi_temp_path \(work)/temp;
             upstream sink { server 127.0.0.1:\(sinkPort) max_fails=0; keepalive 32; }
-            upstream gateway { server unix:\(gateway) max_fails=0; }
+            upstream gateway {
+            server unix:\(gateway) max_fails=0;
+            \(module == nil ? "" : "keepalive 64;")
+        }
             upstream tusd { server unix:\(tusd) max_fails=0; keepalive 32; }
             server {
                 listen 127.0.0.1:\(port) backlog=4096;
@@ -122,7 +125,7 @@ private let gatewayDirectives = """
 
                 fastcgi_pass gateway;
                 fastcgi_request_buffering off;
-                fastcgi_keep_conn off;
+                fastcgi_keep_conn on;
                 fastcgi_read_timeout 300s;
                 fastcgi_send_timeout 120s;
                 fastcgi_ignore_client_abort off;
