@@ -72,6 +72,8 @@ package struct UpstreamRequest {
     package var content: UpstreamContent
     /// The upload's identity, in a directory's file names; nil for what is none, which no directory takes.
     package var upload: UploadID?
+    /// Whether a directory has to have it on disk before it answers.
+    package var survivesPowerCut: Bool
 
     /// Makes a request from its parts.
     package init(
@@ -79,8 +81,10 @@ package struct UpstreamRequest {
         target: String,
         fields: HTTPFields,
         content: UpstreamContent,
-        upload: UploadID? = nil
+        upload: UploadID? = nil,
+        survivesPowerCut: Bool = true
     ) {
+        self.survivesPowerCut = survivesPowerCut
         self.method = method
         self.target = target
         self.fields = fields

@@ -108,6 +108,18 @@ struct SyncTests {
         #expect(again == [])
     }
 
+    @Test("a promise that only the death of the process survives: none, in a directory neither")
+    func process() throws {
+        let sandbox = try Sandbox(routeSettings: ["promise: process"], front: .nginxWithModule)
+        let calls = try SystemCalls(of: sandbox, ["fsync", "fdatasync", "sync_file_range"])
+        let resource = try sandbox.create("/files/e.bin")
+        #expect(try sandbox.append(resource, Data(repeating: 3, count: 3 << 20)).status == 201)
+        #expect(try sandbox.ask("PUT", "/files/f.bin", content: Data("f".utf8)).status == 201)
+        calls.stop()
+        #expect(calls.lines.filter { !$0.contains("/spool/tmp/clock.") } == [])
+        #expect(try sandbox.delivered().count == 2)
+    }
+
     @Test("a purge of many uploads syncs each directory now and then, not for each of them")
     func purge() throws {
         let count = 300

@@ -20,7 +20,8 @@ struct Handover {
     /// Where the upstream finds it.
     var path: String { directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)" }
 
-    /// Puts a file there, by a hard link where that can be, else by a copy; mode 0640, on disk.
+    /// Puts a file there, by a hard link where that can be, else by a copy; mode 0640; on disk, where the
+    /// upload's promises survive a power cut.
     ///
     /// - Throws: `FormFailure` that names the directory.
     init(
@@ -35,7 +36,10 @@ struct Handover {
         self.directory = directory
         name = "\(description.creation.id)-\(description.name.harmless)"
         do {
-            let files = try DropFiles(path: directory)
+            let files = try DropFiles(
+                path: directory,
+                survivesPowerCut: description.creation.promise == .powerCut
+            )
             _ = try files.store(content, as: name, onProgress)
             try files.sync()
         } catch let error as SystemError {

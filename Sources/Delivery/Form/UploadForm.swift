@@ -94,7 +94,8 @@ package struct UploadForm {
             target: head.target,
             fields: fields,
             content: sent,
-            upload: creation.id
+            upload: creation.id,
+            survivesPowerCut: creation.promise == .powerCut
         )
     }
 

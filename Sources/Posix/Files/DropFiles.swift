@@ -2,7 +2,7 @@
 //
 // Every path is relative to the open directory, so that a file cannot land half in another one. It
 // knows nothing of uploads or records. The invariant: a name that does not begin with a dot appears
-// in the directory only by a rename of a whole file that is on disk.
+// in the directory only by a rename of a whole file, which is on disk where it is to survive a power cut.
 
 import Glibc
 
@@ -18,9 +18,15 @@ package struct DropContentError: Error {
 package struct DropFiles: ~Copyable {
     private let directory: Directory
     private let number: Int32
+    private let survivesPowerCut: Bool
 
     /// Opens the directory.
-    package init(path: String) throws(SystemError) {
+    ///
+    /// - Parameters:
+    ///   - path: the directory; it must exist.
+    ///   - survivesPowerCut: whether what is put there must; otherwise nothing is synced.
+    package init(path: String, survivesPowerCut: Bool = true) throws(SystemError) {
+        self.survivesPowerCut = survivesPowerCut
         directory = try Directory(path: path)
         number = directory.descriptor.number
     }
@@ -45,7 +51,7 @@ package struct DropFiles: ~Copyable {
             throw SystemError("linkat", on: directory.path(of: temporary))
         }
         do throws(SystemError) {
-            try syncFile(temporary)
+            if survivesPowerCut { try syncFile(temporary) }
             try commit(temporary, as: name)
         } catch {
             remove(temporary)
@@ -73,7 +79,7 @@ package struct DropFiles: ~Copyable {
             let length = try fill(file.number, temporary, next)
             // The mode of openat is cut by the umask.
             try check(fchmod(file.number, 0o640), "fchmod", temporary)
-            try check(fsync(file.number), "fsync", temporary)
+            if survivesPowerCut { try check(fsync(file.number), "fsync", temporary) }
             try commit(temporary, as: name)
             return length
         } catch {
@@ -85,8 +91,9 @@ package struct DropFiles: ~Copyable {
     /// Removes the file `name`; one that is gone already is fine.
     package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
-    /// Makes every name so far survive a power cut.
+    /// Makes every name so far survive a power cut, if that is asked for.
     package func sync() throws(SystemError) {
+        guard survivesPowerCut else { return }
         try SystemError.check(fsync(number), "fsync", on: directory.path)
     }
 

@@ -11,6 +11,9 @@ package struct MemoryFile: ~Copyable, Sendable {
     /// - Throws: `SystemError` when the process or the system has no room for it (EMFILE, ENFILE, ENOMEM).
     package init(named name: String) throws(SystemError) {
         let number = try SystemError.check(spoolgate_memory_file(name), "memfd_create", on: name)
+        // What is written goes behind what is there, wherever a reader has left off; on a file in memory that
+        // cannot fail.
+        _ = fcntl(number, F_SETFL, O_APPEND)
         descriptor = Descriptor(owning: number)
     }
 
@@ -23,12 +26,9 @@ package struct MemoryFile: ~Copyable, Sendable {
     /// Gives an empty file these bytes, to be read from the first one on.
     /// - Throws: `SystemError` when there is no memory for them.
     package func hold(_ bytes: [UInt8]) throws(SystemError) {
-        let subject = "\(bytes.count) bytes in memory"
-        guard pwrite(descriptor.number, bytes, bytes.count, 0) == bytes.count else {
-            throw SystemError("pwrite", on: subject)
-        }
-        let place = lseek(descriptor.number, 0, SEEK_SET)
-        try SystemError.check(Int32(clamping: place), "lseek", on: subject)
+        guard write(descriptor.number, bytes, bytes.count) == bytes.count,
+            lseek(descriptor.number, 0, SEEK_SET) == 0
+        else { throw SystemError("write", on: "\(bytes.count) bytes in memory") }
     }
 
     /// Empties it, and frees its memory.

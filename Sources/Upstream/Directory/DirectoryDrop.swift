@@ -10,7 +10,8 @@
 // The content may share its inode with the spool until the daemon has noted the delivery: rename it
 // as you like, but write to a copy. The record's members: "id", "name", "file", "method", "target",
 // "length" (bytes), "content-type" (string or null), "received" (RFC 3339, UTC).
-// The invariant: a record is there only while the content it names was whole and on disk.
+// The invariant: a record is there only while the content it names was whole, and on disk if it is to survive a
+// power cut.
 // Dropping the same upload again ends in the same two files.
 
 import HTTPTypes
@@ -23,8 +24,8 @@ struct DirectoryDrop {
     /// The directory; it must exist.
     let path: String
 
-    /// Drops an upload and answers 201 once content, record and both names are on disk; answers 405
-    /// to everything else.
+    /// Drops an upload and answers 201 once content, record and both names are on disk, or are there, where
+    /// they need not survive a power cut; answers 405 to everything else.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "directory:\(path)")
         let response: Response
@@ -69,7 +70,7 @@ struct DirectoryDrop {
         _ upload: UploadID,
         _ sink: any ResponseSink
     ) throws -> Response {
-        let files = try DropFiles(path: path)
+        let files = try DropFiles(path: path, survivesPowerCut: request.survivesPowerCut)
         let name = ClientFileName(target: request.target, fields: request.fields).harmless
         let file = "\(upload)-\(name)"
         let length = try files.store(request.content, as: file, sink.onProgress)
