@@ -103,6 +103,12 @@ enum NginxConfiguration {
                 at: Sandbox.root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
+            // Idle ones go soon, so that what the daemon holds is what it works on.
+            try "keepalive_timeout 2s;\n".write(
+                to: modules.appending(path: "upstream/soon.conf"),
+                atomically: true,
+                encoding: .utf8
+            )
             try FileManager.default.copyItem(
                 at: URL(filePath: module),
                 to: modules.appending(path: "ngx_http_interim_module.so")
