@@ -25,6 +25,7 @@ package struct DropFiles: ~Copyable {
     /// - Parameters:
     ///   - path: the directory; it must exist.
     ///   - survivesPowerCut: whether what is put there must; otherwise nothing is synced.
+    /// - Throws: `SystemError` when it cannot be opened.
     package init(path: String, survivesPowerCut: Bool = true) throws(SystemError) {
         self.survivesPowerCut = survivesPowerCut
         directory = try Directory(path: path)
