@@ -72,7 +72,7 @@ import Upstream
     func fillsUp() throws {
         let (test, _) = try test()
         // More than is kept in memory.
-        let content = [UInt8](repeating: 1, count: 200_000)
+        let content = [UInt8](repeating: 1, count: 300_000)
         let record = test.serve(
             .creation([
                 .bytes(content), .happens { test.disk.refuse(.write, errno: 28) }, "world",
@@ -81,6 +81,6 @@ import Upstream
         #expect(record.status == 507)
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .incoming)
-        #expect(try test.summaries().map(\.offset) == [200_000])
+        #expect(try test.summaries().map(\.offset) == [300_000])
     }
 }

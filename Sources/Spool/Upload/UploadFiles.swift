@@ -15,7 +15,7 @@ import UploadProtocol
 /// Used by one thread; the kernel's locks go with the last reference, or with `close()`.
 final class UploadFiles {
     /// Bytes of content of one upload that may stay in memory.
-    private static let mostInMemory = 128 << 10
+    private static let mostInMemory = 256 << 10
     /// Bytes of content between two begins of writing it to the disk.
     private static let writeBackStep: Int64 = 2 << 20
 
