@@ -198,6 +198,15 @@ pause() {
 
 alive() { kill -0 "$1" 2>/dev/null; }
 
+# Whether a process is dead, or is within two seconds: one that was killed is not gone at once.
+is_gone() {
+    local deadline=$((SECONDS + 2))
+    while alive "$1"; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        pause 0.1
+    done
+}
+
 # Waits until the command given succeeds; fails when the process is dead or ten seconds are over.
 await() { # process, command...
     local process=$1 deadline=$((SECONDS + 10))
@@ -259,7 +268,7 @@ mkdir -p log nginx tls
 chmod 700 tls
 exec 9>lock
 # Of a run that was killed, the keeper has the lock for some seconds more.
-flock -n 9 || { ! alive "$(cat run.pid 2>/dev/null)" && flock -w 10 9; } ||
+flock -n 9 || { is_gone "$(cat run.pid 2>/dev/null)" && flock -w 10 9; } ||
     die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): end it or set STATE=..."
 echo $$ >run.pid
 
