@@ -130,6 +130,9 @@ final class FastCGIClient {
 
     deinit { socket.close() }
 
+    /// How long a read waits; ten seconds if nothing else is said.
+    func setPatience(seconds: Int) { socket.setPatience(seconds: seconds) }
+
     /// Sends all; false when the peer has closed.
     @discardableResult
     func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }

@@ -37,6 +37,8 @@ extension FrontTests {
             }
             let clients = try (0..<Self.clients).map { index in
                 let client = try server.client()
+                // All of them are answered at a time.
+                client.setPatience(seconds: 300)
                 #expect(client.send(heads[index % heads.count]))
                 return client
             }
