@@ -60,20 +60,20 @@ struct CrashTests {
     @Test("SIGTERM lets uploads finish whose clients could not resume them")
     func drainsOrdinary() throws {
         let sandbox = try Sandbox()
-        let content = Data((0..<400_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
-        // An ordinary one, and a resumable one that no 104 has told where it is.
+        let content = Data((0..<600_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+        // More than stays in memory. An ordinary one, and a resumable one that no 104 has told where it is.
         let uploads = try [[], ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]].map {
-            let client = try sandbox.open("PUT", "/files/late.bin", $0, length: 400000)
-            client.send(content.prefix(200_000))
+            let client = try sandbox.open("PUT", "/files/late.bin", $0, length: 600000)
+            client.send(content.prefix(300_000))
             return client
         }
         try eventually("half of both has arrived") {
             // The list is empty at first.
-            try (try? sandbox.spooledOffset()) == 200_000 && sandbox.namelessBytes() == 200_000
+            try (try? sandbox.spooledOffset()) == 300_000 && sandbox.namelessBytes() == 300_000
         }
         sandbox.daemon.signal(SIGTERM)
         try eventually("the daemon drains") { sandbox.log.contains("draining") }
-        for client in uploads { client.send(content.dropFirst(200_000)) }
+        for client in uploads { client.send(content.dropFirst(300_000)) }
         for client in uploads { #expect(try client.read().status == 201) }
         #expect(sandbox.daemon.wait() == 0)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [content, content])
