@@ -14,7 +14,6 @@
 import CFastCGI
 import Glibc
 import Posix
-import Synchronization
 
 /// A reusable libfcgi request.
 ///
@@ -94,16 +93,16 @@ struct FastCGIRequest: ~Copyable {
 /// Empty files in memory, shared by all threads: one is in use for some microseconds of a request only, and a
 /// request that waits for its content holds none.
 private enum MemoryFiles {
-    private static let spare = Mutex<[Int32]>([])
+    private static let spare = Monitor<[Int32]>([])
     /// Files that are there from the start; more are made where more threads need one at once.
     private static let count = 4
 
     static func prepare() throws(SystemError) {
-        while spare.withLock({ $0.count }) < count { giveBack(try make()) }
+        while spare.updateQuietly({ $0.count }) < count { giveBack(try make()) }
     }
 
     static func take() throws(SystemError) -> MemoryFile {
-        if let number = spare.withLock({ $0.popLast() }) { return MemoryFile(owning: number) }
+        if let number = spare.updateQuietly({ $0.popLast() }) { return MemoryFile(owning: number) }
         return try make()
     }
 
@@ -115,7 +114,7 @@ private enum MemoryFiles {
         // One that cannot be emptied would show its bytes to the next request.
         do throws(SystemError) { try file.clear() } catch { return }
         let number = file.release()
-        let isKept = spare.withLock { spare in
+        let isKept = spare.updateQuietly { spare in
             guard spare.count < count else { return false }
             spare.append(number)
             return true
