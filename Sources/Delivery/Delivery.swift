@@ -80,7 +80,7 @@ package struct Delivery {
         }
         // Who put it there may have died before it was durable, and clients are told of the attempt.
         try upload.sync()
-        let responses = ResponseBuilder(dialect: .newest, limits: route.limits)
+        let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
         _ = try deliver(
             upload,
             to: ResponseListener(responses, completing: try upload.completion())
@@ -91,7 +91,7 @@ package struct Delivery {
     ///
     /// - Throws: `SpoolError` where the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
-        let kept = UpstreamFields.keptOfCompletion(fields ?? [:], policy: route.fields)
+        let kept = UpstreamFields.keptOfCompletion(fields ?? [:], policy: route.settings.fields)
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
@@ -229,7 +229,7 @@ package struct Delivery {
         asked: Int? = nil,
         telling refusal: Refusal
     ) throws(SpoolError) -> Refusal {
-        let pause = route.queue.pause(
+        let pause = route.settings.queue.pause(
             after: upload.attempts,
             asked: asked,
             random: RandomBits.next()
@@ -243,7 +243,7 @@ package struct Delivery {
         let isQueued = !listener.isThere
         if isQueued { try keepCompletion(upload, listener.completing) }
         let end = WallTime(
-            seconds: deliveries.clock.now.seconds + route.queue.lifetime.components.seconds
+            seconds: deliveries.clock.now.seconds + route.settings.queue.lifetime.components.seconds
         )
         try upload.postpone(reason: reason, isQueued ? .queue(next) : .client(end))
         try upload.sync()
@@ -254,7 +254,7 @@ package struct Delivery {
     /// Whether the upload's time in the queue is over when `pause` is.
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
-        return route.queue.isOver(
+        return route.settings.queue.isOver(
             since: upload.wholeSince ?? now,
             at: WallTime(seconds: now.seconds + pause.components.seconds)
         )

@@ -124,7 +124,7 @@ package final class FinalResponseRelay: ResponseSink {
     func receive(content part: RawSpan) throws {
         if isPutOff { return }
         if !isStreaming {
-            if Int64(content.count + part.byteCount) <= delivery.route.maxResponseSize {
+            if Int64(content.count + part.byteCount) <= delivery.route.settings.maxResponseSize {
                 part.withUnsafeBytes { content.append(contentsOf: $0) }
                 return
             }

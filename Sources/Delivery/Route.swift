@@ -3,31 +3,22 @@
 
 package import Posix
 package import Settings
-package import UploadProtocol
 package import Upstream
 
 /// One route as requests and deliveries use it.
 ///
 /// Any thread. Never changes; a request with settings of its own has a reference of its own.
-@dynamicMemberLookup
 package final class Route: Sendable {
     /// Its name.
     package let name: String
     /// What the operator set.
     package let settings: RouteSettings
-    /// What each request asks for of the settings, where a key path would cost more than the answer.
-    package let (limits, resources, reply): (UploadLimits, UploadResources, Reply)
     /// Who gets its uploads.
     package let upstream: Upstream
     /// Who is asked whether an upload may come in; nil: nobody.
     package let authorizer: Authorizer?
     /// What looks at a whole upload; nil: nothing.
     package let inspection: Inspection?
-
-    /// A setting, by a key path: `settings` itself costs a hundredth where every request asks.
-    package subscript<Value>(dynamicMember member: KeyPath<RouteSettings, Value>) -> Value {
-        settings[keyPath: member]
-    }
 
     /// Makes a route from its settings.
     ///
@@ -45,7 +36,6 @@ package final class Route: Sendable {
     ) {
         self.name = name
         self.settings = settings
-        (limits, resources, reply) = (settings.limits, settings.resources, settings.reply)
         upstream =
             old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
             ?? Upstream(settings.upstream, skipped: skipped)
@@ -63,7 +53,6 @@ package final class Route: Sendable {
         authorizer = route.authorizer
         inspection = route.inspection
         self.settings = settings
-        (limits, resources, reply) = (settings.limits, settings.resources, settings.reply)
     }
 
     /// The same with changed settings, which what was made from them does not hear of.
@@ -78,6 +67,6 @@ package final class Route: Sendable {
     /// - Parameter nextAttempt: the upload's; nil where the queue does not have it.
     /// - Returns: whether the queue delivers it, and nobody waits.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
-        reply == .accepted && nextAttempt != nil
+        settings.reply == .accepted && nextAttempt != nil
     }
 }

@@ -40,7 +40,7 @@ extension Request {
             var granted = limited(to: grant.maxSize)
             granted.grant = grant
             granted.head.fields = grant.applied(to: head.fields)
-            let maxSize = granted.route.limits.maxSize
+            let maxSize = granted.route.settings.limits.maxSize
             let size = max(length ?? 0, head.contentLength.count ?? 0)
             if size <= maxSize { return granted }
             granted.refuse(.tooLarge(maxSize: maxSize))
@@ -70,7 +70,7 @@ extension Request {
     }
 
     private func limited(to maxSize: Int64?) -> Request {
-        guard let maxSize, maxSize < route.limits.maxSize else { return self }
+        guard let maxSize, maxSize < route.settings.limits.maxSize else { return self }
         var request = self
         request.route = route.changed { $0.limits.maxSize = maxSize }
         request.responses.limits.maxSize = maxSize

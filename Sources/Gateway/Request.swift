@@ -173,7 +173,7 @@ struct Request {
     /// Seconds the upload will still be kept without activity.
     func remainingAge(of upload: Upload) -> Int64 {
         let idle = gateway.clock.confirmed.seconds - upload.lastActivity.seconds
-        return route.limits.maxAge - max(0, idle)
+        return route.settings.limits.maxAge - max(0, idle)
     }
 
     /// Whether the client may use an upload.

@@ -47,7 +47,7 @@ extension Request {
     ///
     /// - Returns: whether it was refused.
     func refusesForHold(_ request: UploadRequest) -> Bool {
-        guard request.beginsUpload, route.reply == .accepted,
+        guard request.beginsUpload, route.settings.reply == .accepted,
             gateway.deliveries.isHoldFull(route)
         else { return false }
         gateway.deliveries.noteHoldFull(route)

@@ -20,10 +20,13 @@ extension UInt8 {
 
 extension FixedWidthInteger {
     /// The number of a text of digits; nil for anything else, a sign among it, and for what does not fit.
-    @inlinable package init?(digits: some StringProtocol) {
-        guard !digits.utf8.isEmpty else { return nil }
+    @inlinable package init?(digits: some StringProtocol) { self.init(digits: digits.utf8) }
+
+    /// The same, of the text's bytes.
+    @inlinable package init?(digits: some Collection<UInt8>) {
+        guard !digits.isEmpty else { return nil }
         var number: Self = 0
-        for digit in digits.utf8 {
+        for digit in digits {
             guard digit.isDigit, let value = Self(exactly: digit - 0x30) else { return nil }
             let (tens, isBeyond) = number.multipliedReportingOverflow(by: 10)
             let (sum, isAbove) = tens.addingReportingOverflow(value)

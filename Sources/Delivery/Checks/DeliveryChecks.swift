@@ -110,7 +110,7 @@ extension Delivery {
             about: upload.creation,
             length: length,
             completing: listener.completing,
-            policy: route.fields
+            policy: route.settings.fields
         ) {
             guard failure == nil else { return }
             do throws(SpoolError) { try listener.heartbeat?.beat(upload) } catch { failure = error }

@@ -72,7 +72,7 @@ extension Deliveries {
 
     /// Whether `hold` keeps as much of a route as it may.
     package func isHoldFull(_ route: Route) -> Bool {
-        let limit = route.queue.maximumHoldSize
+        let limit = route.settings.queue.maximumHoldSize
         guard limit > 0, holdSizes.size(of: route.name) >= limit else { return false }
         countHold()
         return holdSizes.size(of: route.name) >= limit
@@ -84,7 +84,7 @@ extension Deliveries {
         log.holdFull(
             route: route.name,
             size: holdSizes.size(of: route.name),
-            limit: route.queue.maximumHoldSize,
+            limit: route.settings.queue.maximumHoldSize,
             count: count
         )
     }

@@ -120,7 +120,9 @@ extension Deliveries {
                 )
                 return nil
             }
-            if let next = upload.nextAttempt, !delivery.route.queue.isDue(next, at: clock.now) {
+            if let next = upload.nextAttempt,
+                !delivery.route.settings.queue.isDue(next, at: clock.now)
+            {
                 return next
             }
             try delivery.deliverQueued(upload)

@@ -42,14 +42,14 @@ extension Request {
         } catch {
             return giveUp("the content could not be read: \(error)")
         }
-        var fields = UpstreamFields.passedThrough(head.fields, policy: route.fields)
+        var fields = UpstreamFields.passedThrough(head.fields, policy: route.settings.fields)
         fields.addForwarding(
-            route.fields.forwarding,
+            route.settings.fields.forwarding,
             address: exchange.context.remoteAddress,
             scheme: exchange.context.scheme,
             host: head.fields.value(of: .host)
         )
-        UpstreamFields.finish(&fields, policy: route.fields)
+        UpstreamFields.finish(&fields, policy: route.settings.fields)
         let relay = StreamRelay(
             exchange,
             fields: UpstreamFields.passedBack,

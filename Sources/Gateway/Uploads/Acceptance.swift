@@ -46,7 +46,7 @@ extension Request {
     /// false where the answer takes the upload itself.
     func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
         do throws(SpoolError) {
-            guard route.reply == .accepted, let summary = try gateway.spool.look(at: id),
+            guard route.settings.reply == .accepted, let summary = try gateway.spool.look(at: id),
                 // In `deferred` and in use it is being checked before its attempt.
                 summary.queue == .active || summary.queue == .deferred && summary.isInUse,
                 route.hasAccepted(nextAttempt: summary.nextAttempt),
@@ -57,7 +57,7 @@ extension Request {
             state.isAccepted = true
             if let append {
                 guard
-                    state.decide(append, dialect: dialect, limits: route.limits)
+                    state.decide(append, dialect: dialect, limits: route.settings.limits)
                         == .answer(.accepted)
                 else { return false }
                 answerAccepted(creation, length: state.offset)
@@ -66,7 +66,11 @@ extension Request {
                     return false
                 }
                 exchange.answer(
-                    responses.offsetTold(state, completeness, remainingAge: route.limits.maxAge)
+                    responses.offsetTold(
+                        state,
+                        completeness,
+                        remainingAge: route.settings.limits.maxAge
+                    )
                 )
             }
             return true

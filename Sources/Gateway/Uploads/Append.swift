@@ -22,7 +22,7 @@ extension Request {
         _ append: UploadRequest.Append,
         to upload: Upload
     ) throws(SpoolError) {
-        switch upload.state.decide(append, dialect: dialect, limits: route.limits) {
+        switch upload.state.decide(append, dialect: dialect, limits: route.settings.limits) {
         case .receive(let ceiling):
             try checkRoom(for: append, to: upload, ceiling)
             if let length = ceiling.length { try upload.setLength(length) }
@@ -132,7 +132,7 @@ extension Request {
         let (refusal, deactivates) = upload.state.decideExcess(
             ceiling,
             dialect: dialect,
-            limits: route.limits
+            limits: route.settings.limits
         )
         if deactivates {
             try upload.remove(durably: true)

@@ -27,7 +27,7 @@ extension Request {
             journal.interrupted(upload, reason: .truncated)
             return exchange.abort()
         }
-        switch route.reply {
+        switch route.settings.reply {
         case .accepted:
             // Whoever is told 202 is not there for what would come out later.
             let refusal = try delivery.contradiction(

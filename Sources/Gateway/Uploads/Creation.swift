@@ -35,7 +35,7 @@ extension Request {
                 request.tellsProgress = head.contentLength != .known(0)
                 try request.receive(
                     into: upload,
-                    upTo: UploadState.decide(creation, limits: route.limits),
+                    upTo: UploadState.decide(creation, limits: route.settings.limits),
                     completeness: creation.completeness,
                     isCreation: true
                 )
@@ -61,7 +61,7 @@ extension Request {
         guard creation.completeness == .complete, let count = head.contentLength.count else {
             return false
         }
-        return count <= OrdinaryContent.memoryLimit && route.reply == .upstream
+        return count <= OrdinaryContent.memoryLimit && route.settings.reply == .upstream
             && !isLocationTold && !dialect.locatesFinalResponse
     }
 
@@ -94,8 +94,11 @@ extension Request {
     /// The same with an upload resource, without what its record must not keep.
     func newResource() -> UploadCreation {
         var creation = newUpload()
-        creation.resourcePath = route.resources.path(of: creation.id, creationPath: head.path)
-        creation.head.fields = UpstreamFields.recorded(head.fields, policy: route.fields)
+        creation.resourcePath = route.settings.resources.path(
+            of: creation.id,
+            creationPath: head.path
+        )
+        creation.head.fields = UpstreamFields.recorded(head.fields, policy: route.settings.fields)
         return creation
     }
 }

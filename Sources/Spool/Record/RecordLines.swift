@@ -12,14 +12,7 @@ enum RecordNumber {
     ///
     /// The largest is the protocol's: sums of a few such numbers are far from the end of their type.
     static func read(_ digits: some Collection<UInt8>) -> Int64? {
-        // So many digits cannot overflow.
-        guard !digits.isEmpty, digits.count <= 18 else { return nil }
-        var number: Int64 = 0
-        for digit in digits {
-            guard digit.isDigit else { return nil }
-            number = number * 10 + Int64(digit - UInt8(ascii: "0"))
-        }
-        return number <= UploadLimits.mostSize ? number : nil
+        Int64(digits: digits).flatMap { $0 <= UploadLimits.mostSize ? $0 : nil }
     }
 
     /// Reads a number from text.
