@@ -128,11 +128,8 @@ package final class Spool: Sendable {
         state.writer = writer
         let bytes = LoadedRecord.bytes(state: state, creation: creation)
         let size = RecordSlots.early[0] + Int64(bytes.count)
-        try room.takeUpload(of: creation.client)
-        do throws(SpoolError) { try room.takeRecord(size) } catch {
-            room.giveBackUpload(of: creation.client, isFinished: false)
-            throw error
-        }
+        try room.takeUpload(of: creation.client, record: size)
+        defer { room.wasMade(creation.client, record: size) }
         let lock = locks.lockNew(creation, requestRelease: requestRelease)
         do throws(SystemError) {
             let record = try createRecord(bytes, FileName(id))

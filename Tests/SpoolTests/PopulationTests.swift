@@ -112,6 +112,19 @@ struct PopulationTests {
         #expect(bound { _ = try spool.create(.sample(), requestRelease: {}) } == nil)
     }
 
+    @Test("a count that does not find what is only being made does not make room for more")
+    func pending() throws {
+        let directory = TemporarySpool()
+        let room = try spool(directory, total: 1).room
+        let client = ClientName(owner: "a", address: nil)
+        try room.takeUpload(of: client, record: 100)
+        room.count { Census() }
+        #expect(bound { try room.takeUpload(of: client, record: 100) } == .total(1))
+        room.wasMade(client, record: 100)
+        room.count { Census() }
+        #expect(bound { try room.takeUpload(of: client, record: 100) } == nil)
+    }
+
     @Test("many creations together do not pass a bound", .timeLimit(.minutes(10)))
     func together() throws {
         let directory = TemporarySpool()

@@ -196,6 +196,18 @@ struct QuotaTests {
         try spool.create(.sample(), requestRelease: {}).append("ten bytes.")
     }
 
+    @Test("a count that does not find what is only being written does not make room for more")
+    func pending() throws {
+        let directory = TemporarySpool()
+        let room = try spool(directory, quota: 10).room
+        try room.take(10)
+        room.count { Census() }
+        #expect(performing: { try room.take(1) }, throws: isOverQuota)
+        room.wasWritten(10)
+        room.count { Census() }
+        try room.take(10)
+    }
+
     @Test("many writers together do not pass it", .timeLimit(.minutes(10)))
     func together() throws {
         let directory = TemporarySpool()

@@ -31,6 +31,12 @@ struct Census: Equatable {
         if !isFinished { add(count, unfinishedOf: client) }
     }
 
+    /// Counts an upload in or out that is not delivered, with the bytes of its record.
+    mutating func add(_ count: Int, of client: Int, record: Int64) {
+        add(count, of: client, isFinished: false)
+        records += record
+    }
+
     /// Counts an upload of a client that is not delivered in or out.
     mutating func add(_ count: Int, unfinishedOf client: Int) {
         let number = unfinished[client, default: 0] + count

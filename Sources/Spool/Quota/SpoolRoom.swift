@@ -51,7 +51,10 @@ final class SpoolRoom: Sendable {
         var inMemory: Int64 = 0
         /// Bytes that may be written before the free space is looked at again.
         var allowance: Int64 = 0
-        /// What was taken since a count began that is under way; nil: there is none.
+        /// What was taken and is not made yet, so that a count which begins now may miss it.
+        var pending = Census()
+        /// What a count that is under way may miss: what was pending when it began, and was taken since;
+        /// nil: there is none.
         var since: Census?
         /// When the next count may begin.
         var nextCount = Deadline.after(.zero)
@@ -115,7 +118,8 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Takes `count` bytes of content that are about to be written.
+    /// Takes `count` bytes of content that are about to be written; where they are named, `wasWritten` must
+    /// follow.
     ///
     /// - Parameters:
     ///   - count: bytes.
@@ -131,7 +135,12 @@ final class SpoolRoom: Sendable {
                 isShort = count > state.allowance
                 if isShort { return nil }
                 state.allowance -= count
-                if isNamed { state.take { $0.data += count } } else { state.nameless += count }
+                if isNamed {
+                    state.take { $0.data += count }
+                    state.pending.data += count
+                } else {
+                    state.nameless += count
+                }
                 return nil
             }
             guard isShort else { return }
@@ -140,6 +149,9 @@ final class SpoolRoom: Sendable {
             state.update { $0.allowance = max(count, allowance) }
         }
     }
+
+    /// Notes that the writing of `count` named bytes is over, whatever became of it.
+    func wasWritten(_ count: Int64) { state.updateQuietly { $0.pending.data -= count } }
 
     /// Gives back bytes of content that were removed, or taken and not written.
     func giveBack(_ count: Int64, isNamed: Bool = true) {
@@ -173,27 +185,14 @@ final class SpoolRoom: Sendable {
 
     /// Gives back memory of content; `isStored`: its bytes are in a file with a name now.
     func giveBackMemory(_ count: Int64, isStored: Bool) {
-        giveBack(count, isNamed: false)
         state.update { state in
             state.inMemory -= count
+            state.nameless -= count
             if isStored { state.take { $0.data += count } }
         }
     }
 
     // MARK: Records
-
-    /// Takes `count` bytes of a record that is about to be made; `.overQuota` above the quota.
-    func takeRecord(_ count: Int64) throws(SpoolError) {
-        try counted { state in
-            var next = state
-            next.take { $0.records += count }
-            if let quota, next.bytes != state.bytes, next.bytes > quota {
-                return overQuota(count, used: state.bytes, quota: quota)
-            }
-            state = next
-            return nil
-        }
-    }
 
     /// Notes bytes that a record grew by: what became of an upload is never refused.
     func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
@@ -208,18 +207,30 @@ final class SpoolRoom: Sendable {
     /// Changes the bounds; uploads there are stay.
     func setBounds(_ bounds: UploadBounds) { state.update { $0.bounds = bounds } }
 
-    /// Takes a place for an upload that is about to be made.
+    /// Takes a place for an upload that is about to be made, and the bytes of its record; `wasMade` must
+    /// follow.
     ///
-    /// - Throws: `.tooMany`; then nothing was taken.
-    func takeUpload(of client: ClientName) throws(SpoolError) {
+    /// - Throws: `.tooMany`, `.overQuota` above the quota; then nothing was taken.
+    func takeUpload(of client: ClientName, record: Int64) throws(SpoolError) {
         let client = client.hashValue
         try counted { state in
             if let bound = state.fault(client: client) {
                 return .tooMany(directory: root.path, bound)
             }
-            state.take { $0.add(1, of: client, isFinished: false) }
+            var next = state
+            next.take { $0.add(1, of: client, record: record) }
+            if let quota, next.bytes != state.bytes, next.bytes > quota {
+                return overQuota(record, used: state.bytes, quota: quota)
+            }
+            next.pending.add(1, of: client, record: record)
+            state = next
             return nil
         }
+    }
+
+    /// Notes that the making of an upload is over, whatever became of it.
+    func wasMade(_ client: ClientName, record: Int64) {
+        state.updateQuietly { $0.pending.add(-1, of: client.hashValue, record: -record) }
     }
 
     /// Notes that an upload is delivered: only its response is kept.
@@ -274,7 +285,7 @@ final class SpoolRoom: Sendable {
         let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
             if state.since != nil { return nil }
             guard state.nextCount.hasPassed else { return false }
-            state.since = Census()
+            state.since = state.pending
             return true
         }
         guard isMine == true else { return }
@@ -289,7 +300,7 @@ final class SpoolRoom: Sendable {
     func count<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let isMine = state.update { state in
             guard state.since == nil else { return false }
-            state.since = Census()
+            state.since = state.pending
             return true
         }
         if isMine { try finish(count) } else { _ = try count() }

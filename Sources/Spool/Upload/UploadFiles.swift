@@ -182,7 +182,10 @@ final class UploadFiles {
         let data = try openedData()
         try spool.room.take(count)
         let end = size + count
-        defer { lastActivity = spool.clock.now }
+        defer {
+            spool.room.wasWritten(count)
+            lastActivity = spool.clock.now
+        }
         do throws(SystemError) {
             try disk.write(bytes, to: data.descriptor, at: &size, subject: data.subject)
         } catch {
