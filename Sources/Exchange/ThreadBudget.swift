@@ -13,9 +13,9 @@ package struct ThreadBudget: Sendable, Equatable {
     /// Connections that a web server keeps for its next request, at most.
     package static let keptConnections = 128
 
-    /// Descriptors of one request at most: the connection, a second one of it while its parameters are
-    /// read; then a data file and its record, or a scratch file, the upstream's connection and what
-    /// libcurl wakes itself with.
+    /// Descriptors of one request at most: the connection, and a file in memory while its parameters are
+    /// taken apart; then a data file and its record, or a scratch file, the upstream's connection and
+    /// what libcurl wakes itself with.
     package static let ofRequest = 5
     /// Of a delivery by the queue: data file, record, the upstream's connection and libcurl's.
     private static let ofDelivery = 4

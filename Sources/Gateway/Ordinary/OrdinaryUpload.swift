@@ -2,8 +2,8 @@
 // the route says `ordinary: pass`, streamed as it comes.
 //
 // It has no upload resource, so nobody can come back for it: what does not arrive whole is gone with the
-// request. Its bytes stay in the buffer they came in if they are few, else in a nameless file; where the route replies
-// `accepted`, in the spool. Invariant: it waits for no other upload.
+// request. Its bytes stay in the buffer they came in if they are few, else in a nameless file; where the route
+// replies `accepted`, in the spool. Invariant: it waits for no other upload.
 
 import Delivery
 import Exchange
@@ -74,15 +74,12 @@ extension Request {
         defer { upload.unlock() }
         do throws(SpoolError) {
             let end = try receiveOrdinary(plan) { reading throws(SpoolError) in
-                try gateway.buffers.withBuffer { buffer throws(SpoolError) in
-                    try Reception(content: content, buffer: buffer).receive(
-                        room: route.settings.limits.maxSize,
-                        store: { bytes throws(SpoolError) in
-                            reading.update(bytes)
-                            try upload.append(bytes)
-                        }
-                    )
-                }
+                try gateway.buffers.receive(
+                    content,
+                    room: route.settings.limits.maxSize,
+                    reading,
+                    store: { bytes throws(SpoolError) in try upload.append(bytes) }
+                )
             }
             guard case .success = end else {
                 try upload.remove()
@@ -191,6 +188,26 @@ extension Request {
     }
 }
 
+extension BufferShelf {
+    /// Receives content through a buffer, read for its digests and stored part by part.
+    fileprivate func receive(
+        _ content: RequestContent,
+        room: Int64,
+        _ reading: DigestReading,
+        store: (RawSpan) throws(SpoolError) -> Void
+    ) throws(SpoolError) -> ReceptionEnd {
+        try withBuffer { buffer throws(SpoolError) in
+            try Reception(content: content, buffer: buffer).receive(
+                room: room,
+                store: { bytes throws(SpoolError) in
+                    reading.update(bytes)
+                    try store(bytes)
+                }
+            )
+        }
+    }
+}
+
 /// The content of an ordinary upload, in the buffer that received it while it is little, else in a
 /// nameless file.
 ///
@@ -233,15 +250,12 @@ final class OrdinaryContent {
             guard length <= room else { return .exceeded }
         }
         let file = try asFile()
-        return try shelf.withBuffer { buffer throws(SpoolError) in
-            try Reception(content: content, buffer: buffer).receive(
-                room: room - file.length,
-                store: { bytes throws(SpoolError) in
-                    reading.update(bytes)
-                    try file.append(bytes)
-                }
-            )
-        }
+        return try shelf.receive(
+            content,
+            room: room - file.length,
+            reading,
+            store: { bytes throws(SpoolError) in try file.append(bytes) }
+        )
     }
 
     /// The file; what was in memory is moved there.
