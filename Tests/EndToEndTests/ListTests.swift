@@ -81,8 +81,11 @@ struct ListTests {
         #expect(try sandbox.spoolgate("hold", id).status == 0)
         #expect(try listed(sandbox)["waits-for"] as? String == "operator")
         #expect(try sandbox.spoolgate("release", id).status == 0)
-        #expect(try listed(sandbox)["waits-for"] as? String == "queue")
-        #expect(try row(sandbox)["NEXT"] != "client")
+        // It is due at once: between two attempts nobody has it.
+        try eventually("the queue has it") {
+            try listed(sandbox)["waits-for"] as? String == "queue"
+        }
+        try eventually("its next attempt is told") { try row(sandbox)["NEXT"] != "client" }
     }
 
     @Test(
