@@ -15,6 +15,12 @@ void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count)
     (void) sync_file_range(descriptor, position, count, SYNC_FILE_RANGE_WRITE);
 }
 
+int64_t spoolgate_copy(int source, int64_t from, int target, int64_t to, int64_t count) {
+    off_t at = from, end = to;
+
+    return copy_file_range(source, &at, target, &end, (size_t) count, 0);
+}
+
 /* Exclusive use is a lock on every byte a file can have content at; a mark is one beyond them. */
 #define MARK ((off_t) 1 << 62)
 

@@ -7,6 +7,8 @@ import COpenSSL
 
 /// The algorithms that content is digested with (FIPS 180-4).
 package enum DigestFunction: String, Sendable, CaseIterable {
+    /// SHA-1, 20 bytes; for what is told apart from nothing but errors of transmission.
+    case sha1 = "SHA1"
     /// SHA-256, 32 bytes.
     case sha256 = "SHA256"
     /// SHA-512, 64 bytes.

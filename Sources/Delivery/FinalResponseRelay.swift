@@ -17,7 +17,7 @@ package struct ResponseListener {
     /// The request that waits for it; nil: it is only stored.
     package var exchange: (any Exchange)?
     /// Builds what that request hears.
-    let responses: ResponseBuilder
+    let responses: any ResponseWording
     /// The upload resource's URI, where the request is the creation.
     package var location: String?
     /// Tells the client that the wait goes on; nil where it cannot hear that.
@@ -30,7 +30,7 @@ package struct ResponseListener {
     package var isResumable = false
 
     /// Nobody: the final response is only stored.
-    package init(_ responses: ResponseBuilder, completing: HTTPFields?) {
+    package init(_ responses: any ResponseWording, completing: HTTPFields?) {
         self.responses = responses
         self.completing = completing
     }
@@ -71,6 +71,8 @@ package final class FinalResponseRelay: ResponseSink {
     private(set) var spoolError: SpoolError?
     /// Whether the client was told the final response.
     private(set) var hasBegun = false
+    /// Whether the client is told its content as well.
+    private var relaysContent = true
 
     /// Relays to `listener` what comes of a delivery of `upload`.
     ///
@@ -132,7 +134,7 @@ package final class FinalResponseRelay: ResponseSink {
             store(content: nil)
             try begin(contentLength: contentLength)
         }
-        try listener.exchange?.send(content: part)
+        if relaysContent { try listener.exchange?.send(content: part) }
     }
 
     /// Stores and relays a response that ended.
@@ -149,15 +151,15 @@ package final class FinalResponseRelay: ResponseSink {
         content = []
         guard let head, let exchange = listener.exchange else { return }
         hasBegun = true
-        try exchange.send(
-            head: listener.responses.final(
-                head,
-                offset: upload.state.offset,
-                location: listener.location
-            ),
-            contentLength: head.status.hasContent ? contentLength : nil
+        let final = listener.responses.final(
+            head,
+            offset: upload.state.offset,
+            location: listener.location
         )
-        if !held.isEmpty { try exchange.send(content: held.span.bytes) }
+        relaysContent = final.hasContent
+        let isWithContent = final.hasContent && final.head.status.hasContent
+        try exchange.send(head: final.head, contentLength: isWithContent ? contentLength : nil)
+        if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
     }
 
     /// Ends a response whose content did not come whole.

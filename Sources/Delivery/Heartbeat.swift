@@ -13,10 +13,10 @@ package import UploadProtocol
 /// One way to tell a client how much of its upload is safe (draft-12 §4.1.1).
 package struct ProgressReport {
     private let exchange: any Exchange
-    private let responses: ResponseBuilder
+    private let responses: any ResponseWording
 
     /// Makes it; nil where the client's dialect or the web server knows no such report.
-    package init?(to exchange: any Exchange, _ responses: ResponseBuilder) {
+    package init?(to exchange: any Exchange, _ responses: any ResponseWording) {
         guard responses.dialect.allowsProgress, exchange.context.interimStatuses.contains(104)
         else {
             return nil

@@ -62,10 +62,10 @@ extension Request {
     func on(_ upload: Upload) -> Request {
         var request = limited(to: upload.creation.maxSize)
         request.journal = gateway.deliveries.journal.of(upload.creation)
-        // For the others it changes nothing.
-        if dialect.repeatsAfterError {
-            request.responses.isSegmented = upload.creation.isSegmented
+        if isUnmarked, upload.state.kind.family == .tus {
+            request.responses = gateway.responses(to: head, .tus, on: request.route)
         }
+        request.responses = request.responses.on(upload.creation.head)
         return request
     }
 
@@ -75,12 +75,5 @@ extension Request {
         request.route = route.changed { $0.limits.maxSize = maxSize }
         request.responses.limits.maxSize = maxSize
         return request
-    }
-}
-
-extension UploadCreation {
-    /// Whether it said that more comes than its own content.
-    fileprivate var isSegmented: Bool {
-        UploadRequest.isSegmented(head, Dialect(of: head.fields))
     }
 }

@@ -79,10 +79,17 @@ package final class Gateway: Sendable {
             noteUnknownRoute(name, target: head.target)
             return exchange.answer(Refusal.unknownRoute(name: name).response)
         }
-        let dialect = Dialect(
-            of: head.fields,
-            aliases: configuration.settings.interopAliases
-        )
+        let resources = route.settings.resources
+        func isOnResource() -> Bool { resources.match(head.path) != .none }
+        var family = ProtocolFamily(of: head, isOnResource: isOnResource())
+        // What it says is the upstream's to read, or nobody's.
+        let isPassed = family == .tus && route.settings.tus == .pass && !isOnResource()
+        if family == .tus, isPassed || route.settings.tus == .off { family = .ietf }
+        head.method = UploadRequest.method(of: head, family)
+        let dialect =
+            family == .tus
+            ? Dialect.tus
+            : Dialect(of: head.fields, aliases: configuration.settings.interopAliases)
         let correlation = configuration.settings.correlationField.map { name in
             head.fields.correlate(by: name)
         }
@@ -90,12 +97,15 @@ package final class Gateway: Sendable {
             owner: context.owner,
             address: context.remoteAddress
         )
-        let asked = UploadRequest(
-            head,
-            dialect: dialect,
-            resources: route.settings.resources,
-            limits: route.settings.limits
-        )
+        let asked =
+            isPassed
+            ? .passThrough
+            : UploadRequest(
+                head,
+                dialect: dialect,
+                resources: resources,
+                limits: route.settings.limits
+            )
         var handled = Request(
             gateway: self,
             exchange: exchange,
@@ -106,8 +116,9 @@ package final class Gateway: Sendable {
             journal: deliveries.journal.correlated(correlation),
             inUseTimeout: configuration.settings.inUseTimeout,
             interimRate: configuration.settings.interim,
-            responses: ResponseBuilder(dialect: dialect, limits: route.settings.limits),
-            isOrdinary: asked.isOrdinary
+            responses: responses(to: head, dialect, on: route),
+            isOrdinary: asked.isOrdinary,
+            isUnmarked: family == nil
         )
         noteFaults(context, route: name, isUpload: asked.isUpload)
         switch admission.admit(client, isShort: asked.isShort, at: place) {
@@ -117,6 +128,24 @@ package final class Gateway: Sendable {
             handled.run(asked)
         case .clientIsBusy: handled.turnAway(asked, .clientBusy)
         case .noThread: handled.turnAway(asked, .busy)
+        }
+    }
+
+    /// What words the answers to a request.
+    func responses(
+        to head: RequestHead,
+        _ dialect: Dialect,
+        on route: Route
+    ) -> any ResponseWording {
+        switch dialect.family {
+        case .ietf: ResponseBuilder(dialect: dialect, limits: route.settings.limits)
+        case .tus:
+            TusResponseBuilder(
+                head,
+                limits: route.settings.limits,
+                tellsAnswer: route.settings.tusAnswer == .upstream,
+                now: clock.now.seconds
+            )
         }
     }
 }

@@ -27,9 +27,11 @@ struct Request {
     /// waiting.
     let inUseTimeout: Duration
     let interimRate: InterimRate
-    var responses: ResponseBuilder
+    var responses: any ResponseWording
     /// Whether its client did not ask for the protocol's fields.
     let isOrdinary: Bool
+    /// Whether nothing in it tells a protocol: then it speaks that of the upload it is on.
+    let isUnmarked: Bool
     /// Its place among the requests at work; nil where it has none and is turned away.
     var visit: Visit?
     /// What the authorizer lets this request's upload have.
@@ -61,12 +63,13 @@ struct Request {
             } else {
                 request.create(creation)
             }
+        case .concatenation(let urls): authorized(length: nil)?.concatenate(urls)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
-        case .resourceOptions(let id): resourceOptions(id)
+        case .resourceOptions: exchange.answer(resourceOptions)
         case .status(let id): tellStatus(of: id)
-        case .options: passThrough { responses.options($0) }
+        case .options: passOptions()
         case .ordinaryUpload(let isMarked):
             authorized(length: head.contentLength.count)?.takeOrdinaryUpload(isMarked: isMarked)
         case .passThrough: passThrough { $0 }
@@ -156,6 +159,7 @@ struct Request {
             if isLook, case .refuse(let refusal) = UploadState.inUse.decideRetrieval(dialect) {
                 return refuse(refusal)
             }
+            if dialect.knowsLocked { return refuse(.finalResponsePending) }
             breakOff(.uploadInUse)
         }
     }

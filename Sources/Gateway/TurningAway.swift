@@ -17,7 +17,7 @@ extension Request {
         noteTurnedAway(refusal)
         switch request {
         case .append, .offsetRetrieval, .cancellation: breakOff(refusal)
-        case .creation: refuse(refusal)
+        case .creation, .concatenation: refuse(refusal)
         case .resourceOptions, .options, .status, .ordinaryUpload, .passThrough, .refused:
             refuse(refusal.ofOrdinaryRequest)
         }
@@ -74,8 +74,8 @@ extension UploadRequest {
     var isOrdinary: Bool {
         switch self {
         case .ordinaryUpload, .passThrough, .options: true
-        case .creation, .append, .offsetRetrieval, .cancellation, .resourceOptions, .status,
-            .refused:
+        case .creation, .concatenation, .append, .offsetRetrieval, .cancellation,
+            .resourceOptions, .status, .refused:
             false
         }
     }
@@ -84,7 +84,7 @@ extension UploadRequest {
     var isShort: Bool {
         switch self {
         case .offsetRetrieval, .cancellation, .resourceOptions, .status, .refused: true
-        case .creation, .append, .options, .ordinaryUpload, .passThrough: false
+        case .creation, .concatenation, .append, .options, .ordinaryUpload, .passThrough: false
         }
     }
 }

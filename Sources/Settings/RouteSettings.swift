@@ -35,6 +35,10 @@ package struct RouteSettings: Sendable, Equatable {
     package var promise = UploadPromise.powerCut
     /// How ordinary uploads reach the upstream.
     package var ordinary = OrdinaryUploads.spool
+    /// Who speaks tus with its clients.
+    package var tus = TusSpeaker.on
+    /// What a client of tus hears of the upstream's answer.
+    package var tusAnswer = TusAnswer.status
     /// Whether anonymous clients may upload; nil: nothing is said, and they may.
     package var anonymous: AnonymousUploads?
     /// Who is asked whether an upload may come in.
@@ -90,6 +94,24 @@ package enum OrdinaryUploads: String, Sendable, CaseIterable {
     case spool
     /// Streamed as they come.
     case pass
+}
+
+/// Who speaks tus 1.0 with a route's clients.
+package enum TusSpeaker: String, Sendable, CaseIterable {
+    /// The gateway.
+    case on
+    /// Nobody: what clients of tus send is as ordinary as anything else.
+    case off
+    /// The upstream: requests of tus reach it as they are.
+    case pass
+}
+
+/// What a client of tus hears when the upstream has taken its upload.
+package enum TusAnswer: String, Sendable, CaseIterable {
+    /// What tus says: 204 to an append, without the upstream's content.
+    case status
+    /// The upstream's status and content, where that is 2xx.
+    case upstream
 }
 
 /// How an upload becomes the content of one regular request.

@@ -33,6 +33,8 @@ extension RouteSettings {
             Key("reply", \.reply, .word()),
             Key("promise", \.promise, .choice()),
             Key("ordinary", \.ordinary, .choice()),
+            Key("tus", \.tus, .word()),
+            Key("tus-answer", \.tusAnswer, .word()),
             Key("queue.maximum-concurrent", \.queue.maximumConcurrent, .integer(1...4096)),
             Key(
                 "queue.minimum-backoff",
@@ -60,6 +62,7 @@ extension RouteSettings {
             Key("fields.forward", \.fields.forward, .names()),
             Key("fields.strip", \.fields.strip, .names()),
             Key("fields.set", \.fields.set, .fields()),
+            Key("fields.metadata-prefix", \.fields.metadataPrefix, .fieldPrefix()),
             Key("forwarding", \.fields.forwarding, .word()),
             Key("trust-forwarded", \.fields.trustsForwarded, .boolean()),
             Key("credentials", \.fields.credentials, .word()),

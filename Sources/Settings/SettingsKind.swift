@@ -188,6 +188,13 @@ extension SettingsKind {
         }
     }
 
+    /// What the names of fields begin with.
+    static func fieldPrefix() -> Self where Value == String {
+        text("the beginning of a field name that ends in -") {
+            $0.hasSuffix("-") && $0.count > 1 && FieldPolicy.name($0 + "a") != nil
+        }
+    }
+
     /// One of an enumeration's words.
     static func word() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
         let words = Value.allCases.map(\.rawValue)
@@ -207,9 +214,11 @@ extension SettingsKind {
 
     /// A digest's name, or `none`.
     static func digest() -> Self where Value == DigestAlgorithm? {
-        let words = ["none"] + DigestAlgorithm.allCases.map(\.rawValue)
+        let words = ["none"] + DigestAlgorithm.integrity.map(\.rawValue)
         return Self(words.joined(separator: ", "), text: { $0?.rawValue ?? "none" }) { text in
-            text == "none" ? .some(nil) : DigestAlgorithm(rawValue: text).map { .some($0) }
+            text == "none"
+                ? .some(nil)
+                : DigestAlgorithm.integrity.first { $0.rawValue == text }.map { .some($0) }
         }
     }
 

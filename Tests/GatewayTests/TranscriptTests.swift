@@ -48,7 +48,8 @@ struct TranscriptTests {
     @Test("each transcript cites a public source", arguments: files)
     func cites(file: URL) throws {
         let title = try Transcript(String(contentsOf: file, encoding: .utf8)).title
-        let source = /RFC \d+ §\d|draft-\d\d (§\d|Appendix)|tus-js-client|URLSession|http\.client/
+        let source =
+            /RFC \d+ §\d|draft-\d\d (§\d|Appendix)|tus-js-client|tus 1\.0|URLSession|http\.client/
         #expect(title.contains(source), "\(file.lastPathComponent): \(title)")
     }
 }
@@ -96,7 +97,10 @@ private final class Stage {
                 maxAge: number("max-age") ?? 3600
             )
             route.uploadResources = transcript.settings["route"]?["prefix"]
-            if transcript.settings["route"]?["reply"] == "accepted" { route.reply = .accepted }
+            let words = transcript.settings["route"] ?? [:]
+            if words["reply"] == "accepted" { route.reply = .accepted }
+            route.tus = words["tus"].flatMap(TusSpeaker.init) ?? .on
+            route.tusAnswer = words["tus-answer"].flatMap(TusAnswer.init) ?? .status
             for (version, served) in transcript.settings["aliases"] ?? [:] {
                 settings.interopAliases[Int(version) ?? 0] = Int(served)
             }
@@ -122,11 +126,10 @@ private final class Stage {
                 id: id,
                 route: RouteSettings.defaultName,
                 owner: nil,
-                // Its creation said that more comes, in the words of every version.
                 head: RequestHead(
                     method: .post,
                     target: "/photos",
-                    fields: [.uploadComplete: "?0", .uploadDraftInteropVersion: "6"]
+                    fields: Self.creation(of: state)
                 ),
                 resourcePath: try #require(resources).path(of: id, creationPath: "/photos"),
                 remoteAddress: nil,
@@ -145,6 +148,16 @@ private final class Stage {
         try upload.sync()
         if state.phase == .delivering { locked.append(upload) } else { upload.unlock() }
         try test.setActivity(of: line.id, to: now.seconds - Self.age)
+    }
+
+    /// What its creation said: that more comes, in the words of every version.
+    private static func creation(of state: UploadState) -> HTTPFields {
+        guard state.kind.family == .tus else {
+            return [.uploadComplete: "?0", .uploadDraftInteropVersion: "6"]
+        }
+        var fields: HTTPFields = [.tusResumable: "1.0.0", .uploadMetadata: "filename YQ=="]
+        if state.kind.isPart { fields[.uploadConcat] = "partial" }
+        return fields
     }
 
     private func bring(_ upload: Upload, to state: UploadState) throws {
@@ -223,7 +236,8 @@ private final class Stage {
                 length: summary.length,
                 phase: summary.state.phase,
                 isAccepted: summary.nextAttempt != nil
-                    && [.deferred, .delivering].contains(summary.state.phase)
+                    && [.deferred, .delivering].contains(summary.state.phase),
+                kind: summary.state.kind
             )
         }
     }
@@ -243,8 +257,21 @@ private final class Stage {
             let text = String(decoding: content, as: UTF8.self)
             lines.append("content: \(text.trimmingCharacters(in: .newlines))")
         }
-        lines += fields.map { "\($0.name.rawName): \($0.value)" }
+        lines += fields.map { field in
+            let isDate = field.name == .uploadExpires
+            return "\(field.name.rawName): \(isDate ? relative(field.value) : field.value)"
+        }
         return (["\(head.status.code)"] + lines.sorted()).map { "< \($0)" }
+    }
+
+    /// A date as seconds from the present, such as `+3600`.
+    private func relative(_ date: String) -> String {
+        let reader = DateFormatter()
+        reader.locale = Locale(identifier: "en_US_POSIX")
+        reader.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        reader.timeZone = TimeZone(secondsFromGMT: 0)
+        guard let moment = reader.date(from: date) else { return "no date: \(date)" }
+        return "+\(Int64(moment.timeIntervalSince1970) - test.gateway.clock.now.seconds)"
     }
 
     private func problem(_ content: [UInt8]) -> String {

@@ -319,7 +319,8 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {fields: {add: {}}}}\n",
-            "1:23: routes.a.fields.add: no such setting; known here: forward, strip, set"
+            "1:23: routes.a.fields.add: no such setting; known here: forward, strip, set, "
+                + "metadata-prefix"
         ),
         Wrong(
             "routes: {a: {forwarding: via}}\n",

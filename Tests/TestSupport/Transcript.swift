@@ -3,8 +3,9 @@
 //     # title of the rule.  where it is written
 //     limits: max-size=100 max-age=3600        settings of the whole file: `name: key=value …`
 //     spool: <id> offset=5 length=10 receiving  an upload before the request, or after it; `accepted` after
-//                                               the phase: its client was told 202; `status=422`: that of its
-//                                               stored response, 201 where none is told
+//                                               the phase: its client was told 202; `tus`: tus created it,
+//                                               `part`: as a part; `status=422`: that of its stored
+//                                               response, 201 where none is told
 //     > PATCH /files/upload-resource/<id>       the request's head, an empty `>` line, its content
 //     > Upload-Offset: 3
 //     ^> POST /files hello                      what the upstream is sent: method, target, content
@@ -13,6 +14,7 @@
 //     < 409                                     the whole response; another status begins another
 //     < Upload-Offset: 5
 //     < problem: <type> <member>=<value> …      stands for Content-Type and content
+//     < Upload-Expires: +3600                   a date is told in seconds from the present
 //     < content: done
 //     = break off                               the connection ends without an answer
 //
@@ -205,14 +207,17 @@ package struct Transcript: Sendable, CustomStringConvertible {
             settings[String(name.dropLast())] = values
             return
         }
-        guard flags.count == 2 || flags.count == 3 && flags[2] == "accepted" else {
+        let kinds = Set(flags.dropFirst(2))
+        guard flags.count >= 2, kinds.isSubset(of: ["accepted", "tus", "part"]) else {
             throw malformed
         }
         var upload = SpoolLine(
             id: flags[0],
             state: try Transcript.state(flags[1], values, malformed)
         )
-        upload.state?.isAccepted = flags.count == 3
+        upload.state?.isAccepted = kinds.contains("accepted")
+        if kinds.contains("tus") { upload.state?.kind.family = .tus }
+        upload.state?.kind.isPart = kinds.contains("part")
         if exchanges.isEmpty {
             uploads.append(upload)
         } else {

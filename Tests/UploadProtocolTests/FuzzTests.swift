@@ -51,14 +51,22 @@ struct FuzzTests {
                 contentLength: [.unknown, .known(0), .known(5), .known(.max)]
                     .randomElement(using: &random) ?? .unknown
             )
-            let dialect = Dialect(of: fields)
+            let resources = UploadResources()
+            let family = ProtocolFamily(
+                of: head,
+                isOnResource: resources.match(head.path) != .none
+            )
+            let dialect = family == .tus ? Dialect.tus : Dialect(of: fields)
             let request = UploadRequest(
                 head,
                 dialect: dialect,
-                resources: UploadResources(),
+                resources: resources,
                 limits: FuzzTests.limits
             )
-            let builder = ResponseBuilder(dialect: dialect, limits: FuzzTests.limits)
+            let builder: any ResponseWording =
+                family == .tus
+                ? TusResponseBuilder(head, limits: FuzzTests.limits, tellsAnswer: false, now: 0)
+                : ResponseBuilder(dialect: dialect, limits: FuzzTests.limits)
             switch request {
             case .append(_, let append):
                 #expect(append.offset >= 0 && append.length ?? 0 >= 0)
@@ -67,7 +75,12 @@ struct FuzzTests {
                 ]
                 for phase in phases {
                     for offset in [0, append.offset] {
-                        let state = UploadState(offset: offset, length: offset, phase: phase)
+                        let state = UploadState(
+                            offset: offset,
+                            length: offset,
+                            phase: phase,
+                            kind: UploadKind(of: head)
+                        )
                         _ = state.decide(append, dialect: dialect, limits: FuzzTests.limits)
                         _ = state.decideAtEnd(append.completeness, dialect: dialect)
                     }
@@ -78,6 +91,8 @@ struct FuzzTests {
             case .refused(let refusal):
                 let answer = builder.refused(refusal, offset: nil)
                 #expect((400..<600).contains(answer.head.status.code))
+            case .concatenation(let urls):
+                #expect(!urls.isEmpty)
             case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status,
                 .ordinaryUpload,
                 .passThrough:

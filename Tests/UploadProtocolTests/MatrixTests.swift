@@ -170,7 +170,7 @@ struct MatrixTests {
     func final(version: Version, location: String?) {
         var upstream = ResponseHead(status: .init(code: 418), fields: [.server: "s"])
         if let location { upstream.fields[.location] = location }
-        let head = response(version).final(upstream, offset: 9, location: "/x")
+        let head = response(version).final(upstream, offset: 9, location: "/x").head
         #expect(head.status.code == 418)
         var wanted = expected(version, complete: true, offset: 9, "Server: s")
         if let location = location ?? (version.semantics <= 6 ? "/x" : nil) {
@@ -178,7 +178,7 @@ struct MatrixTests {
         }
         #expect(lines(head) == wanted.sorted())
         #expect(
-            response(version).final(upstream, offset: 9, location: nil).fields[.location]
+            response(version).final(upstream, offset: 9, location: nil).head.fields[.location]
                 == location
         )
     }
@@ -201,7 +201,12 @@ struct MatrixTests {
         guard case .tell(let completeness) = decision else {
             return #expect(decision == .tell(.complete))
         }
-        let answer = response(version).offsetTold(state, completeness, remainingAge: 3600)
+        let answer = response(version).offsetTold(
+            state,
+            completeness,
+            remainingAge: 3600,
+            response: nil
+        )
         #expect(answer.head.status == .noContent && answer.content.isEmpty)
         var wanted = expected(
             version,
@@ -215,7 +220,8 @@ struct MatrixTests {
         let unknown = response(version).offsetTold(
             UploadState(offset: 1),
             .incomplete,
-            remainingAge: 5
+            remainingAge: 5,
+            response: nil
         )
         #expect(!unknown.head.fields.contains(.uploadLength))
         #expect(

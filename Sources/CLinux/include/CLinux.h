@@ -20,6 +20,10 @@ int spoolgate_memory_file(const char *name);
    take an error that fdatasync(2) must report. */
 void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count);
 
+/* copy_file_range(2): copies from one file into another, shared where the file system can. The bytes copied,
+   0 at the end of the source, -1 on error. */
+int64_t spoolgate_copy(int source, int64_t from, int target, int64_t to, int64_t count);
+
 /* fcntl(2) F_OFD_SETLK: an exclusive lock on all content, owned by the open file description.
    0: taken; 1: somebody else has it; -1: error. */
 int spoolgate_try_lock(int descriptor);

@@ -70,12 +70,13 @@ extension Delivery {
             let status = response.head.status.code
             try upload.finish(with: StoredResponse(head: response.head, content: response.content))
             journal.refused(upload, status: status, reason: reason)
-            let head = listener.responses.final(
+            let final = listener.responses.final(
                 response.head,
                 offset: upload.state.offset,
                 location: listener.location
             )
-            listener.exchange?.answer(Response(head, content: response.content))
+            let content = final.hasContent ? response.content : []
+            listener.exchange?.answer(Response(final.head, content: content))
             return .ended(nil)
         }
     }

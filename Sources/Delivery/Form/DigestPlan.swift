@@ -167,6 +167,7 @@ package final class DigestReading {
 extension DigestAlgorithm {
     fileprivate var function: DigestFunction {
         switch self {
+        case .sha1: .sha1
         case .sha256: .sha256
         case .sha512: .sha512
         }

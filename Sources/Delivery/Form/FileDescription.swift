@@ -28,10 +28,12 @@ struct FileDescription {
         self.creation = creation
         name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
-        let isVague = own == nil || own == Self.anyType
-        type = isVague ? metadata["filetype"].flatMap(Self.mediaType) ?? Self.anyType : own ?? ""
+        let isVague = own == nil || own == MediaType.any
+        type =
+            isVague
+            ? metadata["filetype"].flatMap(MediaType.wellFormed) ?? MediaType.any : own ?? ""
         self.length = length
-        self.digests = DigestAlgorithm.allCases.compactMap { algorithm in
+        self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
             guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]
             else { return nil }
             return (algorithm.rawValue, Hexadecimal.text(bytes))
@@ -39,23 +41,9 @@ struct FileDescription {
         self.metadata = metadata.others
     }
 
-    private static let anyType = "application/octet-stream"
-
     private var coding: String? {
         creation.head.fields[.contentEncoding]
             .flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
-    }
-
-    /// A text that is a media type; nil for another.
-    private static func mediaType(_ text: String) -> String? {
-        let essence = text.prefix { $0 != ";" }.split(
-            separator: "/",
-            omittingEmptySubsequences: false
-        )
-        let isType =
-            essence.count == 2
-            && essence.allSatisfy { HTTPField.Name(String($0)) != nil }
-        return isType && HTTPField.isValidValue(text) ? text : nil
     }
 
     /// The bytes around the file in a `multipart` form.
@@ -70,7 +58,7 @@ struct FileDescription {
         if settings.metadata {
             let names =
                 settings.fields.map(\.name) + settings.fromFields.map(\.name)
-                + DigestAlgorithm.allCases.map(\.rawValue)
+                + DigestAlgorithm.integrity.map(\.rawValue)
                 + ["content-encoding", settings.fileField]
             let taken = Set(names.map { FormFieldName.key($0) })
             fields = metadata.filter { !taken.contains(FormFieldName.key($0.key)) }

@@ -73,6 +73,14 @@ package struct UploadForm {
         switch route.form(for: head) {
         case .body:
             if let algorithm = route.digest { fields.tell(digests.values, algorithm) }
+            if head.fields.contains(.uploadMetadata) {
+                UpstreamFields.tell(
+                    UploadMetadata(head.fields),
+                    name: ClientFileName(target: head.target, fields: head.fields),
+                    in: &fields,
+                    policy: route.fields
+                )
+            }
         case .multipart:
             let description = FileDescription(creation, length: length, digests)
             let multipart = description.multipart(route.multipart)

@@ -134,7 +134,9 @@ extension Request {
             exchange,
             fields: UpstreamFields.relayed,
             // Who asked for the protocol's fields gets them.
-            transform: { isOrdinary ? $0 : responses.final($0, offset: length, location: nil) },
+            transform: {
+                isOrdinary ? $0 : responses.final($0, offset: length, location: nil).head
+            },
             log: log
         )
         let outcome = route.upstream.attempt(form.request, sink: relay)

@@ -17,13 +17,17 @@ extension Request {
     /// - Parameters:
     ///   - most: most bytes of content; a request with more is refused, or broken off where its
     ///     answer has begun.
+    ///   - fallback: the answer where the upstream gave none.
     ///   - transform: has the last word on the response's head.
     func passThrough(
         atMost most: Int64 = .max,
+        otherwise fallback: Response? = nil,
         _ transform: @escaping (ResponseHead) -> ResponseHead
     ) {
         do throws(SpoolError) {
-            try gateway.buffers.withBuffer { passThrough(by: $0, atMost: most, transform) }
+            try gateway.buffers.withBuffer {
+                passThrough(by: $0, atMost: most, fallback, transform)
+            }
         } catch {
             log.spoolFailed(error, upload: nil)
             refuse(error.refusal)
@@ -33,6 +37,7 @@ extension Request {
     private func passThrough(
         by buffer: ContentBuffer,
         atMost most: Int64,
+        _ fallback: Response?,
         _ transform: @escaping (ResponseHead) -> ResponseHead
     ) {
         let content: UpstreamContent
@@ -77,6 +82,7 @@ extension Request {
             giveUp(reason)
         case .answered, .notReached, .noRoom, .indeterminate:
             log.passThroughFailed(route: route.name, target: head.target, reason: reason)
+            if let fallback, !relay.hasBegun { return exchange.answer(fallback) }
             fail(refusal, relay)
         }
     }

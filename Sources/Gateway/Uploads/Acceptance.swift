@@ -36,7 +36,7 @@ extension Request {
         exchange.answer(
             responses.accepted(
                 id: creation.id,
-                status: location(creation.resourcePath) + UploadResources.statusSuffix,
+                resource: location(creation.resourcePath),
                 length: length
             )
         )
@@ -66,10 +66,11 @@ extension Request {
                     return false
                 }
                 exchange.answer(
-                    responses.offsetTold(
+                    responses.on(creation.head).offsetTold(
                         state,
                         completeness,
-                        remainingAge: route.settings.limits.maxAge
+                        remainingAge: route.settings.limits.maxAge,
+                        response: nil
                     )
                 )
             }

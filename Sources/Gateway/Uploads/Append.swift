@@ -38,7 +38,7 @@ extension Request {
     }
 
     /// Answers a message whose content was received, or has none to receive.
-    private func carryOut(
+    func carryOut(
         _ answer: UploadState.Answer,
         on upload: Upload,
         isCreation: Bool
@@ -60,7 +60,8 @@ extension Request {
             if upload.state.phase == .receiving { journal.completed(upload) }
             try complete(upload, isCreation: isCreation)
         case .accepted: answerAccepted(upload.creation, length: upload.state.offset)
-        case .replay(let refusal): try replay(upload, otherwise: refusal)
+        case .replay(let refusal):
+            try replay(upload, isCreation: isCreation, otherwise: refusal)
         case .refuse(let refusal):
             try upload.sync()
             refuse(refusal, offset: upload.state.offset)
@@ -76,7 +77,7 @@ extension Request {
     ) throws(SpoolError) {
         let offset = upload.state.offset
         guard ceiling.offset > offset, append.contentLength != .known(0) else { return }
-        let rest = append.completeness == .complete ? ceiling.length.map { $0 - offset } : nil
+        let rest = append.completeness == .incomplete ? nil : ceiling.length.map { $0 - offset }
         try gateway.spool.checkRoom(for: append.contentLength.count ?? rest ?? 0)
     }
 
@@ -88,7 +89,8 @@ extension Request {
     ) throws(SpoolError) {
         let check = try beginCheck(of: upload)
         // Its offset will be told at the end.
-        if completeness != .complete { upload.expectPromise() }
+        let isLast = completeness == .complete || completeness == .atLength && ceiling.isLength
+        if !isLast { upload.expectPromise() }
         let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
             var progress = ReceptionProgress(
                 progressReport,
@@ -118,23 +120,26 @@ extension Request {
             try carryOut(answer, on: upload, isCreation: isCreation)
         case .interrupted(let reason):
             journal.interrupted(upload, reason: reason)
+            // The answer to a creation of tus alone names the upload: without it nobody comes back.
+            if isCreation, dialect.family == .tus { try upload.remove() }
             exchange.abort()
         case .exceeded:
-            try refuseExcess(upload, ceiling)
+            try refuseExcess(upload, ceiling, isCreation: isCreation)
         }
     }
 
     /// The content went on past what this message or the representation may have.
     private func refuseExcess(
         _ upload: Upload,
-        _ ceiling: UploadState.Ceiling
+        _ ceiling: UploadState.Ceiling,
+        isCreation: Bool
     ) throws(SpoolError) {
         let (refusal, deactivates) = upload.state.decideExcess(
             ceiling,
             dialect: dialect,
             limits: route.settings.limits
         )
-        if deactivates {
+        if deactivates || isCreation && dialect.family == .tus {
             try upload.remove(durably: true)
             journal.deactivated(upload, refusal)
             return refuse(refusal)

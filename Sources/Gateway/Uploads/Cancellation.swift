@@ -1,4 +1,4 @@
-// The cancellation of an upload (draft-12 §4.5), and what its resource says of its methods.
+// The cancellation of an upload (draft-12 §4.5; tus, "termination").
 
 import Exchange
 import Journal
@@ -9,6 +9,10 @@ extension Request {
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.
     func cancel(_ id: UploadID) {
         withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
+            // tus has no request that changes something without its version.
+            if isUnmarked, upload.state.kind.family == .tus {
+                return on(upload).refuse(.tusVersion)
+            }
             switch upload.state.row(dialect).cancellation {
             case .remove:
                 try upload.remove(durably: true)
@@ -19,7 +23,4 @@ extension Request {
             }
         }
     }
-
-    /// Tells what an upload resource accepts, without touching the upload.
-    func resourceOptions(_ id: UploadID) { exchange.answer(responses.resourceOptions()) }
 }

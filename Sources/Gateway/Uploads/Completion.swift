@@ -51,7 +51,16 @@ extension Request {
         listener.heartbeat = Heartbeat(progressReport, rate: interimRate)
         listener.isResumable = !isCreation || isLocationTold
         if let refusal = try delivery.deliver(upload, to: listener) {
+            if isCreation, dialect.family == .tus, !upload.state.kind.isFinal,
+                refusal.completeness == .incomplete
+            {
+                // Its client would never learn where it is, and sends it again; one made of parts is found
+                // again by them.
+                try upload.remove(durably: true)
+                return refuse(refusal)
+            }
             enqueue(upload)
+            if refusal.isOnlyLater, dialect.knowsLocked { return refuse(.finalResponsePending) }
             if refusal.isOnlyLater, listener.isResumable { return breakOff(refusal) }
             refuse(refusal, offset: upload.state.offset)
         }
@@ -73,17 +82,22 @@ extension Request {
     }
 
     /// Answers with the stored final response of an upload whose client lost it, or refuses.
-    func replay(_ upload: Upload, otherwise refusal: Refusal) throws(SpoolError) {
+    func replay(
+        _ upload: Upload,
+        isCreation: Bool,
+        otherwise refusal: Refusal
+    ) throws(SpoolError) {
         guard let response = try upload.response() else {
             return refuse(refusal, offset: upload.state.offset)
         }
         var head = response.head
         if response.content == nil { head.fields[.contentType] = nil }
-        exchange.answer(
-            Response(
-                responses.final(head, offset: upload.state.offset, location: nil),
-                content: response.content ?? []
-            )
+        let final = responses.final(
+            head,
+            offset: upload.state.offset,
+            location: isCreation ? location(upload.creation.resourcePath) : nil
         )
+        let content = final.hasContent ? response.content : nil
+        exchange.answer(Response(final.head, content: content ?? []))
     }
 }

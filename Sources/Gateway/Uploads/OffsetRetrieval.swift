@@ -10,28 +10,35 @@ extension Request {
     /// Tells the offset, made durable first (draft-12 §4.3).
     func retrieveOffset(_ id: UploadID) {
         if answersUnderWay(id) { return }
-        withUpload(id, patience: inUseTimeout) { upload throws(SpoolError) in
-            var decision = try seen(upload).decideRetrieval(dialect)
-            if decision == .deliverFirst {
-                // A delivery is no short request.
-                if visit?.isHurried == true { return breakOff(.busy) }
-                try deliverUnseen(upload)
-                decision = try seen(upload).decideRetrieval(dialect, hasTried: true)
-            }
-            // Also of one that is held: who is told that must not find it gone.
-            try upload.sync()
-            switch decision {
-            case .tell(let completeness):
-                exchange.answer(
-                    on(upload).responses.offsetTold(
-                        upload.state,
-                        completeness,
-                        remainingAge: max(0, remainingAge(of: upload))
-                    )
+        // The answer to a client of tus is the verdict, where one is on its way.
+        let patience = dialect.knowsLocked ? deliveryTimeout : inUseTimeout
+        withUpload(id, patience: patience) { upload throws(SpoolError) in
+            try on(upload).retrieveOffset(of: upload)
+        }
+    }
+
+    private func retrieveOffset(of upload: Upload) throws(SpoolError) {
+        var decision = try seen(upload).decideRetrieval(dialect)
+        if decision == .deliverFirst {
+            // A delivery is no short request.
+            if visit?.isHurried == true { return breakOff(.busy) }
+            try deliverUnseen(upload)
+            decision = try seen(upload).decideRetrieval(dialect, hasTried: true)
+        }
+        // Also of one that is held: who is told that must not find it gone.
+        try upload.sync()
+        switch decision {
+        case .tell(let completeness):
+            exchange.answer(
+                responses.offsetTold(
+                    upload.state,
+                    completeness,
+                    remainingAge: max(0, remainingAge(of: upload)),
+                    response: dialect.family == .tus ? try upload.response()?.head : nil
                 )
-            case .refuse(let refusal): refuse(refusal)
-            case .deliverFirst, .breakOff: breakOff(.deliveryUnderWay)
-            }
+            )
+        case .refuse(let refusal): refuse(refusal)
+        case .deliverFirst, .breakOff: breakOff(.deliveryUnderWay)
         }
     }
 

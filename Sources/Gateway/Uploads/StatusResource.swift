@@ -1,6 +1,7 @@
 // The status resource: how far an upload has come, as JSON.
 
 import Exchange
+import HTTPTypes
 import Posix
 import Spool
 import TextFormats
@@ -14,8 +15,9 @@ extension Request {
                 isOurs(creation)
             else { return refuse(.unknownUpload) }
             exchange.answer(
-                responses.status(
-                    .object([
+                Response(
+                    .ok,
+                    json: .object([
                         ("upload", .string(id.description)),
                         ("state", .string(summary.stateWord)),
                         ("offset", .integer(summary.offset)),

@@ -1,5 +1,5 @@
-// The content of one message that its `Content-Digest` describes: all of it counts, or none (RFC 9530 §2,
-// draft-11 §9).
+// The content of one message that its `Content-Digest` or `Upload-Checksum` describes: all of it counts, or
+// none (RFC 9530 §2, draft-11 §9; tus, "checksum").
 //
 // Invariant: what is not verified is never told, never delivered and does not survive its request.
 
@@ -20,11 +20,19 @@ extension Request {
     func beginCheck(of upload: Upload) throws(SpoolError) -> ContentCheck? {
         // `try?`: a field that cannot be verified was refused before. An upload that is whole takes no
         // content any more.
-        guard upload.state.phase == .receiving,
-            let told = try? DigestValues(.contentDigest, in: head.fields), !told.isEmpty
+        guard upload.state.phase == .receiving, let told = try? toldOfContent, !told.isEmpty
         else { return nil }
         try upload.beginUnverified()
         return ContentCheck(told: told, reading: DigestReading(told.algorithms))
+    }
+
+    private var toldOfContent: DigestValues {
+        get throws(Refusal) {
+            switch dialect.family {
+            case .ietf: try DigestValues(.contentDigest, in: head.fields)
+            case .tus: try DigestValues(checksumIn: head.fields)
+            }
+        }
     }
 
     /// Ends the check of a message's content, whichever way that ended; what is not right is taken back.
@@ -45,13 +53,15 @@ extension Request {
             return true
         }
         try upload.discardUnverified()
+        let mismatch: Refusal =
+            dialect.family == .tus ? .checksumMismatch : .contentDigestMismatch
         if isCreation, !isLocationTold {
             // Its client was never told where it is: nobody comes back.
             try upload.remove()
-            refuse(.contentDigestMismatch)
+            refuse(mismatch)
         } else {
             try upload.sync()
-            refuse(.contentDigestMismatch, offset: upload.state.offset)
+            refuse(mismatch, offset: upload.state.offset)
         }
         return false
     }

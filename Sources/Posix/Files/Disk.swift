@@ -20,6 +20,8 @@ package struct Disk: Sendable {
         case makeDirectory = "mkdirat"
         /// Writes content.
         case write = "pwrite"
+        /// Copies content of one file into another.
+        case copy = "copy_file_range"
         /// Sets a file's size.
         case truncate = "ftruncate"
         /// Makes a file's content and size durable.
@@ -167,6 +169,37 @@ package struct Disk: Sendable {
             witness?(.wrote(number, at: position, count: count))
             written += count
             position += Int64(count)
+        }
+    }
+
+    /// Copies `count` bytes from the beginning of a file to `position` in another one, and moves `position`
+    /// behind them; shared where the file system can, and in constant memory everywhere.
+    ///
+    /// When it throws, `position` is behind the bytes that were copied.
+    package func copy(
+        _ source: borrowing Descriptor,
+        count: Int64,
+        to file: borrowing Descriptor,
+        at position: inout Int64,
+        subject: @autoclosure () -> String
+    ) throws(SystemError) {
+        let (from, to) = (source.number, file.number)
+        var copied: Int64 = 0
+        while copied < count {
+            let allowed = try check?(.copy, subject()) ?? Int.max
+            let most = min(count - copied, Int64(allowed), 1 << 30)
+            let done = spoolgate_copy(from, copied, to, position, most)
+            if done < 0 {
+                if errno == EINTR { continue }
+                throw SystemError(Call.copy.rawValue, on: subject())
+            }
+            // The source ends before it should.
+            guard done > 0 else {
+                throw SystemError(call: Call.copy.rawValue, subject: subject(), errno: EIO)
+            }
+            witness?(.wrote(to, at: position, count: Int(done)))
+            copied += done
+            position += done
         }
     }
 

@@ -9,7 +9,8 @@ extension UploadSummary {
             offset: offset,
             length: length,
             phase: queue.phase(holdCause),
-            finalStatus: status
+            finalStatus: status,
+            kind: creation.map { UploadKind(of: $0.head) } ?? UploadKind()
         )
     }
 

@@ -118,6 +118,7 @@ extension RecordState {
         if let then { add(.then, then.rawValue) }
         if let cause { add(.cause, cause.rawValue) }
         if let verified { add(.verified, verified) }
+        if let final { add(.final, final.description) }
         line.append(UInt8(ascii: " "))
         line += Self.reasonName
         let room = RecordSlots.size - 1 - Checksum.fieldSize - line.count
@@ -133,7 +134,7 @@ extension RecordState {
     /// Every state has those up to `response`.
     private enum Word: String, CaseIterable {
         case sequence, state, writer, durable, length, attempts, response
-        case completion, whole, next, until, then, cause, verified
+        case completion, whole, next, until, then, cause, verified, final
 
         static let all = allCases.map { (word: $0, name: Array($0.rawValue.utf8)) }
         static let requiredCount = 7
@@ -209,6 +210,9 @@ extension RecordState {
             cause = HoldCause(rawValue: text)
             return cause != nil
         case .verified: verified = number
+        case .final:
+            final = UploadID(text)
+            return final != nil
         }
         return number != nil
     }

@@ -4,6 +4,7 @@
 // upload; where a file is says nothing.
 
 import Posix
+import UploadProtocol
 
 /// What an upload in `hold` waits for a person for.
 package enum HoldCause: String, Sendable, CaseIterable {
@@ -57,6 +58,8 @@ struct RecordState: Sendable, Equatable {
     var cause: HoldCause?
     /// Where content begins that counts only once it was verified; nil: all of it counts.
     var verified: Int64?
+    /// The upload that takes this one as a part; it counts only while that one exists.
+    var final: UploadID?
 
     /// The state of an upload that was just made.
     init(length: Int64? = nil) { self.length = length }

@@ -19,7 +19,7 @@ enum Repair: Equatable {
     case hold
     /// The response is stored; only removing the content is left to do.
     case removeContent
-    /// A power cut came before anything was promised.
+    /// A power cut came before anything was promised, or its parts have it all.
     case forget
     /// The record and the content do not fit each other.
     case setAside(reason: String)
@@ -37,12 +37,15 @@ enum Repair: Equatable {
     ///   - responseFault: why a stored response cannot be read that was looked at; nil: it can.
     ///   - isForeign: whether another writer wrote the state, so that only what is durable can be trusted.
     ///   - isSlotDamaged: whether a state is damaged that may have been newer.
+    ///   - isConcatenation: whether it is made of other uploads, which have all of its content until it is
+    ///     whole.
     init(
         state: RecordState,
         dataSize: Int64?,
         responseFault: UnreadableRecord?,
         isForeign: Bool,
-        isSlotDamaged: Bool
+        isSlotDamaged: Bool,
+        isConcatenation: Bool = false
     ) {
         let size = dataSize ?? 0
         let durable = state.durable ?? 0
@@ -59,7 +62,7 @@ enum Repair: Equatable {
             self = dataSize == nil ? .keep : .removeContent
             return
         }
-        if isForeign, state.durable == nil {
+        if isForeign && state.durable == nil || isConcatenation && state.queue == .incoming {
             self = .forget
             return
         }

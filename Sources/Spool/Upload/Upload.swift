@@ -13,6 +13,7 @@ package import UploadProtocol
 package final class Upload {
     /// What it was created with.
     package let creation: UploadCreation
+    private let kind: UploadKind
 
     let spool: Spool
     let lock: UploadLock
@@ -28,7 +29,8 @@ package final class Upload {
         UploadState(
             offset: files.size,
             length: files.state.length,
-            phase: queue.phase(files.state.cause)
+            phase: queue.phase(files.state.cause),
+            kind: kind
         )
     }
     /// When content or state last changed.
@@ -43,6 +45,7 @@ package final class Upload {
         self.spool = spool
         self.lock = lock
         self.creation = creation
+        kind = UploadKind(of: creation.head)
         self.files = files
     }
 

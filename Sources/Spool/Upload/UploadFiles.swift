@@ -201,6 +201,34 @@ final class UploadFiles {
         }
     }
 
+    /// Appends all content of another upload.
+    ///
+    /// - Throws: where the disk does not take all of it; what it took counts in `size`.
+    func append(contentOf part: UploadFiles) throws(SpoolError) {
+        guard part.size > 0 else { return }
+        let source = try part.openedData()
+        let data = try openedData()
+        try spool.room.take(part.size)
+        let end = size + part.size
+        defer {
+            spool.room.wasWritten(part.size)
+            lastActivity = spool.clock.now
+        }
+        do throws(SystemError) {
+            try disk.copy(
+                source.descriptor,
+                count: part.size,
+                to: data.descriptor,
+                at: &size,
+                subject: data.subject
+            )
+        } catch {
+            try? disk.truncate(data, to: size)
+            spool.room.giveBack(end - size)
+            throw spool.failure(error)
+        }
+    }
+
     /// The content's file, made where there is none, with what was in memory.
     @discardableResult
     func openedData() throws(SpoolError) -> OpenFile {
@@ -488,7 +516,9 @@ final class UploadFiles {
             dataSize: data == nil ? nil : size,
             responseFault: fault,
             isForeign: isForeign,
-            isSlotDamaged: record.isSlotDamaged
+            isSlotDamaged: record.isSlotDamaged,
+            isConcatenation: state.queue == .incoming
+                && UploadKind(of: record.creation.head).isFinal
         )
         try apply(repair, record.creation)
         // Who cut content back, or found that it need not be, answers for what comes after.

@@ -1,13 +1,15 @@
-// What one interop version says differently from the others, as one table.
+// What one interop version says differently from the others, and tus 1.0 from all of them, as one table.
 //
-// Nothing else compares interop versions: every difference is a column here. Invariant: a request
-// always has a dialect; a version we do not know is served with the newest semantics and no 104,
-// unless an operator says which one it is served as.
+// Nothing else compares interop versions: every difference in behaviour is a column here, that in wording
+// stands in the response builders. Invariant: a request always has a dialect; a version we do not know is
+// served with the newest semantics and no 104, unless an operator says which one it is served as.
 
 package import HTTPTypes
 
-/// The dialect of "Resumable Uploads for HTTP" that one request speaks.
+/// The dialect that one request speaks: of "Resumable Uploads for HTTP", or tus 1.0.
 package struct Dialect: Sendable, Equatable {
+    /// Whose words it uses.
+    package let family: ProtocolFamily
     /// The interop version to echo, as the request named it; nil where it named none that we serve.
     package let interopVersion: Int?
 
@@ -40,13 +42,17 @@ package struct Dialect: Sendable, Equatable {
     /// Whether content beyond a known length deactivates the upload (version 7 on) or is only
     /// refused.
     package let deactivatesOnExcess: Bool
+    /// The status of content that goes past a known length: 400 (draft-12 §4.4.2), or 413 (tus).
+    package let excessStatus: HTTPResponse.Status
+    /// Whether its clients know 423 (Locked) as "come back", and need no broken connection for it.
+    package let knowsLocked: Bool
 
     /// Whether 104 (Upload Resumption Supported) may be sent for it at all (draft-12 Appendix B).
     package var allowsInterim: Bool { interopVersion != nil }
 
     /// Whether its clients take an offset equal to the length for success, asking nothing more.
     ///
-    /// tus-js-client does, which speaks the versions of `completesEmptyCreation`.
+    /// tus-js-client does, which speaks the versions of `completesEmptyCreation`; tus says so.
     package var takesOffsetForSuccess: Bool { completesEmptyCreation }
 
     /// Whether the 104 that names an upload resource is sent to a creation with such content.
@@ -107,9 +113,18 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
+    /// tus 1.0.0: an upload ends where its length is reached, and a client takes that offset for success.
+    package static let tus = Dialect(nil, family: .tus)
+
     /// The table: one line a column, told by the version that brought the change.
-    private init(_ interopVersion: Int?, echoing echoed: Int? = nil) {
+    private init(
+        _ interopVersion: Int?,
+        echoing echoed: Int? = nil,
+        family: ProtocolFamily = .ietf
+    ) {
+        let isTus = family == .tus
         let version = interopVersion ?? Dialect.versions.upperBound
+        self.family = family
         self.interopVersion = echoed ?? interopVersion
         completenessField = version == 3 ? .uploadIncomplete : .uploadComplete
         omittedCompleteness = version == 3 ? .complete : version <= 6 ? .incomplete : nil
@@ -118,10 +133,12 @@ package struct Dialect: Sendable, Equatable {
         tellsLength = version >= 6
         refusesStrayFields = version <= 6
         partialAppendStatus = version <= 6 ? .created : .noContent
-        locatesFinalResponse = version <= 6
-        completesEmptyCreation = version == 5 || version == 6
+        locatesFinalResponse = isTus || version <= 6
+        completesEmptyCreation = isTus || version == 5 || version == 6
         namesCompletedUpload = (6...8).contains(version)
         allowsProgress = interopVersion != nil && version >= 5
-        deactivatesOnExcess = version >= 7
+        deactivatesOnExcess = !isTus && version >= 7
+        excessStatus = isTus ? .contentTooLarge : .badRequest
+        knowsLocked = isTus
     }
 }

@@ -4,21 +4,29 @@
 // an append or an offset retrieval tells completeness and, where there is an upload, its offset.
 
 package import HTTPTypes
-package import TextFormats
 
-/// Builds the protocol's responses for one dialect.
-package struct ResponseBuilder: Sendable {
+/// Builds the responses of "Resumable Uploads for HTTP" for one dialect.
+package struct ResponseBuilder: ResponseWording {
     /// The dialect of the request that is answered.
     package var dialect: Dialect
     /// The limits of the upload's route.
     package var limits: UploadLimits
     /// Whether the creation of the upload that is answered for said that more comes.
-    package var isSegmented = false
+    private var isSegmented = false
 
     /// Makes a builder for one request.
     package init(dialect: Dialect, limits: UploadLimits) {
         self.dialect = dialect
         self.limits = limits
+    }
+
+    /// The same for a request on an upload that `creation` made.
+    package func on(_ creation: RequestHead) -> ResponseBuilder {
+        // For the others it changes nothing.
+        guard dialect.repeatsAfterError else { return self }
+        var builder = self
+        builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
+        return builder
     }
 
     /// 104 for a new upload resource (draft-12 §4.2.2); only where `dialect.allowsInterim`.
@@ -61,11 +69,13 @@ package struct ResponseBuilder: Sendable {
     ///   - state: the upload; its offset must be durable.
     ///   - completeness: what is told of it.
     ///   - remainingAge: seconds the upload will still be kept.
+    ///   - response: not used.
     /// - Returns: 204.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
-        remainingAge: Int64
+        remainingAge: Int64,
+        response: ResponseHead?
     ) -> Response {
         var fields = start(capacity: 6)
         append(completeness, offset: state.offset, to: &fields)
@@ -77,43 +87,16 @@ package struct ResponseBuilder: Sendable {
         return Response(ResponseHead(status: .noContent, fields: fields))
     }
 
-    /// 202: the upload is durable and will be delivered (RFC 9110 §15.3.3).
-    ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - status: the URI of its status resource; linked by the relation of RFC 8631 §4.
-    ///   - length: the length of the whole representation; nil for an ordinary upload, whose client
-    ///     asked for no field of the protocol.
-    /// - Returns: complete; the content describes the status, as JSON.
-    package func accepted(id: UploadID, status: String, length: Int64?) -> Response {
+    /// 202 (RFC 9110 §15.3.3), complete; the content describes the status, as JSON.
+    package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
         var fields: HTTPFields = [:]
         if let length {
             fields = start(capacity: 6)
             append(.complete, offset: length, to: &fields)
         }
-        fields.append(.link, "<\(status)>; rel=\"status\"")
-        let description = JSON.object([
-            ("upload", .string(id.description)), ("state", .string("accepted")),
-            ("status-resource", .string(status)),
-        ])
-        return json(.accepted, fields, description)
-    }
-
-    /// 200 with what a status resource tells.
-    package func status(_ description: JSON) -> Response { json(.ok, [:], description) }
-
-    private func json(
-        _ status: HTTPResponse.Status,
-        _ fields: HTTPFields,
-        _ content: JSON
-    ) -> Response {
-        var fields = fields
-        fields.append(.contentType, "application/json")
-        fields.append(.cacheControl, "no-store")
-        return Response(
-            ResponseHead(status: status, fields: fields),
-            content: Array((content.text + "\n").utf8)
-        )
+        fields.linkStatus(of: resource)
+        let status = resource + UploadResources.statusSuffix
+        return Response(.accepted, fields, json: Response.acceptedJSON(id: id, status: status))
     }
 
     /// Answer to a cancellation.
@@ -132,7 +115,7 @@ package struct ResponseBuilder: Sendable {
     ///     versions 3 to 6 where the upstream gave none.
     /// - Returns: the upstream's status and fields, then the protocol's; 424 in place of a status after
     ///   which this client would send everything again, with the real one in `Proxy-Status` (RFC 9209).
-    package func final(_ head: ResponseHead, offset: Int64, location: String?) -> ResponseHead {
+    package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
         if let location, dialect.locatesFinalResponse, !fields.contains(.location) {
             fields.append(.location, location)
@@ -140,10 +123,10 @@ package struct ResponseBuilder: Sendable {
         appendVersion(to: &fields)
         append(.complete, offset: offset, to: &fields)
         guard mustNotRepeat(after: head.status) else {
-            return ResponseHead(status: head.status, fields: fields)
+            return FinalHead(head: ResponseHead(status: head.status, fields: fields))
         }
-        fields.append(.proxyStatus, "spoolgate; received-status=\(head.status.code)")
-        return ResponseHead(status: .failedDependency, fields: fields)
+        fields.tellReceived(head.status)
+        return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
     }
 
     /// A refusal of any request of this route, as this dialect tells it.
@@ -203,8 +186,7 @@ package struct ResponseBuilder: Sendable {
     /// Whether this client would take the status of a final response for a reason to send everything
     /// again.
     private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
-        guard isSegmented, dialect.repeatsAfterError else { return false }
-        return [409, 423, 429].contains(status.code) || status.code >= 500
+        isSegmented && dialect.repeatsAfterError && status.asksToRepeat
     }
 
     private func start(capacity: Int) -> HTTPFields {
@@ -242,7 +224,7 @@ package struct ResponseBuilder: Sendable {
 
 extension HTTPResponse.Status {
     /// 424 (RFC 4918 §11.4).
-    fileprivate static let failedDependency = HTTPResponse.Status(
+    static let failedDependency = HTTPResponse.Status(
         code: 424,
         reasonPhrase: "Failed Dependency"
     )
@@ -252,10 +234,14 @@ extension HTTPResponse.Status {
         code: 104,
         reasonPhrase: "Upload Resumption Supported"
     )
+
+    /// Whether tus clients, tus-js-client in either of its modes first, send everything again after it.
+    var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }
 }
 
 extension HTTPFields {
-    fileprivate mutating func append(_ name: HTTPField.Name, _ value: String) {
-        append(HTTPField(name: name, value: value))
+    /// Tells the upstream's status where another one stands in its place (RFC 9209).
+    mutating func tellReceived(_ status: HTTPResponse.Status) {
+        append(.proxyStatus, "spoolgate; received-status=\(status.code)")
     }
 }

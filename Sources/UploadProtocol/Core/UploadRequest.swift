@@ -1,8 +1,8 @@
 // What a request asks for: the one place where a head becomes an operation.
 //
-// Pure: it knows no upload's state. UploadState decides what the operation does to an upload. Only
-// the IETF protocol is told apart; a request of another one is ordinary. Invariant: a field that
-// the draft says to ignore never changes the outcome.
+// Pure: it knows no upload's state. UploadState decides what the operation does to an upload. What tus says by
+// other fields is read in Tus/TusRequest. Invariant: a field that the draft says to ignore never changes the
+// outcome.
 
 import HTTPTypes
 
@@ -12,12 +12,16 @@ package enum Completeness: Sendable, Equatable {
     case incomplete
     /// This message brings the last of it.
     case complete
+    /// The last of it is what reaches the length (tus).
+    case atLength
 }
 
 /// One request, classified.
 package enum UploadRequest: Sendable, Equatable {
     /// A request that creates an upload resource (draft-12 §4.2).
     case creation(Creation)
+    /// A request that makes an upload of parts, their URLs as sent (tus, "concatenation").
+    case concatenation([String])
     /// HEAD or GET on an upload resource (draft-12 §4.3).
     case offsetRetrieval(UploadID)
     /// PATCH on an upload resource (draft-12 §4.4).
@@ -43,7 +47,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// Whether it begins an upload, with a resource of its own or without.
     package var beginsUpload: Bool {
         switch self {
-        case .creation, .ordinaryUpload: true
+        case .creation, .concatenation, .ordinaryUpload: true
         case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
             .passThrough, .refused:
             false
@@ -86,7 +90,12 @@ package enum UploadRequest: Sendable, Equatable {
         resources: UploadResources,
         limits: UploadLimits
     ) {
-        switch resources.match(head.path) {
+        let match = resources.match(head.path)
+        if dialect.family == .tus {
+            self.init(tus: head, match, limits: limits)
+            return
+        }
+        switch match {
         case .resource(let id):
             self.init(on: id, head, dialect: dialect)
             return

@@ -12,7 +12,8 @@
 //
 //  1. An append begins at the offset, or is refused and told it (draft-12 §4.4.2, §7.1); this comes before
 //     all the others. The offset never goes down once it was told (§4.1.1).
-//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3).
+//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). Of tus,
+//     the message that reaches the length does, and a part of another upload is never complete.
 //  3. A length once told never changes, and no content goes past it (§4.1.3, §4.4.2). Content that does
 //     deactivates the upload, from version 7 on (`Dialect.deactivatesOnExcess`).
 //  4. Limits hold for what is to come; a length that was taken stays taken (§4.1.4).
@@ -39,6 +40,8 @@ package struct UploadState: Sendable, Equatable {
     package var isAccepted = false
     /// The status of the stored final response, where that is known.
     package var finalStatus: Int?
+    /// What its creation made it.
+    package var kind: UploadKind
 
     /// The phases a client can tell apart.
     package enum Phase: String, Sendable, CaseIterable {
@@ -65,13 +68,15 @@ package struct UploadState: Sendable, Equatable {
         length: Int64? = nil,
         phase: Phase = .receiving,
         isAccepted: Bool = false,
-        finalStatus: Int? = nil
+        finalStatus: Int? = nil,
+        kind: UploadKind = UploadKind()
     ) {
         self.offset = offset
         self.length = length
         self.phase = phase
         self.isAccepted = isAccepted
         self.finalStatus = finalStatus
+        self.kind = kind
     }
 
     /// An upload that another request uses and does not let go of: to others as one under way.
@@ -87,6 +92,10 @@ package struct UploadState: Sendable, Equatable {
     }
 
     private var isRefused: Bool { (finalStatus ?? 0) >= 400 }
+    /// Whether all of it was received and nobody needs to say so: its delivery is due.
+    private var isWholeByLength: Bool {
+        kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
+    }
 
     // MARK: The table
 
@@ -114,7 +123,7 @@ package struct UploadState: Sendable, Equatable {
                 more: .goOn,
                 completing: .deliver,
                 retrieval: .tell(.incomplete),
-                eagerRetrieval: .tell(.incomplete),
+                eagerRetrieval: isWholeByLength ? .deliverFirst : .tell(.incomplete),
                 cancellation: .remove,
                 lifetime: .sinceActivity
             )
@@ -129,11 +138,13 @@ package struct UploadState: Sendable, Equatable {
             )
         case .delivering:
             Row(
-                more: .breakOff,
-                completing: isAccepted ? .accepted : .breakOff,
+                more: dialect.knowsLocked ? .refuse(.finalResponsePending) : .breakOff,
+                completing: isAccepted
+                    ? .accepted
+                    : dialect.knowsLocked ? .refuse(.finalResponsePending) : .breakOff,
                 retrieval: isAccepted ? .tell(.incomplete) : .breakOff,
                 eagerRetrieval: isAccepted ? .tell(.incomplete) : .refuse(.finalResponsePending),
-                cancellation: .breakOff,
+                cancellation: dialect.knowsLocked ? .refuse(.finalResponsePending) : .breakOff,
                 lifetime: .none
             )
         case .delivered:
@@ -262,16 +273,19 @@ package struct UploadState: Sendable, Equatable {
     package func decide(_ append: UploadRequest.Append, dialect: Dialect, limits: UploadLimits)
         -> AppendDecision
     {
+        // One of another protocol would never complete it as its creation meant it.
+        guard dialect.family == kind.family else { return .refuse(.otherFamily) }
+        guard !kind.isFinal else { return .refuse(.finalNotAppended) }
         guard append.offset == offset else {
             return .refuse(.offsetMismatch(expected: offset, provided: append.offset))
         }
-        guard phase != .receiving else { return decideReceiving(append, limits: limits) }
+        guard phase != .receiving else { return decideReceiving(append, dialect, limits) }
         // Its offset is its length.
         if let told = append.length, told != offset {
             return .refuse(.lengthChanged(known: offset, told: told))
         }
         if case .known(let count) = append.contentLength, count > 0 {
-            return .refuse(.lengthExceeded(length: offset))
+            return .refuse(.lengthExceeded(length: offset).told(as: dialect.excessStatus))
         }
         let answer = answer(to: append.completeness, dialect)
         switch answer {
@@ -291,7 +305,7 @@ package struct UploadState: Sendable, Equatable {
         return .refuse(
             length > offset
                 ? .lengthNotReached(length: length, offset: offset)
-                : .lengthExceeded(length: length)
+                : .lengthExceeded(length: length).told(as: dialect.excessStatus)
         )
     }
 
@@ -304,7 +318,8 @@ package struct UploadState: Sendable, Equatable {
     {
         if ceiling.isLength {
             let deactivates = dialect.deactivatesOnExcess && phase == .receiving
-            return (.lengthExceeded(length: ceiling.offset), deactivates)
+            let refusal = Refusal.lengthExceeded(length: ceiling.offset)
+            return (refusal.told(as: dialect.excessStatus), deactivates)
         }
         if let maxAppendSize = limits.maxAppendSize, ceiling.offset < limits.maxSize {
             return (.appendTooLarge(maxAppendSize: maxAppendSize), false)
@@ -332,12 +347,18 @@ package struct UploadState: Sendable, Equatable {
 
     private func answer(to completeness: Completeness, _ dialect: Dialect) -> Answer {
         let row = row(dialect)
-        return completeness == .complete ? row.completing : row.more
+        return switch completeness {
+        case .complete: row.completing
+        case .incomplete: row.more
+        case .atLength: phase != .receiving || isWholeByLength ? row.completing : row.more
+        }
     }
 
-    private func decideReceiving(_ append: UploadRequest.Append, limits: UploadLimits)
-        -> AppendDecision
-    {
+    private func decideReceiving(
+        _ append: UploadRequest.Append,
+        _ dialect: Dialect,
+        _ limits: UploadLimits
+    ) -> AppendDecision {
         if let told = append.length {
             if let length, length != told {
                 return .refuse(.lengthChanged(known: length, told: told))
@@ -350,7 +371,9 @@ package struct UploadState: Sendable, Equatable {
             let sum = offset.addingReportingOverflow(count)
             guard !sum.overflow else { return .refuse(.tooLarge(maxSize: limits.maxSize)) }
             end = sum.partialValue
-            if let length, end > length { return .refuse(.lengthExceeded(length: length)) }
+            if let length, end > length {
+                return .refuse(.lengthExceeded(length: length).told(as: dialect.excessStatus))
+            }
             if append.completeness == .complete {
                 if let length, end != length {
                     return .refuse(.lengthNotReached(length: length, offset: end))

@@ -8,16 +8,22 @@ package import HTTPTypes
 import RawStructuredFieldValues
 import TextFormats
 
-/// An algorithm of the integrity fields that is computed here (RFC 9530 §7.2).
-package enum DigestAlgorithm: String, Sendable, Hashable, CaseIterable {
+/// An algorithm that is computed here: of the integrity fields (RFC 9530 §7.2), or of tus alone.
+package enum DigestAlgorithm: String, Sendable, Hashable {
+    /// SHA-1, which only tus clients use, against errors of transmission.
+    case sha1
     /// SHA-256.
     case sha256 = "sha-256"
     /// SHA-512.
     case sha512 = "sha-512"
 
+    /// Those of the integrity fields.
+    package static let integrity: [DigestAlgorithm] = [.sha256, .sha512]
+
     /// The bytes of a digest.
     package var length: Int {
         switch self {
+        case .sha1: 20
         case .sha256: 32
         case .sha512: 64
         }
@@ -41,7 +47,7 @@ package struct DigestValues: Sendable, Equatable {
     ///   is no Byte Sequence of its length: who sends one wants it verified.
     package init(_ name: HTTPField.Name, in fields: HTTPFields) throws(Refusal) {
         guard let dictionary = try Self.dictionary(name, in: fields) else { return }
-        for algorithm in DigestAlgorithm.allCases {
+        for algorithm in DigestAlgorithm.integrity {
             guard let member = dictionary[algorithm.rawValue] else { continue }
             guard case .item(let item) = member,
                 case .undecodedByteSequence(let text) = item.rfc9651BareItem,
@@ -81,7 +87,7 @@ package struct DigestValues: Sendable, Equatable {
 
     /// These digests as a field's value (RFC 9530 §2); empty where there is none.
     package var fieldValue: String {
-        DigestAlgorithm.allCases.compactMap { algorithm in
+        DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
         }.joined(separator: ", ")
     }
@@ -111,7 +117,7 @@ extension DigestAlgorithm {
             return nil
         }
         var best: (algorithm: DigestAlgorithm, preference: Int64)?
-        for algorithm in allCases {
+        for algorithm in integrity {
             guard case .item(let item)? = dictionary[algorithm.rawValue],
                 case .integer(let preference) = item.rfc9651BareItem, (1...10).contains(preference)
             else { continue }

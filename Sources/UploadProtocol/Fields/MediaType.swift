@@ -1,9 +1,26 @@
-// Comparison of media types (RFC 9110 §8.3.1).
+// Media types, and their comparison (RFC 9110 §8.3.1).
 //
 // Bytes, not characters: no second spelling passes. Parameters are not read.
 
-/// The comparison of media types.
+import HTTPTypes
+
+/// Media types.
 package enum MediaType {
+    /// The type of any bytes.
+    package static let any = "application/octet-stream"
+
+    /// A text that is a media type, with or without parameters; nil for another.
+    package static func wellFormed(_ text: String) -> String? {
+        let essence = text.prefix { $0 != ";" }.split(
+            separator: "/",
+            omittingEmptySubsequences: false
+        )
+        let isType =
+            essence.count == 2
+            && essence.allSatisfy { HTTPField.Name(String($0)) != nil }
+        return isType && HTTPField.isValidValue(text) ? text : nil
+    }
+
     /// Whether a `Content-Type` is `expected`, with or without parameters.
     ///
     /// - Parameters:

@@ -28,6 +28,16 @@ package struct UploadMetadata: Sendable, Equatable {
         }
     }
 
+    /// Whether a value of the field is what tus says: each key once, and every value Base64.
+    package static func isWellFormed(_ text: String) -> Bool {
+        var fields = HTTPFields()
+        fields[.uploadMetadata] = text
+        // An empty value is no pair, and harmless.
+        let count =
+            text.isEmpty ? 0 : text.split(separator: ",", omittingEmptySubsequences: false).count
+        return UploadMetadata(fields).pairs.count == count
+    }
+
     /// The value of a key; nil if it is absent or empty.
     package subscript(_ key: String) -> String? {
         pairs.first { $0.key == key && !$0.value.isEmpty }?.value

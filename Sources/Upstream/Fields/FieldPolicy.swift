@@ -36,6 +36,9 @@ package struct FieldPolicy: Sendable, Equatable {
     package var strip: [HTTPField.Name] = []
     /// Fields that the upstream gets with every request, in place of any of the name.
     package var set: [HTTPField] = []
+    /// What the names of the fields begin with by which the upstream is told the client's
+    /// `Upload-Metadata`; nil: it is not told.
+    package var metadataPrefix: String?
     /// How the upstream is told who stands behind a request.
     package var forwarding = Forwarding.xForwarded
     /// Whether what a client says of who is behind its request goes to the upstream too: true where all

@@ -5,7 +5,7 @@
 
 package import HTTPTypes
 import TextFormats
-import UploadProtocol
+package import UploadProtocol
 
 /// The field rules between client and upstream.
 package enum UpstreamFields {
@@ -92,6 +92,32 @@ package enum UpstreamFields {
     package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
         for field in policy.set { fields[fields: field.name] = [] }
         for field in policy.set { fields.append(field) }
+    }
+
+    /// Adds what a client said of its file in `Upload-Metadata`, where no field says it: the name as
+    /// `Content-Disposition` (RFC 6266, RFC 8187), the type as `Content-Type`, and the other pairs as fields of
+    /// their own where `policy` wants them, their values percent-encoded.
+    package static func tell(
+        _ metadata: UploadMetadata,
+        name: ClientFileName,
+        in fields: inout HTTPFields,
+        policy: FieldPolicy
+    ) {
+        if metadata["filename"] != nil, !fields.contains(.contentDisposition) {
+            fields[.contentDisposition] =
+                "attachment; filename*=UTF-8''" + PercentText.encode(name.text)
+        }
+        let isVague = fields[.contentType].map { $0 == MediaType.any } ?? true
+        if isVague, let type = metadata["filetype"].flatMap(MediaType.wellFormed) {
+            fields[.contentType] = type
+        }
+        guard let prefix = policy.metadataPrefix else { return }
+        for pair in metadata.others {
+            guard let name = FieldPolicy.name(prefix + pair.key), policy.lets(name),
+                !policy.credentialFields.contains(name), !fields.contains(name)
+            else { continue }
+            fields[name] = PercentText.encode(pair.value)
+        }
     }
 
     /// Whether a name is not the operator's to decide on: of a connection, of message framing or of an

@@ -1,0 +1,176 @@
+// An upload made of parts (tus, "concatenation"): its parts joined, then delivered once as any other.
+//
+// The parts are locked in the order of their identities, so that two such requests cannot wait for each
+// other. A client that lost the answer repeats its request: the first part tells which upload it made.
+// Invariant: parts are consumed only once the upload made of them is durable, and no list of parts makes two.
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Journal
+import Posix
+import Settings
+import Spool
+import UploadProtocol
+import Upstream
+
+extension Request {
+    /// Makes an upload of parts and delivers it, or tells again what became of it.
+    func concatenate(_ urls: [String]) {
+        guard let ids = parts(urls) else { return refuse(.malformedConcat) }
+        do throws(SpoolError) {
+            guard let parts = try lock(ids) else { return }
+            defer { for part in parts { part.unlock() } }
+            if let known = parts.lazy.compactMap(\.final).first,
+                let final = try gateway.spool.look(at: known)
+            {
+                guard let creation = final.creation, isOurs(creation),
+                    self.parts(of: creation) == ids
+                else { return refuse(.partConsumed) }
+                try consume(parts, by: creation)
+                return goOn(known)
+            }
+            if let refusal = refusal(of: parts) { return refuse(refusal) }
+            try join(parts)
+        } catch {
+            note(error, upload: nil)
+            refuse(error.refusal)
+        }
+    }
+
+    // MARK: The parts
+
+    /// The identities that URLs name, which are paths or of this origin; nil where one is none, or there twice.
+    private func parts(_ urls: [String]) -> [UploadID]? {
+        var ids: [UploadID] = []
+        for url in urls {
+            var path = url
+            if let origin = exchange.context.origin, url.hasPrefix(origin + "/") {
+                path = String(url.dropFirst(origin.count))
+            }
+            guard case .resource(let id) = route.settings.resources.match(path), !ids.contains(id)
+            else { return nil }
+            ids.append(id)
+        }
+        return ids
+    }
+
+    private func parts(of creation: UploadCreation) -> [UploadID]? {
+        guard let text = creation.head.fields[.uploadConcat],
+            case .final(let urls)? = UploadConcat(text)
+        else { return nil }
+        return parts(urls)
+    }
+
+    /// Locks the parts; nil where this request was answered here.
+    ///
+    /// - Returns: the parts in the order of `ids`.
+    private func lock(_ ids: [UploadID]) throws(SpoolError) -> [Upload]? {
+        var locked: [UploadID: Upload] = [:]
+        func unlock() { for upload in locked.values { upload.unlock() } }
+        for id in ids.sorted(by: { $0.description < $1.description }) {
+            do throws(SpoolError) {
+                let found = try gateway.spool.lock(
+                    id,
+                    until: .after(inUseTimeout),
+                    admits: isOurs,
+                    requestRelease: {}
+                )
+                guard let found else {
+                    unlock()
+                    refuse(.unknownUpload)
+                    return nil
+                }
+                locked[id] = found
+            } catch {
+                unlock()
+                guard case .busy = error else { throw error }
+                refuse(.finalResponsePending)
+                return nil
+            }
+        }
+        return ids.compactMap { locked[$0] }
+    }
+
+    /// Why an upload cannot be made of these parts; nil if it can.
+    private func refusal(of parts: [Upload]) -> Refusal? {
+        if parts.contains(where: { $0.state.kind.isPart && $0.state.phase == .delivered }) {
+            return .partConsumed
+        }
+        let isSound = parts.allSatisfy { part in
+            part.state.kind.isPart && part.state.phase == .receiving
+                && part.state.length == part.state.offset
+        }
+        guard isSound else { return .partUnfinished }
+        let maxSize = route.settings.limits.maxSize
+        return length(of: parts).map { $0 > maxSize } ?? true ? .tooLarge(maxSize: maxSize) : nil
+    }
+
+    /// Bytes of all parts; nil: more than can be counted.
+    private func length(of parts: [Upload]) -> Int64? {
+        var sum: Int64 = 0
+        for part in parts {
+            let (next, overflow) = sum.addingReportingOverflow(part.state.offset)
+            if overflow { return nil }
+            sum = next
+        }
+        return sum
+    }
+
+    // MARK: The upload
+
+    private func join(_ parts: [Upload]) throws(SpoolError) {
+        let length = length(of: parts) ?? 0
+        let upload = try gateway.spool.create(
+            newResource(),
+            length: length,
+            expecting: length,
+            requestRelease: {}
+        )
+        defer { upload.unlock() }
+        journal.created(upload)
+        do throws(SpoolError) {
+            for part in parts { try part.goInto(upload.creation.id) }
+            for part in parts { try upload.append(contentOf: part) }
+            // From here on the parts are consumed.
+            try upload.postpone(reason: nil, .client(endOfPatience))
+            try upload.sync()
+        } catch {
+            try? upload.remove(durably: true)
+            throw error
+        }
+        journal.completed(upload)
+        try consume(parts, by: upload.creation)
+        for part in parts { part.unlock() }
+        try on(upload).complete(upload, isCreation: true)
+    }
+
+    /// Until when its client may come back for the answer.
+    private var endOfPatience: WallTime {
+        let lifetime = route.settings.queue.lifetime.components.seconds
+        return WallTime(seconds: gateway.clock.now.seconds + lifetime)
+    }
+
+    /// Leaves of the parts only which upload they went into.
+    private func consume(_ parts: [Upload], by creation: UploadCreation) throws(SpoolError) {
+        let head = ResponseHead(
+            status: .noContent,
+            fields: [.location: location(creation.resourcePath)]
+        )
+        for part in parts where part.state.phase == .receiving {
+            try part.finish(with: StoredResponse(head: head, content: nil))
+        }
+    }
+
+    /// Tells what became of an upload that was made of its parts before.
+    private func goOn(_ id: UploadID) {
+        withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
+            let request = on(upload)
+            try request.carryOut(
+                upload.state.decideAtEnd(.complete, dialect: dialect),
+                on: upload,
+                isCreation: true
+            )
+        }
+    }
+}

@@ -1,0 +1,36 @@
+// What targets and upload resources can do, as OPTIONS asks (draft-12 §4.1.4; tus).
+
+import Delivery
+import Exchange
+import HTTPTypes
+import Settings
+import UploadProtocol
+
+extension Request {
+    /// What an upload resource accepts, whatever becomes of the upload.
+    var resourceOptions: Response {
+        var response = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
+            .resourceOptions()
+        response.head.fields.append(contentsOf: tusCapabilities)
+        return response
+    }
+
+    /// Passes a question for the options of a target on, and adds what the gateway adds to them.
+    func passOptions() {
+        let builder = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
+        func answer(_ upstream: ResponseHead) -> ResponseHead {
+            var head = builder.options(upstream)
+            if head.status.kind == .successful {
+                head.fields.append(contentsOf: tusCapabilities)
+            }
+            return head
+        }
+        // Where the upstream cannot be asked, what the gateway does can be told still.
+        let own = answer(ResponseHead(status: .methodNotAllowed))
+        passThrough(otherwise: route.settings.tus == .on ? Response(own) : nil, answer)
+    }
+
+    private var tusCapabilities: HTTPFields {
+        route.settings.tus == .on ? Tus.capabilities(route.settings.limits) : [:]
+    }
+}

@@ -1,0 +1,161 @@
+// What a tus request asks for.
+//
+// The same operations as the draft's, read from other fields; UploadState decides on them as on those. Here
+// nothing malformed is ignored: tus answers it with 400.
+
+package import HTTPTypes
+import TextFormats
+
+extension UploadRequest {
+    /// The method that a request of `family` means: tus has one that stands in a field, for clients that
+    /// cannot send it.
+    package static func method(of head: RequestHead, _ family: ProtocolFamily?)
+        -> HTTPRequest.Method
+    {
+        guard family == .tus, head.method == .post, let named = head.fields[.methodOverride]
+        else { return head.method }
+        return [.patch, .head, .delete].first { $0.rawValue == named.uppercased() } ?? head.method
+    }
+
+    /// Classifies a request of tus.
+    init(tus head: RequestHead, _ match: UploadResources.Match, limits: UploadLimits) {
+        if let refusal = Self.versionRefusal(head, match) {
+            self = .refused(refusal)
+            return
+        }
+        do throws(Refusal) {
+            switch (match, head.method) {
+            case (.malformed, _): throw .unknownUpload
+            case (.status(let id), .get), (.status(let id), .head): self = .status(id)
+            case (.status, _): throw .statusMethodNotAllowed
+            case (.resource(let id), .head), (.resource(let id), .get): self = .offsetRetrieval(id)
+            case (.resource(let id), .delete): self = .cancellation(id)
+            case (.resource(let id), .patch): self = .append(id, try Append(tus: head))
+            case (.resource, _): throw .methodNotAllowed
+            case (.none, .post): self = try Self.creation(head, limits)
+            case (.none, .patch), (.none, .head), (.none, .delete): throw .unknownUpload
+            case (.none, _): self = .passThrough
+            }
+        } catch {
+            self = .refused(error)
+        }
+    }
+
+    private static func versionRefusal(
+        _ head: RequestHead,
+        _ match: UploadResources.Match
+    ) -> Refusal? {
+        switch head.fields[.tusResumable] {
+        case Tus.version: nil
+        case nil where head.method == .head || head.method == .get: nil
+        default: .tusVersion
+        }
+    }
+
+    private static func creation(
+        _ head: RequestHead,
+        _ limits: UploadLimits
+    ) throws(Refusal) -> UploadRequest {
+        if let metadata = head.fields[.uploadMetadata], !UploadMetadata.isWellFormed(metadata) {
+            throw .malformedMetadata
+        }
+        let concat = head.fields[.uploadConcat]
+        switch concat.map(UploadConcat.init) {
+        case .final(let urls)??: return try concatenation(urls, head)
+        case .some(nil): throw .malformedConcat
+        case .partial??, nil: break
+        }
+        let length = try head.fields.tusNumber(.uploadLength)
+        switch head.fields[.uploadDeferLength] {
+        case nil where length == nil: throw .noTusLength
+        case nil: break
+        case "1" where length == nil: break
+        default: throw .noTusLength
+        }
+        if let length, length > limits.maxSize { throw .tooLarge(maxSize: limits.maxSize) }
+        if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
+        try head.fields.checkChecksum()
+        return .creation(Creation(completeness: .atLength, length: length))
+    }
+
+    private static func concatenation(
+        _ urls: [String],
+        _ head: RequestHead
+    ) throws(Refusal) -> UploadRequest {
+        let hasLength = [HTTPField.Name.uploadLength, .uploadDeferLength].contains {
+            head.fields[$0] != nil
+        }
+        if hasLength { throw .finalHasLength }
+        if let count = head.contentLength.count, count > 0 { throw .finalNotAppended }
+        return .concatenation(urls)
+    }
+
+    /// Why a creation must not have this content; nil if it may, or has none.
+    private static func refusal(
+        ofContent head: RequestHead,
+        length: Int64?,
+        _ limits: UploadLimits
+    ) throws(Refusal) -> Refusal? {
+        guard head.contentLength != .known(0) else { return nil }
+        let type = head.fields[.contentType]
+        // Without a length there may be no content at all.
+        let mayBeEmpty = head.contentLength == .unknown && type == nil
+        guard mayBeEmpty || type.map({ MediaType.of($0, is: Tus.mediaType) }) ?? false else {
+            return .tusMediaType
+        }
+        guard let count = head.contentLength.count else { return nil }
+        if let length, count > length {
+            return .lengthExceeded(length: length).told(as: .contentTooLarge)
+        }
+        if count > limits.maxSize { return .tooLarge(maxSize: limits.maxSize) }
+        return limits.refusal(ofContent: count, .atLength, isCreation: true)
+    }
+}
+
+extension UploadRequest.Append {
+    fileprivate init(tus head: RequestHead) throws(Refusal) {
+        guard head.fields[.contentType].map({ MediaType.of($0, is: Tus.mediaType) }) ?? false else {
+            throw .tusMediaType
+        }
+        guard let offset = try head.fields.tusNumber(.uploadOffset) else { throw .missingOffset }
+        try head.fields.checkChecksum()
+        self.init(
+            offset: offset,
+            completeness: .atLength,
+            length: try head.fields.tusNumber(.uploadLength),
+            contentLength: head.contentLength
+        )
+    }
+}
+
+extension HTTPFields {
+    /// The non-negative integer of a field; nil where the field is absent.
+    ///
+    /// - Throws: 400 for anything else.
+    fileprivate func tusNumber(_ name: HTTPField.Name) throws(Refusal) -> Int64? {
+        guard let text = self[name] else { return nil }
+        guard (1...15).contains(text.utf8.count), let number = Int64(text), number >= 0,
+            text.utf8.first != UInt8(ascii: "+")
+        else { throw .malformedNumber(name) }
+        return number
+    }
+
+    /// Refuses an `Upload-Checksum` that cannot be verified.
+    fileprivate func checkChecksum() throws(Refusal) { _ = try DigestValues(checksumIn: self) }
+}
+
+extension DigestValues {
+    /// The digest of a request's content that `Upload-Checksum` tells: `algorithm base64` (tus).
+    ///
+    /// - Throws: 400 for an algorithm that is not computed here, and for what is no digest of it.
+    package init(checksumIn fields: HTTPFields) throws(Refusal) {
+        self.init()
+        guard let text = fields[.uploadChecksum] else { return }
+        let words = text.split(separator: " ")
+        guard words.count == 2,
+            let algorithm = Tus.checksumAlgorithms.first(where: { $0.tusName == words[0] }),
+            let bytes = Base64.decode(words[1]), bytes.count == algorithm.length
+        else { throw .malformedChecksum }
+        self[algorithm] = bytes
+    }
+}
