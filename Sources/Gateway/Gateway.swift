@@ -79,6 +79,7 @@ package final class Gateway: Sendable {
             noteUnknownRoute(name, target: head.target)
             return exchange.answer(Refusal.unknownRoute(name: name).response)
         }
+        guard let exchange = crossing(exchange, head, on: route) else { return }
         let resources = route.settings.resources
         func isOnResource() -> Bool { resources.match(head.path) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())

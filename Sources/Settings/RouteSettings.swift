@@ -59,6 +59,8 @@ package struct RouteSettings: Sendable, Equatable {
     package var digest: DigestAlgorithm?
     /// Which fields go to the upstream.
     package var fields = FieldPolicy()
+    /// What pages of other origins may do.
+    package var crossOrigin = CrossOrigin()
 
     /// Whether a response stored at `since` was kept for as long as the route keeps one at `time`.
     package func isResponseOld(since: WallTime, at time: WallTime) -> Bool {

@@ -74,6 +74,15 @@ extension RouteSettings {
             Key("inspect.timeout", \.inspection.timeout, .duration(1...3_600)),
             Key("inspect.maximum-concurrent", \.inspection.maximumConcurrent, .integer(1...1024)),
             Key("inspect.status", \.inspection.status, .integer(400...499)),
+            Key("cors.origins", \.crossOrigin.origins, .origins()),
+            Key("cors.credentials", \.crossOrigin.allowsCredentials, .boolean()),
+            Key(
+                "cors.max-age",
+                \.crossOrigin.maxAge,
+                .duration(1...86_400, allowsZero: true)
+            ),
+            Key("cors.request-fields", \.crossOrigin.requestFields, .anyNames()),
+            Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
         ]
 
     /// Above it, no append but the last could be right.
@@ -99,6 +108,17 @@ extension RouteSettings {
                 "what passes as it comes cannot have \(need), which needs the whole; "
                     + "leave that out, or use ordinary: spool"
             )
+        }
+        if crossOrigin.origins.contains(CrossOrigin.anyOrigin) {
+            if crossOrigin.origins.count > 1 {
+                return ("cors.origins", "\"*\" stands for all origins, and then alone")
+            }
+            if crossOrigin.allowsCredentials {
+                return (
+                    "cors.credentials",
+                    "with origins: \"*\" any page could upload in its visitors' names; name the origins"
+                )
+            }
         }
         return nil
     }

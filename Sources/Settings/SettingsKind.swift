@@ -250,6 +250,17 @@ extension SettingsKind {
         Self(text: \.text) { text throws(UpstreamTargetError) in try ServiceURL(text) }
     }
 
+    /// Origins of pages, or `*`.
+    static func origins() -> Self where Value == [String] {
+        list(text: listText) { _ in
+            .text(
+                "\"*\" or an origin as browsers name it, such as https://app.example or "
+                    + "http://localhost:5173: in lower case, without a slash at its end and without the "
+                    + "scheme's own port"
+            ) { $0 == CrossOrigin.anyOrigin || CrossOrigin.isOrigin($0) }
+        }
+    }
+
     /// The targets of an upstream, at least one.
     ///
     /// One is written plain where YAML takes it so, several as a list of quoted ones: paths and
@@ -293,6 +304,16 @@ extension SettingsKind {
     /// Names of fields that may be forwarded or stripped.
     static func names() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in .name(decidable) }
+    }
+
+    /// Names of any fields.
+    static func anyNames() -> Self where Value == [HTTPField.Name] {
+        list(text: { listText($0.map(\.rawName)) }) { _ in
+            SettingsKind<HTTPField.Name>("the name of a field, such as X-Api-Key", text: \.rawName)
+            {
+                $0 == "*" ? nil : HTTPField.Name($0)
+            }
+        }
     }
 
     /// Fields with their values.

@@ -79,6 +79,9 @@ import Upstream
                 forwarding: both
                 credentials: completing
                 credential-fields: [X-Key]
+                cors:
+                  {origins: ["https://a.test", "http://b.test:81"], credentials: true, max-age: 0s,
+                  request-fields: X-A, expose: [X-B, X-C]}
             """
         var expected = Settings()
         expected.listen = .unix(path: "/tmp/s.sock", mode: 0o600, group: "web")
@@ -112,6 +115,11 @@ import Upstream
             clientCertificate: "/c",
             clientKey: "/k"
         )
+        route.crossOrigin.origins = ["https://a.test", "http://b.test:81"]
+        route.crossOrigin.allowsCredentials = true
+        route.crossOrigin.maxAge = .zero
+        route.crossOrigin.requestFields = [.made("X-A")]
+        route.crossOrigin.exposedFields = [.made("X-B"), .made("X-C")]
         route.anonymous = .refuse
         route.uploadResources = "/u/"
         route.limits = UploadLimits(

@@ -277,6 +277,30 @@ extension SettingsTests {
             "1:24: routes.a.ordinary: 'stream': it is none of spool, pass"
         ),
         Wrong(
+            "routes: {a: {cors: {origins: ['https://a.test', 'https://b.test/']}}}\n",
+            "1:49: routes.a.cors.origins: 'https://b.test/' is not \"*\" or an origin as browsers name "
+                + "it, such as https://app.example or http://localhost:5173: in lower case, without a "
+                + "slash at its end and without the scheme's own port"
+        ),
+        Wrong(
+            "routes: {a: {cors: {origins: ['*', 'https://b.test']}}}\n",
+            "1:30: routes.a.cors.origins: \"*\" stands for all origins, and then alone"
+        ),
+        Wrong(
+            "routes: {a: {cors: {origins: '*', credentials: true}}}\n",
+            "1:48: routes.a.cors.credentials: 'true': with origins: \"*\" any page could upload in its "
+                + "visitors' names; name the origins"
+        ),
+        Wrong(
+            "routes: {a: {cors: {expose: '*'}}}\n",
+            "1:29: routes.a.cors.expose: '*' is not the name of a field, such as X-Api-Key"
+        ),
+        Wrong(
+            "routes: {a: {cors: {max-age: 25h}}}\n",
+            "1:30: routes.a.cors.max-age: '25h' is not 0s, or a duration from 1s to 86400s, such as 30s "
+                + "or 24h"
+        ),
+        Wrong(
             "routes: {a: {ordinary: pass, inspect: {command: /scan}}}\n",
             "1:24: routes.a.ordinary: 'pass': what passes as it comes cannot have inspect.command, "
                 + "which needs the whole; leave that out, or use ordinary: spool"

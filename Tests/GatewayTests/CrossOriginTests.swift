@@ -1,0 +1,180 @@
+// Pages of other origins through the whole gateway: who answers their preflights, and that every final answer
+// says what they may read.
+
+import Exchange
+import HTTPTypes
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+@testable import Settings
+
+@Suite("pages of other origins at the gateway")
+struct CrossOriginTests {
+    private let app = "https://app.example"
+    private let evil = "https://evil.example"
+
+    /// An upstream that has a word of its own on other origins.
+    private func outspoken() throws -> LoopbackOrigin {
+        try LoopbackOrigin(
+            status: "203 Said",
+            fields: [
+                "Access-Control-Allow-Origin: https://evil.example",
+                "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: X-A",
+                "Vary: Accept", "X-A: 1",
+            ],
+            content: "seen"
+        )
+    }
+
+    private func gateway(_ origin: LoopbackOrigin) throws -> GatewayUnderTest {
+        try GatewayUnderTest(origin.target) { [app] _, route in
+            route.crossOrigin.origins = [app]
+        }
+    }
+
+    private func preflight(_ target: String, from origin: String) -> ScriptedExchange {
+        ScriptedExchange(
+            .options,
+            target,
+            [
+                .origin: origin, .accessControlRequestMethod: "PATCH",
+                .accessControlRequestHeaders: "upload-offset, x-evil",
+            ],
+            length: .unknown
+        )
+    }
+
+    @Test(
+        "preflights are answered here on every resource, whatever the gateway has to do",
+        arguments: [
+            "/files", "*", "/files/upload-resource/seen0000000000000000000000",
+            "/files/upload-resource/seen0000000000000000000000/status", "/files/upload-resource/x",
+        ],
+        [ThreadPlace.regular, .none]
+    )
+    func preflights(target: String, place: ThreadPlace) throws {
+        let origin = try outspoken()
+        let test = try gateway(origin)
+        let asked = preflight(target, from: app)
+        test.gateway.serve(asked, at: place)
+        #expect(asked.record.status == 200)
+        #expect(asked.record.contentLength == 0)
+        #expect(asked.record[.accessControlAllowOrigin] == app)
+        #expect(asked.record[.accessControlAllowHeaders]?.contains("x-evil") == false)
+        let stranger = preflight(target, from: evil)
+        test.gateway.serve(stranger, at: place)
+        #expect(stranger.record.status == 200)
+        #expect(stranger.record.head?.fields.map(\.name) == [.vary])
+        #expect(origin.requests.isEmpty)
+    }
+
+    @Test("where the route names no origins, preflights and the upstream's own words pass")
+    func off() throws {
+        let origin = try outspoken()
+        let test = try GatewayUnderTest(origin.target)
+        let record = test.serve(preflight("/files", from: app))
+        #expect(origin.requests.first?.line == "OPTIONS /files HTTP/1.1")
+        #expect(record[.accessControlAllowOrigin] == evil)
+        #expect(record[.uploadLimit] != nil)
+        let creation = test.serve(.creation(fields: [.origin: app]))
+        #expect(creation[.accessControlAllowOrigin] == evil)
+        #expect(creation[.vary] == "Accept")
+    }
+
+    /// Every kind of answer there is, each from that origin.
+    private func answers(
+        of test: GatewayUnderTest,
+        from origin: String?
+    ) -> [(name: String, record: ScriptedExchange.Record)] {
+        let fields: HTTPFields = origin.map { [.origin: $0] } ?? [:]
+        func ask(_ method: HTTPRequest.Method, _ target: String, _ more: HTTPFields = [:])
+            -> ScriptedExchange.Record
+        {
+            var all = fields
+            all.append(contentsOf: more)
+            return test.serve(ScriptedExchange(method, target, all, length: .unknown))
+        }
+        let created = test.serve(.creation(complete: false, fields: fields))
+        let location = created.location ?? "none"
+        return [
+            ("creation", created),
+            ("offset", ask(.head, location)),
+            ("status", ask(.get, location + "/status")),
+            ("methods", ask(.options, location)),
+            ("wrong offset", test.serve(.append(location, at: 3, ["x"], fields: fields))),
+            ("verdict", test.serve(.append(location, at: 5, ["x"], fields: fields))),
+            ("verdict again", test.serve(.append(location, at: 6, fields: fields))),
+            ("unknown", ask(.head, "/files/upload-resource/x")),
+            ("whole upload", test.serve(.creation(fields: fields))),
+            ("ordinary upload", test.serve(ScriptedExchange(.post, "/files", fields, ["x"]))),
+            ("passed", ask(.get, "/page")),
+            ("options", ask(.options, "/files")),
+        ]
+    }
+
+    private let statuses = [201, 204, 200, 204, 409, 203, 203, 404, 203, 203, 203, 203]
+
+    @Test("every answer to an allowed origin says so, and nothing of the upstream's is left")
+    func allowed() throws {
+        let origin = try outspoken()
+        defer { origin.stop() }
+        let test = try gateway(origin)
+        let answers = answers(of: test, from: app)
+        #expect(answers.map(\.record.status) == statuses)
+        for (name, record) in answers {
+            let fields = record.head?.fields ?? [:]
+            #expect(fields[values: .accessControlAllowOrigin] == [app], "\(name)")
+            #expect(fields[.accessControlAllowCredentials] == nil, "\(name)")
+            #expect(fields[values: .vary].last == "Origin", "\(name)")
+            let exposed = fields[values: .accessControlExposeHeaders]
+            #expect(exposed.count == 1 && exposed[0].hasPrefix("Location, "), "\(name)")
+        }
+    }
+
+    @Test("another origin, and a request of none, are served and told nothing")
+    func others() throws {
+        let origin = try outspoken()
+        defer { origin.stop() }
+        let test = try gateway(origin)
+        for page in [evil, nil] {
+            let answers = answers(of: test, from: page)
+            #expect(answers.map(\.record.status) == statuses)
+            for (name, record) in answers {
+                let fields = record.head?.fields ?? [:]
+                #expect(fields[values: .vary].last == "Origin", "\(name)")
+                let told = fields.filter { $0.name.canonicalName.hasPrefix("access-control") }
+                #expect(told.isEmpty, "\(name)")
+            }
+        }
+    }
+
+    @Test("what is turned away and what is refused says it too")
+    func turnedAway() throws {
+        let test = try GatewayUnderTest { [app] _, route in
+            route.crossOrigin.origins = [app]
+            route.crossOrigin.allowsCredentials = true
+            route.anonymous = .refuse
+        }
+        let busy = ScriptedExchange.creation(fields: [.origin: app])
+        test.gateway.serve(busy, at: .none)
+        #expect(busy.record.status == 503)
+        #expect(busy.record[.accessControlAllowOrigin] == app)
+        #expect(busy.record[.accessControlAllowCredentials] == "true")
+        let anonymous = test.serve(.creation(fields: [.origin: app]))
+        #expect(anonymous.status == 403)
+        #expect(anonymous[.accessControlAllowOrigin] == app)
+    }
+
+    @Test("a reload names other origins for the requests that begin then")
+    func reload() throws {
+        let origin = try outspoken()
+        defer { origin.stop() }
+        let test = try gateway(origin)
+        test.reload { $0.routes[RouteSettings.defaultName]?.crossOrigin.origins = ["*"] }
+        let record = test.serve(ScriptedExchange(.get, "/page", [.origin: evil], length: .unknown))
+        #expect(record.status == 203)
+        #expect(record[.accessControlAllowOrigin] == "*")
+    }
+}
