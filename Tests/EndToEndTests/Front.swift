@@ -11,6 +11,8 @@ enum Front: Equatable {
     case nginxWithModule
     /// nginx with the lines for `auth_request` switched on, asking on that port.
     case nginxAsking(UInt16)
+    /// nginx with the lines for a login switched on, and those that let preflight requests pass it.
+    case nginxWithLogin(NginxLogin)
     /// nginx as shipped but for one mistake.
     case nginxMistaken(NginxMistake)
     /// nginx as shipped but for the numbers in one client's bounds.
@@ -25,8 +27,15 @@ enum Front: Equatable {
     var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
 
     private var authorizerPort: UInt16? {
-        guard case .nginxAsking(let port) = self else { return nil }
-        return port
+        switch self {
+        case .nginxAsking(let port), .nginxWithLogin(.asking(let port)): port
+        default: nil
+        }
+    }
+
+    private var login: NginxLogin? {
+        guard case .nginxWithLogin(let login) = self else { return nil }
+        return login
     }
 
     private var mistake: NginxMistake? {
@@ -56,6 +65,7 @@ enum Front: Equatable {
             tlsPort: tlsPort,
             module: self == .nginxWithModule ? InterimModule.built.get() : nil,
             authorizer: authorizerPort,
+            login: login,
             origin: origin,
             mistake: mistake,
             bounds: bounds,

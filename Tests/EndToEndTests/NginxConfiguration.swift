@@ -34,6 +34,30 @@ enum NginxMistake {
     }
 }
 
+/// A login in nginx that lets preflight requests pass.
+enum NginxLogin: Equatable {
+    /// `auth_basic`, where alice has the password `secret`.
+    case password
+    /// `auth_request`, asking on that port.
+    case asking(UInt16)
+
+    /// The file of passwords, in the folder of nginx's files.
+    static let passwords = "uploads.htpasswd"
+
+    /// A line of the shipped files with the login in it.
+    func made(in line: String, folder: String) -> String {
+        let isMarked: Bool
+        switch self {
+        case .password: isMarked = line.contains("# run: login")
+        case .asking: isMarked = line.contains("# run: preflight")
+        }
+        guard isMarked else { return line }
+        return line.replacing("#", with: "", maxReplacements: 1)
+            .replacing("\"Uploads\"", with: "$spoolgate_realm")
+            .replacing("/etc/nginx/\(Self.passwords)", with: "\(folder)/\(Self.passwords)")
+    }
+}
+
 /// Numbers of one client's bounds in nginx that a test reaches with few requests.
 enum NginxBounds: Equatable {
     /// So many requests with content at a time.
@@ -68,6 +92,7 @@ enum NginxConfiguration {
     ///   - module: the interim module, for which the marked lines are switched on; nil: none.
     ///   - authorizer: the port of who is asked by `auth_request`, for which the marked lines are
     ///     switched on; nil: nobody.
+    ///   - login: the login whose lines are switched on; nil: none.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of the shipped value; nil: that one.
     ///   - mistake: what is made wrong; nil: nothing.
     ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
@@ -80,6 +105,7 @@ enum NginxConfiguration {
         tlsPort: Int,
         module: String?,
         authorizer: UInt16?,
+        login: NginxLogin?,
         origin: String?,
         mistake: NginxMistake?,
         bounds: NginxBounds?,
@@ -93,6 +119,11 @@ enum NginxConfiguration {
             )
         }
         try makeCertificate(in: folder)
+        try "alice:{PLAIN}secret\n".write(
+            to: folder.appending(path: NginxLogin.passwords),
+            atomically: true,
+            encoding: .utf8
+        )
         if let module {
             let modules = folder.appending(path: "modules")
             try FileManager.default.copyItem(
@@ -132,6 +163,9 @@ enum NginxConfiguration {
                     authorizer: authorizer,
                     origin: origin
                 )
+                if let login {
+                    lines[index] = login.made(in: lines[index], folder: folder.path())
+                }
                 if let mistake { lines[index] = mistake.made(in: lines[index]) }
                 if let bounds { lines[index] = bounds.set(in: lines[index]) }
                 if keepsConnections { lines[index] = keeping(lines[index]) }
