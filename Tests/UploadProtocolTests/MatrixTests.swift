@@ -146,9 +146,10 @@ struct MatrixTests {
     func created(version: Version) {
         let answer = response(version).created(location: "/x", offset: 4)
         #expect(answer.head.status == .created && answer.content.isEmpty)
+        let link = "Link: </x/status>; rel=\"status\""
         #expect(
             lines(answer.head)
-                == expected(version, complete: false, offset: 4, limits: true, "Location: /x")
+                == expected(version, complete: false, offset: 4, limits: true, "Location: /x", link)
         )
     }
 

@@ -46,10 +46,12 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Answer to a creation whose content ended but not the upload.
+    /// Answer to a creation whose content ended but not the upload; links its status resource (RFC 8631
+    /// §4).
     package func created(location: String, offset: Int64) -> Response {
-        var fields = start(capacity: 5)
+        var fields = start(capacity: 6)
         fields.append(.location, location)
+        fields.linkStatus(of: location)
         append(.incomplete, offset: offset, to: &fields)
         appendLimits(to: &fields)
         return Response(ResponseHead(status: .created, fields: fields))
