@@ -90,7 +90,11 @@ package final class Gateway: Sendable {
         let dialect =
             family == .tus
             ? Dialect.tus
-            : Dialect(of: head.fields, aliases: configuration.settings.interopAliases)
+            : Dialect(
+                of: head.fields,
+                aliases: configuration.settings.interopAliases,
+                hasRFCClients: route.settings.hasRFCClients
+            )
         let correlation = configuration.settings.correlationField.map { name in
             head.fields.correlate(by: name)
         }

@@ -39,6 +39,8 @@ package struct RouteSettings: Sendable, Equatable {
     package var tus = TusSpeaker.on
     /// What a client of tus hears of the upstream's answer.
     package var tusAnswer = TusAnswer.status
+    /// Whether clients that name no interop version are those of the RFC, and hear 104.
+    package var hasRFCClients = false
     /// Whether anonymous clients may upload; nil: nothing is said, and they may.
     package var anonymous: AnonymousUploads?
     /// Who is asked whether an upload may come in.

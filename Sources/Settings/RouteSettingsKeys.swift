@@ -35,6 +35,7 @@ extension RouteSettings {
             Key("ordinary", \.ordinary, .choice()),
             Key("tus", \.tus, .word()),
             Key("tus-answer", \.tusAnswer, .word()),
+            Key("rfc-clients", \.hasRFCClients, .boolean()),
             Key("queue.maximum-concurrent", \.queue.maximumConcurrent, .integer(1...4096)),
             Key(
                 "queue.minimum-backoff",

@@ -101,6 +101,7 @@ private final class Stage {
             if words["reply"] == "accepted" { route.reply = .accepted }
             route.tus = words["tus"].flatMap(TusSpeaker.init) ?? .on
             route.tusAnswer = words["tus-answer"].flatMap(TusAnswer.init) ?? .status
+            route.hasRFCClients = words["rfc-clients"] == "true"
             for (version, served) in transcript.settings["aliases"] ?? [:] {
                 settings.interopAliases[Int(version) ?? 0] = Int(served)
             }

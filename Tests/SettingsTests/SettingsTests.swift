@@ -63,6 +63,7 @@ import Upstream
               a:
                 upstream: [https://b.test, "unix:/b"]
                 anonymous: refuse
+                rfc-clients: true
                 upload-resources: /u/
                 limits:
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 2d}
@@ -121,6 +122,7 @@ import Upstream
         route.crossOrigin.requestFields = [.made("X-A")]
         route.crossOrigin.exposedFields = [.made("X-B"), .made("X-C")]
         route.anonymous = .refuse
+        route.hasRFCClients = true
         route.uploadResources = "/u/"
         route.limits = UploadLimits(
             maxSize: 9,

@@ -107,6 +107,29 @@ struct MatrixTests {
         #expect(lines(progress) == expected(version, offset: 7))
     }
 
+    @Test("a client of the RFC is one that names no version, and hears the newest dialect's 104")
+    func rfcClients() {
+        func dialect(_ fields: HTTPFields) -> Dialect {
+            Dialect(of: fields, aliases: [11: 9], hasRFCClients: true)
+        }
+        #expect(dialect([:]) == .rfc)
+        #expect(Dialect.rfc.interopVersion == nil)
+        #expect(Dialect.rfc.allowsInterim && Dialect.rfc.allowsProgress)
+        #expect(Dialect.rfc.allowsInterim(toCreationOf: .unknown))
+        #expect(!Dialect.rfc.allowsInterim(toCreationOf: .known(0)))
+        for version in ["2", "99", "?1", "", "6, 6"] {
+            #expect(dialect([.uploadDraftInteropVersion: version]) == .newest, "\(version)")
+        }
+        #expect(dialect([.uploadDraftInteropVersion: "6"]).interopVersion == 6)
+        #expect(dialect([.uploadDraftInteropVersion: "11"]).interopVersion == 11)
+        let responses = ResponseBuilder(dialect: .rfc, limits: UploadLimits(maxSize: 9, maxAge: 60))
+        #expect(
+            lines(responses.interimCreated(location: "/x"))
+                == ["Location: /x", "Upload-Limit: max-size=9, min-size=0, max-age=60"]
+        )
+        #expect(lines(responses.interimProgress(offset: 7)) == ["Upload-Offset: 7"])
+    }
+
     @Test("creations are read in each dialect", arguments: Version.all, [true, false])
     func creation(version: Version, complete: Bool) {
         let request = classify(.post, "/a", version.marker(complete))

@@ -47,8 +47,9 @@ package struct Dialect: Sendable, Equatable {
     /// Whether its clients know 423 (Locked) as "come back", and need no broken connection for it.
     package let knowsLocked: Bool
 
-    /// Whether 104 (Upload Resumption Supported) may be sent for it at all (draft-12 Appendix B).
-    package var allowsInterim: Bool { interopVersion != nil }
+    /// Whether 104 (Upload Resumption Supported) may be sent for it at all: of the drafts, only to clients
+    /// that name a version (draft-12 Appendix B).
+    package let allowsInterim: Bool
 
     /// Whether its clients take an offset equal to the length for success, asking nothing more.
     ///
@@ -84,7 +85,8 @@ package struct Dialect: Sendable, Equatable {
     /// - Parameters:
     ///   - fields: the request's fields.
     ///   - aliases: versions that are served as other, known ones, and echoed as they were named.
-    package init(of fields: HTTPFields, aliases: [Int: Int] = [:]) {
+    ///   - hasRFCClients: whether clients that name no version are those of the RFC.
+    package init(of fields: HTTPFields, aliases: [Int: Int] = [:], hasRFCClients: Bool = false) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
         if let known = version.flatMap(Dialect.known) {
             self = known
@@ -92,6 +94,8 @@ package struct Dialect: Sendable, Equatable {
             Dialect.versions.contains(served)
         {
             self = Dialect(served, echoing: named)
+        } else if hasRFCClients, !fields.contains(.uploadDraftInteropVersion) {
+            self = .rfc
         } else {
             self = .newest
         }
@@ -102,6 +106,10 @@ package struct Dialect: Sendable, Equatable {
 
     /// The dialect of a request that names no version: the newest semantics and no 104.
     package static let newest = Dialect(nil)
+
+    /// The dialect of the RFC that the drafts become: as `newest`, with the 104 that draft-12 §4 describes
+    /// without Appendix B, which goes with the last draft.
+    package static let rfc = Dialect(nil, isRFC: true)
 
     /// Every dialect with an interop version, in order.
     package static let rows = versions.map { Dialect($0) }
@@ -120,7 +128,8 @@ package struct Dialect: Sendable, Equatable {
     private init(
         _ interopVersion: Int?,
         echoing echoed: Int? = nil,
-        family: ProtocolFamily = .ietf
+        family: ProtocolFamily = .ietf,
+        isRFC: Bool = false
     ) {
         let isTus = family == .tus
         let version = interopVersion ?? Dialect.versions.upperBound
@@ -136,7 +145,8 @@ package struct Dialect: Sendable, Equatable {
         locatesFinalResponse = isTus || version <= 6
         completesEmptyCreation = isTus || version == 5 || version == 6
         namesCompletedUpload = (6...8).contains(version)
-        allowsProgress = interopVersion != nil && version >= 5
+        allowsInterim = interopVersion != nil || isRFC
+        allowsProgress = allowsInterim && version >= 5
         deactivatesOnExcess = !isTus && version >= 7
         excessStatus = isTus ? .contentTooLarge : .badRequest
         knowsLocked = isTus
