@@ -155,8 +155,3 @@ extension CrossOrigin {
     }
 }
 
-extension HTTPFields {
-    fileprivate mutating func append(_ name: HTTPField.Name, _ value: String) {
-        append(HTTPField(name: name, value: value))
-    }
-}
