@@ -12,44 +12,54 @@ package struct Dialect: Sendable, Equatable {
     package let family: ProtocolFamily
     /// The interop version to echo, as the request named it; nil where it named none that we serve.
     package let interopVersion: Int?
-
-    /// The field that tells completeness: `Upload-Complete`, or its inverse `Upload-Incomplete`.
-    package let completenessField: HTTPField.Name
-    /// What an append without a valid completeness field means; nil: it is refused.
-    package let omittedCompleteness: Completeness?
-    /// Whether an append must have the content type `application/partial-upload` (draft-04 on).
-    package let requiresPartialMediaType: Bool
-    /// The key of `Upload-Limit` that tells the lifetime: `expires` (drafts 04 and 05) or `newestLifetimeKey`;
-    /// nil: this dialect has no `Upload-Limit`.
-    package let lifetimeKey: String?
-    /// Whether an offset retrieval tells `Upload-Length` (draft-05 on).
-    package let tellsLength: Bool
-    /// Whether HEAD and DELETE with fields of an append are refused (draft-01 to draft-05).
-    package let refusesStrayFields: Bool
-    /// The status of an append that leaves the upload incomplete: 201 (Created), demanded by drafts 01 to
-    /// 05, or 204 (No Content).
-    package let partialAppendStatus: HTTPResponse.Status
-    /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
-    package let locatesFinalResponse: Bool
-    /// Whether an empty creation of length zero that says "incomplete" is the whole upload.
-    ///
-    /// tus-js-client sends nothing after it for an empty file and speaks versions 5 and 6 only.
-    package let completesEmptyCreation: Bool
-    /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
-    package let namesCompletedUpload: Bool
-    /// Whether a 104 may tell progress by `Upload-Offset` (draft-03 on).
-    package let allowsProgress: Bool
-    /// Whether content beyond a known length deactivates the upload (version 7 on) or is only
-    /// refused.
-    package let deactivatesOnExcess: Bool
-    /// The status of content that goes past a known length: 400 (draft-12 §4.4.2), or 413 (tus).
-    package let excessStatus: HTTPResponse.Status
-    /// Whether its clients know 423 (Locked) as "come back", and need no broken connection for it.
-    package let knowsLocked: Bool
-
+    /// The version that it is served as.
+    private let version: Int
     /// Whether 104 (Upload Resumption Supported) may be sent for it at all: of the drafts, only to clients
     /// that name a version (draft-12 Appendix B).
     package let allowsInterim: Bool
+    private var isTus: Bool { family == .tus }
+
+    // The table: a column each, told by the version that brought the change.
+
+    /// The field that tells completeness: `Upload-Complete`, or its inverse `Upload-Incomplete`.
+    package var completenessField: HTTPField.Name {
+        version == 3 ? .uploadIncomplete : .uploadComplete
+    }
+    /// What an append without a valid completeness field means; nil: it is refused.
+    package var omittedCompleteness: Completeness? {
+        version == 3 ? .complete : version <= 6 ? .incomplete : nil
+    }
+    /// Whether an append must have the content type `application/partial-upload` (draft-04 on).
+    package var requiresPartialMediaType: Bool { version >= 6 }
+    /// The key of `Upload-Limit` that tells the lifetime: `expires` (drafts 04 and 05) or `newestLifetimeKey`;
+    /// nil: this dialect has no `Upload-Limit`.
+    package var lifetimeKey: String? {
+        version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
+    }
+    /// Whether an offset retrieval tells `Upload-Length` (draft-05 on).
+    package var tellsLength: Bool { version >= 6 }
+    /// Whether HEAD and DELETE with fields of an append are refused (draft-01 to draft-05).
+    package var refusesStrayFields: Bool { version <= 6 }
+    /// The status of an append that leaves the upload incomplete: 201 (Created), demanded by drafts 01 to
+    /// 05, or 204 (No Content).
+    package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
+    /// Whether the final response to a creation needs a `Location` (draft-01 to draft-05).
+    package var locatesFinalResponse: Bool { isTus || version <= 6 }
+    /// Whether an empty creation of length zero that says "incomplete" is the whole upload.
+    ///
+    /// tus-js-client sends nothing after it for an empty file and speaks versions 5 and 6 only.
+    package var completesEmptyCreation: Bool { isTus || version == 5 || version == 6 }
+    /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
+    package var namesCompletedUpload: Bool { (6...8).contains(version) }
+    /// Whether a 104 may tell progress by `Upload-Offset` (draft-03 on).
+    package var allowsProgress: Bool { allowsInterim && version >= 5 }
+    /// Whether content beyond a known length deactivates the upload (version 7 on) or is only
+    /// refused.
+    package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
+    /// The status of content that goes past a known length: 400 (draft-12 §4.4.2), or 413 (tus).
+    package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
+    /// Whether its clients know 423 (Locked) as "come back", and need no broken connection for it.
+    package var knowsLocked: Bool { isTus }
 
     /// Whether its clients take an offset equal to the length for success, asking nothing more.
     ///
@@ -111,6 +121,9 @@ package struct Dialect: Sendable, Equatable {
     /// without Appendix B, which goes with the last draft.
     package static let rfc = Dialect(nil, isRFC: true)
 
+    /// tus 1.0.0: an upload ends where its length is reached, and a client takes that offset for success.
+    package static let tus = Dialect(nil, family: .tus)
+
     /// Every dialect with an interop version, in order.
     package static let rows = versions.map { Dialect($0) }
 
@@ -121,34 +134,15 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// tus 1.0.0: an upload ends where its length is reached, and a client takes that offset for success.
-    package static let tus = Dialect(nil, family: .tus)
-
-    /// The table: one line a column, told by the version that brought the change.
     private init(
         _ interopVersion: Int?,
         echoing echoed: Int? = nil,
         family: ProtocolFamily = .ietf,
         isRFC: Bool = false
     ) {
-        let isTus = family == .tus
-        let version = interopVersion ?? Dialect.versions.upperBound
         self.family = family
+        version = interopVersion ?? Dialect.versions.upperBound
         self.interopVersion = echoed ?? interopVersion
-        completenessField = version == 3 ? .uploadIncomplete : .uploadComplete
-        omittedCompleteness = version == 3 ? .complete : version <= 6 ? .incomplete : nil
-        requiresPartialMediaType = version >= 6
-        lifetimeKey = version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
-        tellsLength = version >= 6
-        refusesStrayFields = version <= 6
-        partialAppendStatus = version <= 6 ? .created : .noContent
-        locatesFinalResponse = isTus || version <= 6
-        completesEmptyCreation = isTus || version == 5 || version == 6
-        namesCompletedUpload = (6...8).contains(version)
         allowsInterim = interopVersion != nil || isRFC
-        allowsProgress = allowsInterim && version >= 5
-        deactivatesOnExcess = !isTus && version >= 7
-        excessStatus = isTus ? .contentTooLarge : .badRequest
-        knowsLocked = isTus
     }
 }
