@@ -8,16 +8,18 @@ import Glibc
 /// A mutex-guarded value on whose changes threads can wait.
 ///
 /// Sendable without the compiler's proof because `value` and `waiting` are touched only between
-/// locking and unlocking `mutex`, and the C objects never move.
+/// locking and unlocking `mutex`, and the C objects never move. For the same reason `value` is behind a pointer:
+/// for a property the compiler would have every access checked a second time.
 package final class Monitor<Value>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
-    private var value: Value
+    private let value: UnsafeMutablePointer<Value>
     private var waiting = 0
 
     /// Guards `value`.
     package init(_ value: sending Value) {
-        self.value = value
+        self.value = .allocate(capacity: 1)
+        self.value.initialize(to: value)
         mutex = .allocate(capacity: 1)
         mutex.initialize(to: pthread_mutex_t())
         changed = .allocate(capacity: 1)
@@ -36,20 +38,22 @@ package final class Monitor<Value>: @unchecked Sendable {
         changed.deallocate()
         pthread_mutex_destroy(mutex)
         mutex.deallocate()
+        value.deinitialize(count: 1)
+        value.deallocate()
     }
 
     /// Runs `body` with the value, alone, and wakes every waiting thread afterwards.
     package func update<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
         pthread_mutex_lock(mutex)
         defer { unlockAndWake() }
-        return try body(&value)
+        return try body(&value.pointee)
     }
 
     /// Runs `body` with the value, alone, and wakes nobody: for a change that no waiting thread waits for.
     package func updateQuietly<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        return try body(&value)
+        return try body(&value.pointee)
     }
 
     /// Waits until `body` gives a result.
@@ -69,14 +73,14 @@ package final class Monitor<Value>: @unchecked Sendable {
     ) -> R? {
         pthread_mutex_lock(mutex)
         var instant = deadline.timespec
-        var result = body(&value)
+        var result = body(&value.pointee)
         var status: Int32 = 0
         // After the deadline a last look: an update may have come with it.
         while result == nil, status != ETIMEDOUT {
             waiting += 1
             status = pthread_cond_timedwait(changed, mutex, &instant)
             waiting -= 1
-            result = body(&value)
+            result = body(&value.pointee)
         }
         // Thousands may wait: woken by each of them whose time is up, they would do nothing else.
         if result == nil || isQuiet { pthread_mutex_unlock(mutex) } else { unlockAndWake() }
