@@ -85,12 +85,9 @@ package struct Deadline: Sendable, Comparable {
 
     /// The instant `timeout` from now; a negative timeout has passed, a huge one never does.
     package static func after(_ timeout: Duration) -> Deadline {
-        let (seconds, attoseconds) = timeout.components
-        guard seconds >= 0, attoseconds >= 0 else { return Deadline(nanoseconds: now) }
+        let span = timeout.attoseconds / 1_000_000_000
         // A hundred years: far beyond any use, and far from the limits of timespec.
-        let capped = UInt64(min(seconds, 3_155_760_000))
-        let span = capped * 1_000_000_000 + UInt64(attoseconds) / 1_000_000_000
-        return Deadline(nanoseconds: now + span)
+        return Deadline(nanoseconds: now + UInt64(min(max(span, 0), 3_155_760_000_000_000_000)))
     }
 
     /// Whether the instant has come.
@@ -123,11 +120,9 @@ package struct Deadline: Sendable, Comparable {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded down.
+    /// Whole milliseconds, rounded down; as many as fit twice into the type where there are more.
     package var wholeMilliseconds: Int64 {
-        let (seconds, attoseconds) = components
-        let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1_000)
-        return overflow ? .max / 2 : milliseconds + attoseconds / 1_000_000_000_000_000
+        min(Int64(clamping: attoseconds / 1_000_000_000_000_000), .max / 2)
     }
 }
 

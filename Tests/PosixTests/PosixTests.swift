@@ -196,6 +196,8 @@ struct PosixTests {
         #expect(!Deadline.after(.seconds(Int64.max)).hasPassed)
         #expect(Deadline.after(.seconds(3600)).remaining > .seconds(3500))
         #expect(Deadline.after(.zero).remaining == .zero)
+        #expect(Duration.nanoseconds(2_999_999).wholeMilliseconds == 2)
+        #expect(Duration.seconds(Int64.max).wholeMilliseconds == .max / 2)
     }
 
     @Test("a thread has its name, cut to what the kernel keeps")
