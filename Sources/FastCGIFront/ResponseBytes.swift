@@ -3,6 +3,7 @@
 // Pure. Invariant: no field can end its line early or stand for the status: what could is left out.
 
 import HTTPTypes
+import TextFormats
 import UploadProtocol
 
 /// Writes heads.
@@ -24,7 +25,7 @@ enum ResponseBytes {
         bytes.reserveCapacity(usualSize)
         appendStatus(head.status, to: &bytes)
         for field in head.fields { append(field, name: field.name.canonicalName, to: &bytes) }
-        bytes.append(text: "\r\n")
+        bytes.append(literal: "\r\n")
         return bytes
     }
 
@@ -56,17 +57,17 @@ enum ResponseBytes {
         if head.status.code != 204 {
             let own = hasContent ? nil : head.fields[.contentLength].flatMap { Int64($0) }
             if let length = contentLength ?? own {
-                bytes.append(text: "Content-Length: ")
+                bytes.append(literal: "Content-Length: ")
                 bytes.append(decimal: length)
-                bytes.append(text: "\r\n")
+                bytes.append(literal: "\r\n")
             }
         }
-        bytes.append(text: "\r\n")
+        bytes.append(literal: "\r\n")
         return bytes
     }
 
     private static func appendStatus(_ status: HTTPResponse.Status, to bytes: inout [UInt8]) {
-        bytes.append(text: "Status: ")
+        bytes.append(literal: "Status: ")
         bytes.append(decimal: Int64(status.code))
         var phrase = status.reasonPhrase
         phrase.withUTF8 { phrase in
@@ -74,7 +75,7 @@ enum ResponseBytes {
             bytes.append(UInt8(ascii: " "))
             bytes.append(contentsOf: phrase)
         }
-        bytes.append(text: "\r\n")
+        bytes.append(literal: "\r\n")
     }
 
     private static func append(_ field: HTTPField, name: String, to bytes: inout [UInt8]) {
@@ -86,28 +87,9 @@ enum ResponseBytes {
         field.withUnsafeBytesOfValue { value in
             guard !value.contains(where: { $0 == 0x0D || $0 == 0x0A || $0 == 0 }) else { return }
             bytes.append(contentsOf: name.utf8)
-            bytes.append(text: ": ")
+            bytes.append(literal: ": ")
             bytes.append(contentsOf: value)
-            bytes.append(text: "\r\n")
+            bytes.append(literal: "\r\n")
         }
-    }
-}
-
-extension [UInt8] {
-    fileprivate mutating func append(text: StaticString) {
-        let bytes = UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
-        append(contentsOf: bytes)
-    }
-
-    /// Adds the digits of a number, which must not be negative.
-    fileprivate mutating func append(decimal number: Int64) {
-        precondition(number >= 0, "a length or a status below zero")
-        let start = count
-        var rest = number
-        repeat {
-            append(UInt8(ascii: "0") + UInt8(rest % 10))
-            rest /= 10
-        } while rest > 0
-        self[start...].reverse()
     }
 }

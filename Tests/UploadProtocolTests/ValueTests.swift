@@ -82,6 +82,16 @@ struct NameTests {
 
 @Suite("documents")
 struct DocumentTests {
+    @Test(
+        "a number has its digits behind what was there",
+        arguments: [0, 9, 10, 1_000_000, .max, -1, .min] as [Int64]
+    )
+    func digits(number: Int64) {
+        var bytes = Array("n=".utf8)
+        bytes.append(decimal: number)
+        #expect(String(decoding: bytes, as: UTF8.self) == "n=\(number)")
+    }
+
     @Test("JSON text is what a JSON reader reads")
     func text() throws {
         let strings = [

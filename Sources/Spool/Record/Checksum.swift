@@ -58,13 +58,20 @@ enum Checksum {
 
     /// The sum for some bytes of the record of `id`.
     private static func sum(of bytes: some Collection<UInt8>, for id: UploadID) -> UInt32 {
-        sum(bytes, after: id.withCharacters { add($0, to: 0) })
+        var ofIdentity: UInt32 = 0
+        id.withCharacters { ofIdentity = add($0, to: 0) }
+        return sum(bytes, after: ofIdentity)
     }
 
     /// The digits for some bytes of the record of `id`.
     static func digits(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
         let sum = sum(of: bytes, for: id)
-        return (0..<digitCount).map { digits[Int(sum >> UInt32(28 - 4 * $0)) & 15] }
+        return [UInt8](unsafeUninitializedCapacity: digitCount) { text, count in
+            for place in 0..<digitCount {
+                text[place] = digits[Int(sum >> UInt32(28 - 4 * place)) & 15]
+            }
+            count = digitCount
+        }
     }
 
     /// ` sum=<8 digits>` for a line.

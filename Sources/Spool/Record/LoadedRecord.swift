@@ -26,9 +26,7 @@ struct LoadedRecord {
 
     /// What a new record holds from its first slot on: the state, an empty slot, the creation.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
-        var empty = [UInt8](repeating: UInt8(ascii: " "), count: RecordSlots.size)
-        empty[RecordSlots.size - 1] = UInt8(ascii: "\n")
-        return state.slot(for: creation.id) + empty + creation.recordText
+        state.slot(for: creation.id) + RecordSlots.empty + creation.recordText
     }
 
     /// Reads the record of `id`; fails with why its text is no such record.

@@ -25,19 +25,6 @@ enum RecordNumber {
     }
 }
 
-extension [UInt8] {
-    /// Appends the bytes of a text.
-    mutating func append(text: String) {
-        var text = text
-        text.withUTF8 { append(contentsOf: $0) }
-    }
-
-    /// Appends so many spaces.
-    mutating func append(spaces count: Int) {
-        append(contentsOf: repeatElement(UInt8(ascii: " "), count: count))
-    }
-}
-
 /// Builds a block of lines.
 struct LineWriter {
     /// Bytes of the line that `addSum` writes.
@@ -75,6 +62,15 @@ struct LineWriter {
         bytes.append(UInt8(ascii: "\n"))
     }
 
+    /// Adds a line whose value is a number; none for nil.
+    mutating func add(_ name: String, _ number: Int64?) {
+        guard let number else { return }
+        bytes.append(text: name)
+        bytes.append(UInt8(ascii: " "))
+        bytes.append(decimal: number)
+        bytes.append(UInt8(ascii: "\n"))
+    }
+
     /// What stands behind a backslash for a byte that a line cannot have; nil for all others.
     private static func escape(for byte: UInt8) -> UInt8? {
         switch byte {
@@ -89,9 +85,9 @@ struct LineWriter {
     /// Adds a line for each field, in order; names and values as they were received.
     mutating func add(_ fields: HTTPFields) {
         for field in fields {
-            bytes.append(text: "field ")
+            bytes.append(literal: "field ")
             bytes.append(text: field.name.rawName)
-            bytes.append(text: ": ")
+            bytes.append(literal: ": ")
             field.withUnsafeBytesOfValue { bytes.append(contentsOf: $0) }
             bytes.append(UInt8(ascii: "\n"))
         }
@@ -108,7 +104,12 @@ struct LineWriter {
 
     /// The line that `addSum` adds to `bytes`.
     static func sum(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
-        Array("sum ".utf8) + Checksum.digits(of: bytes, for: id) + [UInt8(ascii: "\n")]
+        var line: [UInt8] = []
+        line.reserveCapacity(sumSize)
+        line.append(literal: "sum ")
+        line += Checksum.digits(of: bytes, for: id)
+        line.append(UInt8(ascii: "\n"))
+        return line
     }
 
     /// What stands before the last line of `bytes`, where that is its checksum; nil where it is not.

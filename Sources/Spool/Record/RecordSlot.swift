@@ -21,6 +21,9 @@ enum RecordSlots {
     /// Where the creation begins.
     static let end = 2 * block + 2 * Int64(size)
 
+    /// One that says nothing yet.
+    static let empty = [UInt8](repeating: UInt8(ascii: " "), count: size - 1) + [UInt8(ascii: "\n")]
+
     /// What the slots say.
     enum Reading {
         /// The newest state; whether it is in a slot that serves from the first promise on; and whether
@@ -93,13 +96,19 @@ extension RecordState {
     func slot(for id: UploadID) -> [UInt8] {
         var line: [UInt8] = []
         line.reserveCapacity(RecordSlots.size)
-        func add(_ word: Word, _ text: String) {
+        func add(_ word: Word) {
             if !line.isEmpty { line.append(UInt8(ascii: " ")) }
             line.append(text: word.rawValue)
             line.append(UInt8(ascii: "="))
+        }
+        func add(_ word: Word, _ text: String) {
+            add(word)
             line.append(text: text)
         }
-        func add(_ word: Word, _ number: Int64?) { add(word, number.map { String($0) } ?? "-") }
+        func add(_ word: Word, _ number: Int64?) {
+            add(word)
+            if let number { line.append(decimal: number) } else { line.append(UInt8(ascii: "-")) }
+        }
         add(.sequence, Int64(clamping: sequence))
         add(.state, queue.rawValue)
         add(.writer, writer)
@@ -124,8 +133,7 @@ extension RecordState {
         let room = RecordSlots.size - 1 - Checksum.fieldSize - line.count
         if let reason { line += Self.stored(reason, in: min(room, Self.reasonLimit)) }
         line += Checksum.field(of: line, for: id)
-        line.append(spaces: RecordSlots.size - 1 - line.count)
-        line.append(UInt8(ascii: "\n"))
+        line += RecordSlots.empty[line.count...]
         return line
     }
 

@@ -47,22 +47,29 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// 26 characters of `0-9a-v` (RFC 4648 §7, lower case, no padding).
     package var description: String {
-        withCharacters { String(decoding: $0, as: UTF8.self) }
+        String(unsafeUninitializedCapacity: Self.characterCount) { characters in
+            write(to: characters)
+            return Self.characterCount
+        }
     }
 
     /// Calls `body` with the 26 characters.
-    package func withCharacters<Result>(
-        _ body: (UnsafeBufferPointer<UInt8>) -> Result
-    ) -> Result {
+    ///
+    /// Not generic: for a result of any type it would cost three times as much.
+    package func withCharacters(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.characterCount) { characters in
-            var (high, low) = (high, low)
-            for position in 0..<Self.characterCount {
-                let digit = UInt8(truncatingIfNeeded: high >> 59)
-                characters[position] =
-                    digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
-                (high, low) = (high << 5 | low >> 59, low << 5)
-            }
-            return body(UnsafeBufferPointer(characters))
+            write(to: characters)
+            body(UnsafeBufferPointer(characters))
+        }
+    }
+
+    private func write(to characters: UnsafeMutableBufferPointer<UInt8>) {
+        var (high, low) = (high, low)
+        for position in 0..<Self.characterCount {
+            let digit = UInt8(truncatingIfNeeded: high >> 59)
+            characters[position] =
+                digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
+            (high, low) = (high << 5 | low >> 59, low << 5)
         }
     }
 }

@@ -3,6 +3,8 @@
 // Nothing is enforced here. Invariant: the field's value is a Dictionary of Integers that the
 // structured-field grammar can hold.
 
+import TextFormats
+
 /// The limits of one route (draft-12 §4.1.4); sizes in bytes, ages in seconds.
 package struct UploadLimits: Sendable, Equatable {
     /// Most bytes of a whole representation; > 0.
@@ -43,19 +45,19 @@ package struct UploadLimits: Sendable, Equatable {
     ///     `maxAge`.
     /// - Returns: such as `max-size=1000, min-size=0, max-age=3600`.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
-        var text = ""
+        var text: [UInt8] = []
         text.reserveCapacity(96)
         func append(_ key: String, _ value: Int64) {
-            text += text.isEmpty ? "" : ", "
-            text += key
-            text += "="
-            text += String(min(max(value, 0), StructuredField.maxInteger))
+            if !text.isEmpty { text.append(literal: ", ") }
+            text.append(text: key)
+            text.append(UInt8(ascii: "="))
+            text.append(decimal: min(max(value, 0), StructuredField.maxInteger))
         }
         append("max-size", maxSize)
         append("min-size", minSize)
         if let maxAppendSize { append("max-append-size", maxAppendSize) }
         if minAppendSize > 0 { append("min-append-size", minAppendSize) }
         append(lifetimeKey, remainingAge ?? maxAge)
-        return text
+        return String(decoding: text, as: UTF8.self)
     }
 }

@@ -3,6 +3,8 @@
 // Paths are compared byte by byte as sent: nothing is decoded, so that no second spelling of an
 // upload resource exists. Invariant: match(path(of: id)) is that id.
 
+import TextFormats
+
 /// How the upload resources of a route are named: `<prefix><id>`, or without a prefix
 /// `<creation path>/upload-resource/<id>`.
 package struct UploadResources: Sendable, Equatable {
@@ -50,24 +52,28 @@ package struct UploadResources: Sendable, Equatable {
 
     /// The path of the upload resource made by a creation at `creationPath` (no query).
     package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
-        if let prefix { return prefix + id.description }
-        // The marker brings the slash; a creation's path may end in one already.
-        let base = String(creationPath)
-        let hasSlash = base.utf8.last == UInt8(ascii: "/")
-        return (hasSlash ? String(base.utf8.dropLast()) ?? "" : base)
-            + UploadResources.marker + id.description
+        var path: [UInt8] = []
+        if let prefix {
+            path.append(text: prefix)
+        } else {
+            // The marker brings the slash; a creation's path may end in one already.
+            path.append(text: String(creationPath))
+            if path.last == UInt8(ascii: "/") { path.removeLast() }
+            path += UploadResources.marker
+        }
+        id.withCharacters { path.append(contentsOf: $0) }
+        return String(decoding: path, as: UTF8.self)
     }
 
     /// What follows an upload resource's path in its status resource's.
     package static let statusSuffix = "/status"
 
-    private static let marker = "/upload-resource/"
-    private static let markerBytes = Array(marker.utf8)
+    private static let marker = Array("/upload-resource/".utf8)
 
     /// Where the name of an upload starts in a path of the upload resources' shape.
     private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
         if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
-        let marker = UploadResources.markerBytes
+        let marker = UploadResources.marker
         var start = path.count - marker.count
         while start >= 0 {
             if path[start] == marker[0], path[start...].starts(with: marker) {
