@@ -59,14 +59,13 @@ extension HTTPFields {
     /// §3.2.2). Where the origin is none, nobody vouches for a host.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
-            let host = origin.utf8[slash...].dropFirst(2)
-            // Mostly the client has asked for the very same.
-            if let told = value(of: .host), told.utf8.count == host.count,
-                host.withContiguousStorageIfAvailable({ told.utf8.elementsEqual($0) }) ?? false
-            {
+            let host = String(Substring(origin.utf8[slash...].dropFirst(2)))
+            // Mostly the client has asked for the very same. An origin is ASCII: what compares equal to it and
+            // has as many bytes has the same.
+            if let told = value(of: .host), told.utf8.count == host.utf8.count, told == host {
                 return
             }
-            self[.host] = String(host)
+            self[.host] = host
         } else if context.badOrigin != nil {
             self[.host] = nil
         }

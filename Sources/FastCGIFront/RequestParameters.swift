@@ -208,7 +208,7 @@ extension RequestParameters {
         case "REQUEST_URI": target = target(value)
         case "CONTENT_LENGTH": setContentLength(value)
         case "CONTENT_TYPE":
-            guard !value.isEmpty, fields[.contentType] == nil else { return }
+            guard !value.isEmpty, fields.value(of: .contentType) == nil else { return }
             addField(Self.contentType, value)
         case "FCGI_ROLE":
             guard !value.equals("RESPONDER") else { return }

@@ -48,7 +48,11 @@ package struct RequestHead: Sendable, Equatable {
     /// The target up to its query, bytes as sent.
     package var path: Substring {
         // Bytes, not characters: a combining mark would hide the question mark.
-        target[..<(target.utf8.firstIndex(of: UInt8(ascii: "?")) ?? target.endIndex)]
+        let path = target.utf8.withContiguousStorageIfAvailable { bytes in
+            bytes.firstIndex(of: UInt8(ascii: "?")) ?? bytes.count
+        }
+        let end = path ?? target.utf8.prefix { $0 != UInt8(ascii: "?") }.count
+        return target[..<target.utf8.index(target.startIndex, offsetBy: end)]
     }
 }
 

@@ -96,7 +96,7 @@ package struct DigestValues: Sendable, Equatable {
         _ name: HTTPField.Name,
         in fields: HTTPFields
     ) throws(Refusal) -> OrderedMap<String, ItemOrInnerList>? {
-        guard let value = fields[name] else { return nil }
+        guard let value = fields.value(of: name) else { return nil }
         var parser = StructuredFieldValueParser(Array(value.utf8))
         do {
             return try parser.parseDictionaryFieldValue()
