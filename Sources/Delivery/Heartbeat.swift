@@ -16,9 +16,12 @@ package struct ProgressReport {
     private let responses: any ResponseWording
 
     /// Makes it; nil where the client's dialect or the web server knows no such report.
-    package init?(to exchange: any Exchange, _ responses: any ResponseWording) {
-        guard responses.dialect.allowsProgress, exchange.context.interimStatuses.contains(104)
-        else {
+    package init?(
+        to exchange: any Exchange,
+        _ context: ExchangeContext,
+        _ responses: any ResponseWording
+    ) {
+        guard responses.dialect.allowsProgress, context.interimStatuses.contains(104) else {
             return nil
         }
         self.exchange = exchange

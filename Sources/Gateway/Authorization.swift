@@ -18,7 +18,7 @@ extension Request {
     /// - Returns: whether it was answered.
     func refusesAnonymous(_ request: UploadRequest) -> Bool {
         guard request.beginsUpload, route.settings.anonymous == .refuse,
-            exchange.context.owner == nil
+            context.owner == nil
         else { return false }
         log.anonymousRefused(route: route.name, target: head.target)
         refuse(.anonymousRefused)
@@ -37,7 +37,7 @@ extension Request {
         switch answer {
         case .granted(let grant):
             for name in grant.refusedNames { log.fieldNotSet(route: route.name, field: name) }
-            var granted = limited(to: grant.maxSize)
+            let granted = limited(to: grant.maxSize)
             granted.grant = grant
             granted.head.fields = grant.applied(to: head.fields)
             let maxSize = granted.route.settings.limits.maxSize
@@ -60,7 +60,7 @@ extension Request {
 
     /// This request as a request on that upload: with the upload's own limits and in its name.
     func on(_ upload: Upload) -> Request {
-        var request = limited(to: upload.creation.maxSize)
+        let request = limited(to: upload.creation.maxSize)
         request.journal = gateway.deliveries.journal.of(upload.creation)
         if isUnmarked, upload.state.kind.family == .tus {
             request.responses = gateway.responses(to: head, .tus, on: request.route)
@@ -69,9 +69,10 @@ extension Request {
         return request
     }
 
+    /// This request with limits of its own.
     private func limited(to maxSize: Int64?) -> Request {
-        guard let maxSize, maxSize < route.settings.limits.maxSize else { return self }
-        var request = self
+        let request = Request(self)
+        guard let maxSize, maxSize < route.settings.limits.maxSize else { return request }
         request.route = route.changed { $0.limits.maxSize = maxSize }
         request.responses.limits.maxSize = maxSize
         return request

@@ -63,6 +63,22 @@ package final class Gateway: Sendable {
     ///   - exchange: the request.
     ///   - place: where the front has room for it.
     package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
+        guard let (request, asked) = request(of: exchange) else { return }
+        switch admission.admit(request.client, isShort: asked.isShort, at: place) {
+        case .admitted(let visit):
+            defer { admission.leave(visit) }
+            request.visit = visit
+            request.run(asked)
+        case .clientIsBusy: request.turnAway(asked, .clientBusy)
+        case .noThread: request.turnAway(asked, .busy)
+        }
+    }
+
+    /// Finds out what a request is and asks for; nil where it was answered.
+    ///
+    /// By itself, as what `Request.run` names.
+    @inline(never)
+    private func request(of exchange: any Exchange) -> (Request, UploadRequest)? {
         let configuration = deliveries.current
         let context = exchange.context
         var head: RequestHead
@@ -71,15 +87,17 @@ package final class Gateway: Sendable {
         case .failure(let refusal):
             noteMissing(context, reason: refusal.detail)
             log.refused(refusal, target: nil)
-            return exchange.answer(refusal.response)
+            exchange.answer(refusal.response)
+            return nil
         }
         head.fields.takeHost(from: context)
         let name = context.route ?? RouteSettings.defaultName
         guard let route = configuration.routes[name] else {
             noteUnknownRoute(name, target: head.target)
-            return exchange.answer(Refusal.unknownRoute(name: name).response)
+            exchange.answer(Refusal.unknownRoute(name: name).response)
+            return nil
         }
-        guard let exchange = crossing(exchange, head, on: route) else { return }
+        guard let exchange = crossing(exchange, head, on: route) else { return nil }
         let resources = route.settings.resources
         func isOnResource() -> Bool { resources.match(head.path) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())
@@ -98,10 +116,6 @@ package final class Gateway: Sendable {
         let correlation = configuration.settings.correlationField.map { name in
             head.fields.correlate(by: name)
         }
-        let client = ClientName(
-            owner: context.owner,
-            address: context.remoteAddress
-        )
         let asked =
             isPassed
             ? .passThrough
@@ -111,29 +125,21 @@ package final class Gateway: Sendable {
                 resources: resources,
                 limits: route.settings.limits
             )
-        var handled = Request(
-            gateway: self,
-            exchange: exchange,
-            content: RequestContent(exchange, head),
-            client: client,
-            head: head,
+        noteFaults(context, route: name, isUpload: asked.isUpload)
+        let request = Request(
+            head,
+            of: exchange,
+            context,
+            at: self,
+            client: ClientName(owner: context.owner, address: context.remoteAddress),
             route: route,
             journal: deliveries.journal.correlated(correlation),
-            inUseTimeout: configuration.settings.inUseTimeout,
-            interimRate: configuration.settings.interim,
+            settings: configuration.settings,
             responses: responses(to: head, dialect, on: route),
             isOrdinary: asked.isOrdinary,
             isUnmarked: family == nil
         )
-        noteFaults(context, route: name, isUpload: asked.isUpload)
-        switch admission.admit(client, isShort: asked.isShort, at: place) {
-        case .admitted(let visit):
-            defer { admission.leave(visit) }
-            handled.visit = visit
-            handled.run(asked)
-        case .clientIsBusy: handled.turnAway(asked, .clientBusy)
-        case .noThread: handled.turnAway(asked, .busy)
-        }
+        return (request, asked)
     }
 
     /// What words the answers to a request.

@@ -1,4 +1,4 @@
-// One request on its way through the gateway: what it needs in one value, the switch over what it
+// One request on its way through the gateway: what it needs in one place, the switch over what it
 // asks for, and the answers every kind of request can get.
 
 import Delivery
@@ -11,12 +11,15 @@ import Spool
 import UploadProtocol
 import Upstream
 
-/// One request and everything it needs.
+/// One request and everything it needs, held by reference: thousands wait at a time, each with frames that
+/// would hold copies of it.
 ///
 /// Lives on one thread.
-struct Request {
+final class Request {
     let gateway: Gateway
     let exchange: any Exchange
+    /// What the web server says of it.
+    let context: ExchangeContext
     let content: RequestContent
     /// Whose request it is.
     let client: ClientName
@@ -42,19 +45,67 @@ struct Request {
     /// Whether the client is told progress where it can hear it: not that of a creation without content
     /// (`Dialect.allowsInterim(toCreationOf:)`).
     var tellsProgress = true
+    /// Begins with a request as it came, without a place.
+    init(
+        _ head: RequestHead,
+        of exchange: any Exchange,
+        _ context: ExchangeContext,
+        at gateway: Gateway,
+        client: ClientName,
+        route: Route,
+        journal: Journal,
+        settings: Settings,
+        responses: any ResponseWording,
+        isOrdinary: Bool,
+        isUnmarked: Bool
+    ) {
+        self.gateway = gateway
+        self.exchange = exchange
+        self.context = context
+        content = RequestContent(exchange, head, context)
+        self.client = client
+        self.head = head
+        self.route = route
+        self.journal = journal
+        inUseTimeout = settings.inUseTimeout
+        interimRate = settings.interim
+        self.responses = responses
+        self.isOrdinary = isOrdinary
+        self.isUnmarked = isUnmarked
+    }
+
+    /// Another one that is the same.
+    init(_ other: Request) {
+        gateway = other.gateway
+        exchange = other.exchange
+        context = other.context
+        content = other.content
+        client = other.client
+        head = other.head
+        route = other.route
+        journal = other.journal
+        inUseTimeout = other.inUseTimeout
+        interimRate = other.interimRate
+        responses = other.responses
+        isOrdinary = other.isOrdinary
+        isUnmarked = other.isUnmarked
+        visit = other.visit
+        grant = other.grant
+        tellsProgress = other.tellsProgress
+    }
+
     /// How this request's client can hear of progress.
     var progressReport: ProgressReport? {
-        tellsProgress ? ProgressReport(to: exchange, responses) : nil
+        tellsProgress ? ProgressReport(to: exchange, context, responses) : nil
     }
 
     /// Does what the request asks for.
+    ///
+    /// What is over before content is awaited, or comes after it, is in functions of their own here and in
+    /// those called from here: frames of the wait that held what they need would cost each waiting request a
+    /// page of its stack.
     func run(_ request: UploadRequest) {
-        switch request {
-        case .creation, .append:
-            if let refusal = DigestPlan.refusal(of: head.fields) { return refuse(refusal) }
-        default: break
-        }
-        if refusesAnonymous(request) || refusesForHold(request) { return }
+        if refusesUnread(request) { return }
         switch request {
         case .creation(let creation):
             guard let request = authorized(length: creation.length) else { return }
@@ -79,7 +130,24 @@ struct Request {
 
     // MARK: Answers
 
+    /// Refuses a request for what its head says, or the settings.
+    ///
+    /// - Returns: whether it was refused.
+    @inline(never)
+    private func refusesUnread(_ request: UploadRequest) -> Bool {
+        switch request {
+        case .creation, .append:
+            if let refusal = DigestPlan.refusal(of: head.fields) {
+                refuse(refusal)
+                return true
+            }
+        default: break
+        }
+        return refusesAnonymous(request) || refusesForHold(request)
+    }
+
     /// Refuses a request; `offset` must be durable.
+    @inline(never)
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: head.target)
         let told = isOrdinary ? refusal.ofOrdinaryRequest : refusal
@@ -88,6 +156,7 @@ struct Request {
 
     /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
     /// and waiting helps.
+    @inline(never)
     func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
         note(error, upload: upload)
         if exists { putOff(error.refusal) } else { refuse(error.refusal) }
@@ -168,7 +237,7 @@ struct Request {
     /// with a place among those that wait, if the client is there.
     private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
         let end = Deadline.after(patience)
-        return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
+        return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) { [exchange] in
             guard !end.hasPassed, !exchange.isPeerGone, place.take() else { return nil }
             return min(end, .after(WaitingPlace.briefWait))
         }
@@ -182,12 +251,12 @@ struct Request {
 
     /// Whether the client may use an upload.
     func isOurs(_ creation: UploadCreation) -> Bool {
-        creation.route == route.name && creation.owner == exchange.context.owner
+        creation.route == route.name && creation.owner == context.owner
     }
 
     /// The upload resource's URI as the client must use it (draft-12 §4.2.2).
     func location(_ path: String) -> String {
-        if let origin = exchange.context.origin { return origin + path }
+        if let origin = context.origin { return origin + path }
         // What follows two slashes would be taken for a host (RFC 3986 §4.2).
         return path.hasPrefix("//") ? "/." + path : path
     }

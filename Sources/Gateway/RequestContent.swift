@@ -16,11 +16,11 @@ final class RequestContent {
     let exchange: any Exchange
     private var isContinueAwaited: Bool
 
-    init(_ exchange: any Exchange, _ head: RequestHead) {
+    init(_ exchange: any Exchange, _ head: RequestHead, _ context: ExchangeContext) {
         self.exchange = exchange
         isContinueAwaited =
             head.expectsContinue && head.contentLength != .known(0)
-            && exchange.context.interimStatuses.contains(100)
+            && context.interimStatuses.contains(100)
     }
 
     /// As `Exchange.receive`.
@@ -33,5 +33,5 @@ final class RequestContent {
 
 extension RequestHead {
     /// Whether the client waits for 100 (Continue) before it sends its content.
-    var expectsContinue: Bool { fields[.expect]?.lowercased() == "100-continue" }
+    var expectsContinue: Bool { fields.value(of: .expect)?.lowercased() == "100-continue" }
 }

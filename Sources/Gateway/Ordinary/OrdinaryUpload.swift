@@ -134,7 +134,7 @@ extension Request {
             exchange,
             fields: UpstreamFields.relayed,
             // Who asked for the protocol's fields gets them.
-            transform: {
+            transform: { [isOrdinary, responses] in
                 isOrdinary ? $0 : responses.final($0, offset: length, location: nil).head
             },
             log: log

@@ -50,8 +50,8 @@ extension Request {
         var fields = UpstreamFields.passedThrough(head.fields, policy: route.settings.fields)
         fields.addForwarding(
             route.settings.fields.forwarding,
-            address: exchange.context.remoteAddress,
-            scheme: exchange.context.scheme,
+            address: context.remoteAddress,
+            scheme: context.scheme,
             host: head.fields.value(of: .host)
         )
         UpstreamFields.finish(&fields, policy: route.settings.fields)

@@ -38,6 +38,7 @@ extension Request {
     }
 
     /// Answers a message whose content was received, or has none to receive.
+    @inline(never)
     func carryOut(
         _ answer: UploadState.Answer,
         on upload: Upload,
@@ -112,6 +113,26 @@ extension Request {
                 }
             )
         }
+        try answer(
+            end,
+            check,
+            of: upload,
+            completeness: completeness,
+            ceiling,
+            isCreation: isCreation
+        )
+    }
+
+    /// Answers a message whose content has ended, one way or another.
+    @inline(never)
+    private func answer(
+        _ end: ReceptionEnd,
+        _ check: ContentCheck?,
+        of upload: Upload,
+        completeness: Completeness,
+        _ ceiling: UploadState.Ceiling,
+        isCreation: Bool
+    ) throws(SpoolError) {
         if let check, try !endCheck(check, of: upload, end, isCreation: isCreation) { return }
         switch end {
         case .ended:

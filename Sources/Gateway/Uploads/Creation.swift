@@ -12,26 +12,11 @@ import Upstream
 extension Request {
     /// Creates an upload and receives the creation's content (draft-12 §4.2).
     func create(_ creation: UploadRequest.Creation) {
-        let new = newResource()
-        var isTold = false
+        guard let upload = beginCreation(creation) else { return }
         do throws(SpoolError) {
-            let upload = try gateway.spool.create(
-                new,
-                length: creation.length,
-                expecting: head.contentLength.count ?? 0,
-                requestRelease: releaseOfCreation
-            )
             defer { upload.unlock() }
-            journal.created(upload)
-            // Before any content is read, so that a client that is cut then can come back.
-            if isLocationTold {
-                isTold = true
-                exchange.send(
-                    interim: responses.interimCreated(location: location(new.resourcePath))
-                )
-            }
             do throws(SpoolError) {
-                var request = on(upload)
+                let request = on(upload)
                 request.tellsProgress = head.contentLength != .known(0)
                 try request.receive(
                     into: upload,
@@ -45,14 +30,39 @@ extension Request {
                 throw error
             }
         } catch {
-            refuse(error, upload: new.id, exists: isTold)
+            refuse(error, upload: upload.creation.id, exists: isLocationTold)
+        }
+    }
+
+    /// Makes an upload and tells its client where it is; nil where the request was refused.
+    @inline(never)
+    private func beginCreation(_ creation: UploadRequest.Creation) -> Upload? {
+        let new = newResource()
+        do throws(SpoolError) {
+            let upload = try gateway.spool.create(
+                new,
+                length: creation.length,
+                expecting: head.contentLength.count ?? 0,
+                requestRelease: releaseOfCreation
+            )
+            journal.created(upload)
+            // Before any content is read, so that a client that is cut then can come back.
+            if isLocationTold {
+                exchange.send(
+                    interim: responses.interimCreated(location: location(new.resourcePath))
+                )
+            }
+            return upload
+        } catch {
+            refuse(error, upload: new.id, exists: false)
+            return nil
         }
     }
 
     /// Whether this request's client hears 104 and in it where its upload is.
     var isLocationTold: Bool {
         dialect.allowsInterim(toCreationOf: head.contentLength)
-            && exchange.context.interimStatuses.contains(104)
+            && context.interimStatuses.contains(104)
     }
 
     /// Whether it is whole in this message, small, and of an upload that nobody will be told the URL of: then
@@ -74,8 +84,7 @@ extension Request {
 
     /// The upload that this request brings, with all its fields.
     func newUpload() -> UploadCreation {
-        let context = exchange.context
-        return UploadCreation(
+        UploadCreation(
             id: .random(),
             route: route.name,
             owner: context.owner,

@@ -427,8 +427,9 @@ final class UploadFiles {
                 // would be in no later sync, and that one would still succeed. If this fails as well,
                 // a later state can be there without its creation; such a record is set aside.
                 for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
-                // What was durable already is in doubt while it is written again: not for longer than needed.
-                try? disk.sync(record)
+                // What another process made durable is in doubt while it is written again: not for longer than
+                // needed.
+                if unsynced == nil { try? disk.sync(record) }
                 throw error
             }
         }
