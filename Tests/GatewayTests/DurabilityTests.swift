@@ -68,6 +68,17 @@ import Upstream
         #expect(conflict.offset == 5)
     }
 
+    @Test("content that comes slowly goes to its file, what is soon whole stays in memory")
+    func slowContent() throws {
+        let (test, origin) = try test()
+        let part = [UInt8](repeating: 1, count: 5000)
+        #expect(test.serve(.creation([.bytes(part), .bytes(part), .bytes(part)])).status == 200)
+        #expect(test.disk.count(.create, on: ".data") == 0)
+        #expect(test.serve(.creation(["a", "b", "c"])).status == 200)
+        #expect(test.disk.count(.create, on: ".data") == 1)
+        #expect(origin.requests.map(\.content) == [part + part + part, Array("abc".utf8)])
+    }
+
     @Test("a disk that fills up while content comes is 507; what was written is kept")
     func fillsUp() throws {
         let (test, _) = try test()

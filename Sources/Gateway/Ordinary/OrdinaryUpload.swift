@@ -78,7 +78,8 @@ extension Request {
                     content,
                     room: route.settings.limits.maxSize,
                     reading,
-                    store: { bytes throws(SpoolError) in try upload.append(bytes) }
+                    store: { bytes throws(SpoolError) in try upload.append(bytes) },
+                    whenSlow: { () throws(SpoolError) in try upload.store() }
                 )
             }
             guard case .success = end else {
@@ -196,7 +197,8 @@ extension BufferShelf {
         _ content: RequestContent,
         room: Int64,
         _ reading: DigestReading,
-        store: (RawSpan) throws(SpoolError) -> Void
+        store: (RawSpan) throws(SpoolError) -> Void,
+        whenSlow: () throws(SpoolError) -> Void = {}
     ) throws(SpoolError) -> ReceptionEnd {
         try withBuffer { buffer throws(SpoolError) in
             try Reception(content: content, buffer: buffer).receive(
@@ -204,7 +206,8 @@ extension BufferShelf {
                 store: { bytes throws(SpoolError) in
                     reading.update(bytes)
                     try store(bytes)
-                }
+                },
+                whenSlow: whenSlow
             )
         }
     }

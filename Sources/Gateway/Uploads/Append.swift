@@ -110,7 +110,9 @@ extension Request {
                 afterEach: { () throws(SpoolError) in
                     // What may be taken back is not told.
                     if check == nil { try progress.note(upload) }
-                }
+                },
+                // Memory is for content that is soon whole.
+                whenSlow: { () throws(SpoolError) in try upload.store() }
             )
         }
         try answer(

@@ -28,13 +28,15 @@ struct Reception {
     ///     a message that is cut never fills it. The client sends that byte again.
     ///   - store: stores bytes in order.
     ///   - afterEach: called after each stored part, for progress.
+    ///   - whenSlow: called after parts of slow content, before the wait for the next one.
     /// - Returns: how the content ended.
     /// - Throws: `SpoolError` when storing failed; what was stored before stays.
     func receive(
         room: Int64,
         keepsLast: Bool = false,
         store: (RawSpan) throws(SpoolError) -> Void,
-        afterEach: () throws(SpoolError) -> Void = {}
+        afterEach: () throws(SpoolError) -> Void = {},
+        whenSlow: () throws(SpoolError) -> Void = {}
     ) throws(SpoolError) -> ReceptionEnd {
         var room = Room(free: room, keepsLast: keepsLast && room > 0)
         var pace = Pace()
@@ -53,6 +55,7 @@ struct Reception {
             try afterEach()
             if pace.isSlow(afterPart: buffer.count) {
                 buffer.removeAll()
+                try whenSlow()
                 giveBackUnused()
             }
         }

@@ -176,8 +176,9 @@ package final class Upload {
         }
     }
 
-    /// Puts content that is in memory into its file; there is none where there is no content.
-    func store() throws(SpoolError) {
+    /// Puts content that is in memory into its file, where what comes then goes too; there is none where there
+    /// is no content.
+    package func store() throws(SpoolError) {
         if files.size > 0, queue != .hold || files.data != nil { try files.openedData() }
     }
 
