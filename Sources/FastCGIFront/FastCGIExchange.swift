@@ -155,6 +155,8 @@ extension FastCGIExchange {
     private func limitReceiving() {
         guard !isLimited else { return }
         isLimited = true
+        // The client may be slow, and reading its head took more of the stack than this wait does.
+        if !connection.isReadable(within: Self.breath) { Thread.releaseStack() }
         connection.setReceiveTimeout(stallTimeout)
     }
 
