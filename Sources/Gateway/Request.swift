@@ -205,7 +205,7 @@ final class Request {
             place.giveBack()
             guard let upload = found else { return refuse(.unknownUpload) }
             defer { upload.unlock() }
-            switch upload.state.row(dialect).lifetime {
+            switch upload.state.lifetime {
             case .sinceResponse
             where route.settings.isResponseOld(
                 since: upload.lastActivity,

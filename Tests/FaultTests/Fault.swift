@@ -82,7 +82,7 @@ enum Fault: Sendable, CustomStringConvertible {
         }
         switch call {
         case .create: faults.append(.fails(EMFILE))
-        case .write: faults.append(.short)
+        case .write, .copy: faults.append(.short)
         case .createEmpty, .makeDirectory, .truncate, .sync, .syncDirectory, .link, .rename,
             .unlink,
             .touch:
@@ -120,7 +120,7 @@ enum Fault: Sendable, CustomStringConvertible {
     /// Whether a call of this kind can find a disk full.
     static func needsRoom(_ call: Disk.Call) -> Bool {
         switch call {
-        case .create, .createEmpty, .makeDirectory, .write, .link, .rename, .sync: true
+        case .create, .createEmpty, .makeDirectory, .write, .copy, .link, .rename, .sync: true
         case .truncate, .syncDirectory, .unlink, .touch: false
         }
     }

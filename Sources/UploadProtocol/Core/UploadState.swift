@@ -111,8 +111,6 @@ package struct UploadState: Sendable, Equatable {
         package let eagerRetrieval: RetrievalDecision
         /// A cancellation.
         package let cancellation: CancellationDecision
-        /// When the upload is over by itself.
-        package let lifetime: Lifetime
     }
 
     /// The line of the table for this state; `dialect` chooses words of refusals alone.
@@ -124,8 +122,7 @@ package struct UploadState: Sendable, Equatable {
                 completing: .deliver,
                 retrieval: .tell(.incomplete),
                 eagerRetrieval: isWholeByLength ? .deliverFirst : .tell(.incomplete),
-                cancellation: .remove,
-                lifetime: .sinceActivity
+                cancellation: .remove
             )
         case .deferred:
             Row(
@@ -133,8 +130,7 @@ package struct UploadState: Sendable, Equatable {
                 completing: .deliver,
                 retrieval: .tell(.incomplete),
                 eagerRetrieval: isAccepted ? .tell(.incomplete) : .deliverFirst,
-                cancellation: .remove,
-                lifetime: .none
+                cancellation: .remove
             )
         case .delivering:
             Row(
@@ -144,8 +140,7 @@ package struct UploadState: Sendable, Equatable {
                     : dialect.knowsLocked ? .refuse(.finalResponsePending) : .breakOff,
                 retrieval: isAccepted ? .tell(.incomplete) : .breakOff,
                 eagerRetrieval: isAccepted ? .tell(.incomplete) : .refuse(.finalResponsePending),
-                cancellation: dialect.knowsLocked ? .refuse(.finalResponsePending) : .breakOff,
-                lifetime: .none
+                cancellation: dialect.knowsLocked ? .refuse(.finalResponsePending) : .breakOff
             )
         case .delivered:
             Row(
@@ -153,8 +148,7 @@ package struct UploadState: Sendable, Equatable {
                 completing: .replay(otherwise: .uploadLost),
                 retrieval: .tell(.complete),
                 eagerRetrieval: isRefused ? .refuse(.upstreamRefusedGone) : .tell(.complete),
-                cancellation: .remove,
-                lifetime: .sinceResponse
+                cancellation: .remove
             )
         case .indeterminate:
             Row(
@@ -162,8 +156,7 @@ package struct UploadState: Sendable, Equatable {
                 completing: .refuse(.outcomeUnknown),
                 retrieval: .refuse(.outcomeUnknownGone),
                 eagerRetrieval: .refuse(.outcomeUnknownGone),
-                cancellation: .refuse(.keptForOperator),
-                lifetime: .none
+                cancellation: .refuse(.keptForOperator)
             )
         case .failed:
             Row(
@@ -171,8 +164,7 @@ package struct UploadState: Sendable, Equatable {
                 completing: .replay(otherwise: .deliveryFailed),
                 retrieval: .refuse(.deliveryFailedGone),
                 eagerRetrieval: .refuse(isRefused ? .upstreamRefusedGone : .deliveryFailedGone),
-                cancellation: .refuse(.keptForOperator),
-                lifetime: .none
+                cancellation: .refuse(.keptForOperator)
             )
         case .held:
             Row(
@@ -180,9 +172,17 @@ package struct UploadState: Sendable, Equatable {
                 completing: .refuse(.uploadHeld),
                 retrieval: .tell(.incomplete),
                 eagerRetrieval: .refuse(.finalResponsePending),
-                cancellation: .refuse(.keptForOperator),
-                lifetime: .none
+                cancellation: .refuse(.keptForOperator)
             )
+        }
+    }
+
+    /// When the upload is over by itself.
+    package var lifetime: Lifetime {
+        switch phase {
+        case .receiving: .sinceActivity
+        case .delivered: .sinceResponse
+        case .deferred, .delivering, .indeterminate, .failed, .held: .none
         }
     }
 
