@@ -26,7 +26,12 @@ struct LoadedRecord {
 
     /// What a new record holds from its first slot on: the state, an empty slot, the creation.
     static func bytes(state: RecordState, creation: UploadCreation) -> [UInt8] {
-        state.slot(for: creation.id) + RecordSlots.empty + creation.recordText
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(2048)
+        bytes += state.slot(for: creation.id)
+        bytes += RecordSlots.empty
+        bytes += creation.recordText
+        return bytes
     }
 
     /// Reads the record of `id`; fails with why its text is no such record.
