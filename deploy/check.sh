@@ -78,6 +78,10 @@ check_nginx() {
     nginx -t -q -p "$nginx" -e log/error.log -c "$nginx/nginx.conf" -g 'error_log stderr notice;'
 }
 silent=yes check 'nginx takes nginx.conf' check_nginx
+check_page() {
+    sed -i '/# run: page$/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
+}
+silent=yes check 'nginx takes nginx.conf with the page' check_page
 check_auth() {
     sed -i '/# run: auth\>/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }

@@ -114,14 +114,15 @@ write_nginx() {
     grep -q . /proc/net/if_inet6 2>/dev/null || no_ipv6='/listen \[::\]:/d'
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
-    rm -rf nginx/modules
+    rm -rf nginx/modules nginx/demo
     mkdir -p nginx/snippets nginx/modules/upstream
+    cp -R "$here/nginx/demo" nginx/
     [ -z "$has_module" ] || {
         module='/# run: module$/s|#||'
         cp "$here/nginx/module/interim.conf" nginx/modules/
         cp "$here/nginx/module/keepalive.conf" nginx/modules/upstream/
     }
-    for name in nginx.conf snippets/spoolgate.conf {http,location,params,pass,server}.conf; do
+    for name in nginx.conf snippets/spoolgate.conf {demo,http,location,params,pass,server}.conf; do
         sed -e "$no_ipv6" \
             -e "$user" \
             -e "$module" \
@@ -130,6 +131,8 @@ write_nginx() {
             -e "/# run: names\$/s|server_name [^;]*;|server_name $(server_names);|" \
             -e "/# run: certificate\$/s|/[^;]*;|../tls/certificate.pem;|" \
             -e "/# run: key\$/s|/[^;]*;|../tls/key.pem;|" \
+            -e "/# run: demo\$/s|/usr[^;]*;|/proc/self/cwd/nginx/demo/;|" \
+            -e "/# run: page\$/s|#||" \
             -e "/# run: socket\$/s|unix:[^;]*;|unix:spoolgate.sock;|" \
             -e "s|/usr/share/spoolgate/nginx/||" \
             "$here/nginx/$name" >"$STATE/nginx/$name"

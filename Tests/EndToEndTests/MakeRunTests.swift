@@ -67,6 +67,22 @@ struct MakeRunTests {
         try run.awaitNothing()
     }
 
+    @Test("the page's address comes before all else, and the page is there", arguments: users)
+    func page(user: String?) throws {
+        let run = try MakeRun(user: user, upstream: Self.upstream)
+        let printed = try #require(run.output.firstRange(of: "http://"))
+        let address = "http://localhost:\(run.port)/upload/"
+        #expect(run.output[printed.lowerBound...].hasPrefix(address))
+        for name in ["", "page.js", "page.css", "resumable-upload.js", "icon.svg"] {
+            let answer = try WireClient(port: run.port).ask("GET", "/upload/\(name)")
+            #expect(answer.status == 200, "\(name)")
+            #expect(answer["content-security-policy"]?.contains("default-src 'self'") == true)
+        }
+        #expect(try WireClient(port: run.port).ask("GET", "/upload")["location"] == "/upload/")
+        run.end()
+        try run.awaitNothing()
+    }
+
     @Test("the example that is printed can be pasted: cut, resumed, identical, nothing beside .run")
     func printedExample() throws {
         let run = try MakeRun()
