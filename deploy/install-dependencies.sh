@@ -23,13 +23,14 @@ deb='build-essential debhelper:dh dpkg-dev:dpkg-buildpackage nginx-dev lintian:l
 drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsenter
        python3:python3 make:make'
 
-# nginx's own source, for the module. `make run` does without where it is not to be had: beside an
-# nginx that is not the distribution's, or without root.
+# What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
+# nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
+# package.
 optional=''
 case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
-    test) wanted="$build $run $test" ;;
+    test) wanted="$build $run $test" optional='chromium-driver' ;;
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
     *)
@@ -53,6 +54,9 @@ done
 add_optional() {
     local package
     for package in $optional; do
+        case " $missing " in
+            *" $package "*) continue ;;
+        esac
         installed "$package" || ! apt-get -s --no-remove install "$package" >/dev/null 2>&1 ||
             missing="$missing $package"
     done
@@ -92,10 +96,7 @@ command -v apt-get >/dev/null || {
 }
 
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update
-case $missing in
-    *nginx-dev*) ;;
-    *) add_optional ;;
-esac
+add_optional
 echo "installing:$missing"
 case "$missing " in
     *' nginx '*)

@@ -19,6 +19,8 @@ enum Front: Equatable {
     case nginxBounded(NginxBounds)
     /// nginx as shipped but that it keeps its connections to the daemon.
     case nginxKeeping
+    /// nginx with the files as they are shipped, and the line for the page switched on.
+    case nginxWithPage
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
@@ -69,7 +71,8 @@ enum Front: Equatable {
             origin: origin,
             mistake: mistake,
             bounds: bounds,
-            keepsConnections: self == .nginxKeeping
+            keepsConnections: self == .nginxKeeping,
+            hasPage: self == .nginxWithPage
         )
         return try Daemon(
             Command.find("nginx") ?? "nginx",

@@ -97,6 +97,7 @@ enum NginxConfiguration {
     ///   - mistake: what is made wrong; nil: nothing.
     ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
     ///   - keepsConnections: whether connections to the daemon are kept.
+    ///   - hasPage: whether the page is there, for which the marked line is switched on.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
@@ -109,7 +110,8 @@ enum NginxConfiguration {
         origin: String?,
         mistake: NginxMistake?,
         bounds: NginxBounds?,
-        keepsConnections: Bool
+        keepsConnections: Bool,
+        hasPage: Bool
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
         for name in ["log", "snippets", "modules/upstream"] {
@@ -145,8 +147,15 @@ enum NginxConfiguration {
                 to: modules.appending(path: "ngx_http_interim_module.so")
             )
         }
+        if hasPage {
+            try FileManager.default.copyItem(
+                at: Sandbox.root.appending(path: "nginx/demo"),
+                to: folder.appending(path: "demo")
+            )
+        }
         for name in [
-            "nginx.conf", "http.conf", "location.conf", "params.conf", "pass.conf", "server.conf",
+            "nginx.conf", "http.conf", "demo.conf", "location.conf", "params.conf", "pass.conf",
+            "server.conf",
             "snippets/spoolgate.conf",
             "snippets/spoolgate_auth.conf",
         ] {
@@ -161,7 +170,8 @@ enum NginxConfiguration {
                     tlsPort: tlsPort,
                     hasModule: module != nil,
                     authorizer: authorizer,
-                    origin: origin
+                    origin: origin,
+                    hasPage: hasPage
                 )
                 if let login {
                     lines[index] = login.made(in: lines[index], folder: folder.path())
@@ -195,7 +205,8 @@ enum NginxConfiguration {
         tlsPort: Int,
         hasModule: Bool,
         authorizer: UInt16?,
-        origin: String?
+        origin: String?,
+        hasPage: Bool
     ) -> String {
         if line.contains("[::]:") { return "" }
         if let origin, line.contains("fastcgi_param SPOOLGATE_ORIGIN") {
@@ -212,7 +223,7 @@ enum NginxConfiguration {
         case "socket": return "server unix:\(directory.path())/spoolgate.sock;"
         case "authorizer":
             return line.replacingOccurrences(of: "3000", with: "\(authorizer ?? 3000)")
-        case "module" where hasModule, "auth" where authorizer != nil:
+        case "module" where hasModule, "auth" where authorizer != nil, "page" where hasPage:
             return line.replacing("#", with: "", maxReplacements: 1)
         default: return line
         }

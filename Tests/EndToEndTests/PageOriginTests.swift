@@ -1,0 +1,119 @@
+// The page on another server than the one it uploads to: let in where the route names its origin, and told so
+// where it does not.
+
+import Foundation
+import Posix
+import TestSupport
+import Testing
+
+@Suite(
+    "The page of another origin in a browser",
+    .serialized,
+    .enabled(if: Browser.isInstalled, Browser.missing)
+)
+struct PageOriginTests {
+    /// A server of the page alone.
+    private final class PageServer {
+        let server: LoopbackOrigin
+        private let uploads = Monitor("")
+
+        init() throws {
+            let uploads = uploads
+            server = try LoopbackOrigin { connection in
+                while let request = try connection.receiveRequest() {
+                    let uploads = uploads.update { $0 }
+                    guard let (type, text) = Self.file(request.target) else {
+                        try connection.answer("404 Not Found")
+                        continue
+                    }
+                    try connection.answer(
+                        "200 OK",
+                        fields: [
+                            "Content-Type: \(type); charset=utf-8",
+                            "Content-Security-Policy: default-src 'self'; connect-src \(uploads)",
+                        ],
+                        content: text.replacing("\"/files/\"", with: "\"\(uploads)/files/\"")
+                    )
+                }
+            }
+        }
+
+        var origin: String { "http://localhost:\(server.port)" }
+
+        /// Where its page uploads to: an origin.
+        func upload(to origin: String) { uploads.update { $0 = origin } }
+
+        private static func file(_ target: String) -> (type: String, text: String)? {
+            let types = [
+                "html": "text/html", "css": "text/css", "js": "text/javascript",
+                "svg": "image/svg+xml",
+            ]
+            let name = target == "/" ? "index.html" : String(target.dropFirst())
+            let file = Sandbox.root.appending(path: "nginx/demo/\(name)")
+            guard let type = types[file.pathExtension],
+                let text = try? String(contentsOf: file, encoding: .utf8)
+            else { return nil }
+            return (type, text)
+        }
+    }
+
+    /// Whether a route can name origins.
+    private static let hasOrigins: Bool = {
+        let settings = Sandbox.root.appending(path: "deploy/spoolgate.yaml")
+        let text = (try? String(contentsOf: settings, encoding: .utf8)) ?? ""
+        return text.contains(/\n +#?cors:/)
+    }()
+
+    @Test(
+        "an origin that the route names uploads, resumes, and reads the answer",
+        .enabled(if: hasOrigins, "routes have no setting `cors`")
+    )
+    func allowed() throws {
+        let pages = try PageServer()
+        let upstream = try LoopbackOrigin(
+            status: "422 Unprocessable Content",
+            fields: ["Content-Type: application/problem+json"],
+            content: #"{"detail": "No picture."}"#
+        )
+        let sandbox = try Sandbox(
+            upstream: upstream.base,
+            routeSettings: ["cors: {origins: [\"\(pages.origin)\"]}"]
+        )
+        let network = try CuttingProxy(to: sandbox.port)
+        pages.upload(to: "http://localhost:\(sandbox.port)")
+        let browser = try Browser(detours: ["localhost:\(sandbox.port)": network.port])
+        let page = PageUnderTest(sandbox: sandbox, network: network, browser: browser)
+        try browser.open(pages.origin + "/")
+        let file = try sandbox.randomFile(4_000_000, "far.bin")
+        network.hold(at: 2_000_000)
+        try page.choose(file.url)
+        try page.awaitReceived("far.bin")
+        network.cut()
+        try page.awaitState("far.bin", "waiting")
+        network.hold(at: nil)
+        network.mend()
+        try page.awaitState("far.bin", "failed")
+        #expect(try page.words("far.bin").contains("No picture."))
+        #expect(try page.creations() == 1)
+        #expect(upstream.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("an origin that the route does not name uploads nothing, and its page says why")
+    func notAllowed() throws {
+        let pages = try PageServer()
+        let upstream = try LoopbackOrigin(status: "201 Created")
+        let other = Self.hasOrigins ? ["cors: {origins: [\"http://localhost:1\"]}"] : []
+        let sandbox = try Sandbox(upstream: upstream.base, routeSettings: other)
+        let network = try CuttingProxy(to: sandbox.port)
+        pages.upload(to: "http://localhost:\(sandbox.port)")
+        let browser = try Browser(detours: ["localhost:\(sandbox.port)": network.port])
+        let page = PageUnderTest(sandbox: sandbox, network: network, browser: browser)
+        try browser.open(pages.origin + "/")
+        let file = try sandbox.randomFile(300_000, "far.bin")
+        try page.choose(file.url)
+        try page.awaitState("far.bin", "failed")
+        #expect(try page.words("far.bin").contains("takes no uploads from this page."))
+        #expect(try page.creations() == 0)
+        #expect(upstream.requests.allSatisfy { $0.method != "POST" })
+    }
+}

@@ -1,0 +1,219 @@
+// The page that is shipped, in a real browser: what a person does with it, and what a network does to it.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("The page in a browser", .serialized, .enabled(if: Browser.isInstalled, Browser.missing))
+struct PageTests {
+    private static let half = 2_000_000
+    private static let whole = 4_000_000
+
+    @Test("files that are dropped arrive whole by name, also an empty one and one in a folder")
+    func dropped() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let names = ["one.bin", "Übung – 日本語 (*'x').txt", "empty.dat", "four 4.bin"]
+        let files = try zip(names, [3_000_000, 70_000, 0, 200_000]).map {
+            try page.sandbox.randomFile($1, $0)
+        }
+        let folder = page.sandbox.directory.appending(path: "folder")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let inside = folder.appending(path: names[3])
+        try FileManager.default.moveItem(at: files[3].url, to: inside)
+        try page.browser.drop(files.prefix(3).map(\.url) + [folder], on: "#drop")
+        for name in names { try page.awaitState(name, "done") }
+        let arrived = origin.requests.map { request in
+            let told = request.values("Content-Disposition").first ?? ""
+            let name = told.replacing("attachment; filename*=UTF-8''", with: "")
+            return (name.removingPercentEncoding ?? "", Data(request.content))
+        }
+        #expect(arrived.count == names.count)
+        let contents = Dictionary(arrived) { first, _ in first }
+        for (name, file) in zip(names, files) { #expect(contents[name] == file.bytes, "\(name)") }
+        #expect(try page.browser.console() == [])
+        #expect(try page.unfinished() == [])
+        #expect(try page.browser.run("return localStorage.length") as? Int == 0)
+    }
+
+    @Test("over HTTP/2 as well")
+    func overHTTP2() throws {
+        let origin = try LoopbackOrigin(
+            status: "201 Created",
+            fields: ["Content-Type: text/plain"],
+            content: "thank you"
+        )
+        let page = try PageUnderTest(upstream: origin.base, isSecure: true)
+        let files = try (0..<4).map { try page.sandbox.randomFile(1_000_000, "\($0).bin") }
+        try page.browser.choose(files.map(\.url), in: "#pick")
+        for number in 0..<4 { try page.awaitState("\(number).bin", "done") }
+        #expect(try page.words("3.bin").contains("Uploaded. thank you"))
+        #expect(Set(origin.requests.map { Data($0.content) }) == Set(files.map(\.bytes)))
+        #expect(origin.requests.count == 4)
+        #expect(try page.creations(over: "HTTP/2.0") == 4)
+    }
+
+    @Test("after a reload in the middle the page asks for the file, and goes on with it")
+    func reloaded() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "photo.raw")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        // What nginx has not passed on yet is lost with the connection.
+        try page.awaitReceived("photo.raw", atLeast: Self.half * 9 / 10)
+        try page.browser.reload()
+        #expect(try page.unfinished() == ["photo.raw"])
+        try page.choose(file.url)
+        try page.awaitReceived("photo.raw")
+        #expect(try page.unfinished() == [])
+        page.network.hold(at: nil)
+        try page.awaitState("photo.raw", "done")
+        #expect(try page.creations() == 1)
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+        #expect(page.network.passed < Self.whole + Self.half, "what was there is not sent again")
+    }
+
+    @Test("an upload whose network goes away waits, and goes on when it is back")
+    func cut() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "long.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("long.bin")
+        // What the bar shows has passed, whatever the browser has handed to its machine.
+        #expect(try page.shown("long.bin") <= page.network.passed)
+        page.network.cut()
+        try page.awaitState("long.bin", "waiting")
+        #expect(try page.words("long.bin").contains("The connection broke."))
+        // Some seconds, by the pauses between attempts.
+        try eventually("it tries again and again") { page.network.refused >= 4 }
+        page.network.hold(at: nil)
+        page.network.mend()
+        try page.awaitState("long.bin", "done")
+        #expect(try page.creations() == 1)
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("an answer that was lost is fetched, and the upload is not sent again")
+    func lostAnswer() throws {
+        let isCut = Gate()
+        let origin = try LoopbackOrigin { connection in
+            guard try connection.receiveRequest() != nil else { return }
+            isCut.pass()
+            try connection.answer("201 Created", content: "at last")
+        }
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.half, "answered.bin")
+        try page.choose(file.url)
+        try eventually("the upstream has it whole") { origin.requests.count == 1 }
+        try eventually("the page says so") {
+            try page.words("answered.bin").contains("All sent.")
+        }
+        page.network.cut()
+        try page.awaitState("answered.bin", "waiting")
+        isCut.open()
+        page.network.mend()
+        try page.awaitState("answered.bin", "done")
+        #expect(try page.words("answered.bin").contains("at last"))
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("a pause stops it, and it goes on where it stopped; the keyboard stays on the button")
+    func paused() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "slow.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("slow.bin")
+        try page.press("Pause", "slow.bin")
+        try page.awaitState("slow.bin", "paused")
+        #expect(try page.words("slow.bin").contains("Paused,"))
+        let focus = "return document.activeElement.ariaLabel"
+        #expect(try page.browser.text(focus) == "Resume slow.bin")
+        page.network.hold(at: nil)
+        try page.browser.press("\u{E007}")
+        try page.awaitState("slow.bin", "done")
+        #expect(try page.browser.text(focus) == "Remove slow.bin")
+        #expect(try page.creations() == 1)
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+        try page.browser.press("\u{E007}")
+        try eventually("it is removed") { try page.state("slow.bin").isEmpty }
+        #expect(try page.browser.text("return document.activeElement.id") == "pick")
+    }
+
+    @Test("an upload that is cancelled is gone from the server and from the list")
+    func cancelled() throws {
+        let page = try PageUnderTest()
+        let file = try page.sandbox.randomFile(Self.whole, "wrong.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("wrong.bin")
+        try page.press("Cancel", "wrong.bin")
+        try eventually("the spool has none") {
+            try page.sandbox.spoolgate("list", "--json").output.isEmpty
+        }
+        #expect(try page.state("wrong.bin").isEmpty)
+        #expect(try page.unfinished() == [])
+        #expect(try page.browser.run("return localStorage.length") as? Int == 0)
+    }
+
+    @Test("the upstream's refusal is shown in its own words, and nothing is tried again")
+    func refused() throws {
+        let origin = try LoopbackOrigin(
+            status: "422 Unprocessable Content",
+            fields: ["Content-Type: application/problem+json"],
+            content: """
+                {"title": "Not a picture", "detail": "It begins like a <b>program</b>.", "line": 17}
+                """
+        )
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(300_000, "fake.png")
+        try page.choose(file.url)
+        try page.awaitState("fake.png", "failed")
+        let words = try page.words("fake.png")
+        #expect(words.contains("It begins like a <b>program</b>."), "as text, not as elements")
+        #expect(words.contains("The server's answer (422)"))
+        #expect(words.contains("\"line\": 17"))
+        #expect(try page.unfinished() == [])
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+    }
+
+    @Test("what a server takes in one request at most is what it gets, and a directory the file")
+    func pieces() throws {
+        let page = try PageUnderTest(routeSettings: ["limits: {max-append-size: 300KiB}"])
+        let file = try page.sandbox.randomFile(1_000_000, "pieces.bin")
+        try page.choose(file.url)
+        try page.awaitState("pieces.bin", "done")
+        #expect(try page.creations() == 1)
+        #expect(try page.sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
+    }
+
+    @Test("of two windows with one file, one sends it")
+    func twoWindows() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(Self.whole, "same.bin")
+        page.network.hold(at: Self.half)
+        try page.choose(file.url)
+        try page.awaitReceived("same.bin")
+        try page.browser.openWindow()
+        try page.browser.open("http://localhost:\(page.sandbox.port)/upload/")
+        try page.choose(file.url)
+        try page.awaitState("same.bin", "failed")
+        #expect(try page.words("same.bin").contains("in another window"))
+        try page.press("Remove", "same.bin")
+        #expect(try page.unfinished() == ["same.bin"])
+        try page.press("Discard", "same.bin")
+        try eventually("the page says why it does not") {
+            try page.browser.text("return document.querySelector('#live').textContent")
+                .contains("same.bin is being sent in another window.")
+        }
+        page.network.hold(at: nil)
+        try eventually("the first window has sent it") { origin.requests.count == 1 }
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes])
+        #expect(try page.creations() == 1)
+    }
+}

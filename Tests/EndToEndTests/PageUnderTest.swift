@@ -1,0 +1,104 @@
+// The shipped page in a browser, before nginx, the daemon and an upstream; between the browser and nginx a
+// network that can be cut.
+
+import Foundation
+import TestSupport
+
+/// The page, opened, with everything behind it.
+final class PageUnderTest {
+    let sandbox: Sandbox
+    let network: CuttingProxy
+    let browser: Browser
+
+    /// Starts everything and opens the page.
+    ///
+    /// - Parameters:
+    ///   - upstream: the upstream's target; nil: the sandbox's drop directory.
+    ///   - routeSettings: further lines of the route.
+    ///   - isSecure: whether it is reached over TLS, and so HTTP/2.
+    /// - Throws: what does not start.
+    convenience init(
+        upstream: String? = nil,
+        routeSettings: [String] = [],
+        isSecure: Bool = false
+    ) throws {
+        let sandbox = try Sandbox(
+            upstream: upstream,
+            routeSettings: routeSettings,
+            front: .nginxWithPage
+        )
+        let port = isSecure ? sandbox.tlsPort : sandbox.port
+        let network = try CuttingProxy(to: port)
+        let browser = try Browser(detours: ["localhost:\(port)": network.port])
+        self.init(sandbox: sandbox, network: network, browser: browser)
+        try browser.open("\(isSecure ? "https" : "http")://localhost:\(port)/upload/")
+    }
+
+    /// Takes over what was started, with a browser that opens the page by itself.
+    init(sandbox: Sandbox, network: CuttingProxy, browser: Browser) {
+        self.sandbox = sandbox
+        self.network = network
+        self.browser = browser
+    }
+
+    /// Chooses files by the page's input.
+    func choose(_ files: URL...) throws { try browser.choose(files, in: "#pick") }
+
+    /// The state of a file's item; empty: it has none.
+    func state(_ name: String) throws -> String {
+        try browser.text("return (\(Self.item))(arguments[0])?.dataset.state ?? ''", name)
+    }
+
+    /// Everything that a file's item says.
+    func words(_ name: String) throws -> String {
+        try browser.text("return (\(Self.item))(arguments[0])?.textContent ?? ''", name)
+    }
+
+    /// Bytes that a file's progress bar shows.
+    func shown(_ name: String) throws -> Int {
+        let script = "return (\(Self.item))(arguments[0])?.querySelector('progress').value ?? 0"
+        return try browser.run(script, name) as? Int ?? 0
+    }
+
+    /// Waits until a file's item is in a state.
+    func awaitState(_ name: String, _ expected: String) throws {
+        try eventually("\(name) is \(expected); the page: \(contents())") {
+            try state(name) == expected
+        }
+    }
+
+    /// Waits until the page shows that the server has so many bytes of a file.
+    func awaitReceived(_ name: String, atLeast bytes: Int = 1) throws {
+        try eventually("the page shows what the server has of \(name): \(contents())") {
+            try shown(name) >= bytes
+        }
+    }
+
+    /// Presses a button of a file's item.
+    func press(_ button: String, _ name: String) throws {
+        try browser.click("li button[aria-label='\(button) \(name)']")
+    }
+
+    /// Files that the page asks for again.
+    func unfinished() throws -> [String] {
+        let script =
+            "return [...document.querySelectorAll('#unfinished:not([hidden]) .name')].map((e) => e.textContent)"
+        return try browser.run(script) as? [String] ?? []
+    }
+
+    /// How many uploads the browser has created, by nginx's log.
+    func creations(over version: String = "HTTP/1.1") throws -> Int {
+        let log = sandbox.directory.appending(path: "nginx/log/access.log")
+        return try String(contentsOf: log, encoding: .utf8)
+            .components(separatedBy: "\"POST /files/ \(version)\"").count - 1
+    }
+
+    private func contents() -> String {
+        (try? browser.text("return document.querySelector('main').innerText")) ?? "no page"
+    }
+
+    private static let item = """
+        (name) => [...document.querySelectorAll('#list > li')]
+            .find((node) => node.querySelector('.name').firstChild.data.trim() === name)
+        """
+}
