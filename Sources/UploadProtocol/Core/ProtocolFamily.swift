@@ -13,12 +13,12 @@ package enum ProtocolFamily: Sendable, Equatable {
     /// tus 1.0.
     case tus
 
-    /// Tells whose request it is.
+    /// Tells whose request it is; nil where nothing marks it: on an upload resource it is of the family that
+    /// made the upload.
     ///
     /// - Parameters:
     ///   - head: the request's head.
     ///   - isOnResource: whether its target is an upload resource; asked only where tus may be spoken.
-    /// - Returns: nil where nothing marks it: on an upload resource it is of the family that made the upload.
     package init?(of head: RequestHead, isOnResource: @autoclosure () -> Bool) {
         let marks = Marks(head.fields)
         // RFC 9110 lets anybody ask by OPTIONS what there is, and tus has its version ignored there.

@@ -37,6 +37,7 @@ package protocol ResponseWording: Sendable {
     ///   - completeness: what is told of it.
     ///   - remainingAge: seconds the upload will still be kept.
     ///   - response: the head of the stored final response, as far as it is known.
+    /// - Returns: 204, or what the protocol has for it.
     func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -52,6 +53,7 @@ package protocol ResponseWording: Sendable {
     ///     of RFC 8631 §4.
     ///   - length: the length of the whole representation; nil for an ordinary upload, whose client asked
     ///     for no field of the protocol.
+    /// - Returns: 202, or what the protocol has for it.
     func accepted(id: UploadID, resource: String, length: Int64?) -> Response
 
     /// Answer to a cancellation.
@@ -63,6 +65,7 @@ package protocol ResponseWording: Sendable {
     ///   - head: the upstream's head, already cleaned by `UpstreamFields.relayed`.
     ///   - offset: the length of the whole representation.
     ///   - location: the upload resource if the request is the creation, else nil.
+    /// - Returns: the head, and whether the upstream's content goes with it.
     func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead
 
     /// A refusal of any request of this route; `offset` is the upload's durable one where there is an upload

@@ -83,7 +83,8 @@ extension Refusal {
         code: "part-unfinished",
         title: "a part is not whole, or no part",
         detail: """
-            Each URL in Upload-Concat must be of an upload that was created with Upload-Concat: partial and             is whole. Finish the parts first.
+            Each URL in Upload-Concat must be of an upload that was created with Upload-Concat: partial and \
+            is whole. Finish the parts first.
             """
     )
 
@@ -93,7 +94,8 @@ extension Refusal {
         code: "part-consumed",
         title: "a part is in another upload",
         detail: """
-            A part in Upload-Concat went into an upload that was made of other parts, or in another order.             Upload it again.
+            A part in Upload-Concat went into an upload that was made of other parts, or in another order. \
+            Upload it again.
             """
     )
 

@@ -19,6 +19,7 @@ package enum Tus {
     /// What a server tells of itself in the answer to OPTIONS.
     ///
     /// - Parameter limits: the route's.
+    /// - Returns: the fields that tus has for it.
     package static func capabilities(_ limits: UploadLimits) -> HTTPFields {
         var fields = HTTPFields()
         fields.append(.tusResumable, version)
