@@ -109,10 +109,12 @@ extension FrontTests {
                 $0.parametersTimeout = .milliseconds(400)
             })
             defer { server.stop() }
-            let clients = try (0..<2).map { _ in
+            let clients = try (1...2).map { count in
                 let client = try server.client()
                 client.send(request([1]))
                 expect(1, client)
+                // The oldest is who was kept first, which is after its answer.
+                #expect(count > 1 || eventually { server.server.load.kept == 1 })
                 return client
             }
             let answer = clients[0].answer()
