@@ -116,4 +116,34 @@ struct FieldPolicyTests {
             #expect(FieldPolicy.name(name) != nil, "\(name)")
         }
     }
+
+    @Test("what a client says of its file in Upload-Metadata is told where no field says it")
+    func metadata() {
+        let metadata = UploadMetadata([
+            .uploadMetadata: "filename w7wudHh0,filetype dGV4dC9wbGFpbg==,album eCB5w6Q=,"
+                + "Real-Ip MQ==,cookie Yw==,bad:key eA=="
+        ])
+        let name = ClientFileName(target: "/a", fields: [.uploadMetadata: "filename w7wudHh0"])
+        func told(_ fields: HTTPFields, prefix: String?) -> HTTPFields {
+            var policy = FieldPolicy()
+            policy.metadataPrefix = prefix
+            var fields = fields
+            UpstreamFields.tell(metadata, name: name, in: &fields, policy: policy)
+            return fields
+        }
+        let bare = told([.contentType: "application/octet-stream"], prefix: nil)
+        #expect(
+            lines(bare).sorted() == [
+                "Content-Disposition: attachment; filename*=UTF-8''%C3%BC.txt",
+                "Content-Type: text/plain",
+            ]
+        )
+        let own: HTTPFields = [.contentType: "image/png", .contentDisposition: "inline"]
+        #expect(told(own, prefix: nil) == own)
+        let prefixed = told(own, prefix: "X-Meta-")
+        #expect(prefixed[HTTPField.Name.made("X-Meta-album")] == "x%20y%C3%A4")
+        #expect(prefixed.count == 5, "\(lines(prefixed))")
+        // No such field is one that only a proxy may send.
+        #expect(!told(own, prefix: "X-").contains(HTTPField.Name.made("X-Real-Ip")))
+    }
 }

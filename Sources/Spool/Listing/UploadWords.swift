@@ -10,7 +10,7 @@ extension UploadSummary {
             length: length,
             phase: queue.phase(holdCause),
             finalStatus: status,
-            kind: creation.map { UploadKind(of: $0.head) } ?? UploadKind()
+            kind: creation?.kind ?? UploadKind()
         )
     }
 

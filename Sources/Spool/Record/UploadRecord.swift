@@ -29,6 +29,8 @@ package struct UploadCreation: Sendable, Equatable {
     package var isRepeatable: Bool
     /// What its promises survive.
     package var promise: UploadPromise
+    /// What its head makes it; read once, since every request on the upload asks.
+    package let kind: UploadKind
 
     /// Who it belongs to, whoever said so: what events, lists and forms show.
     package var principal: String? { owner ?? authorizedOwner }
@@ -57,6 +59,7 @@ package struct UploadCreation: Sendable, Equatable {
         self.authorizedOwner = authorizedOwner
         self.maxSize = maxSize
         self.head = head
+        kind = UploadKind(of: head)
         self.resourcePath = resourcePath
         self.remoteAddress = remoteAddress
         self.scheme = scheme

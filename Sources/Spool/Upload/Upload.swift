@@ -13,7 +13,6 @@ package import UploadProtocol
 package final class Upload {
     /// What it was created with.
     package let creation: UploadCreation
-    private let kind: UploadKind
 
     let spool: Spool
     let lock: UploadLock
@@ -30,7 +29,7 @@ package final class Upload {
             offset: files.size,
             length: files.state.length,
             phase: queue.phase(files.state.cause),
-            kind: kind
+            kind: creation.kind
         )
     }
     /// When content or state last changed.
@@ -45,7 +44,6 @@ package final class Upload {
         self.spool = spool
         self.lock = lock
         self.creation = creation
-        kind = UploadKind(of: creation.head)
         self.files = files
     }
 

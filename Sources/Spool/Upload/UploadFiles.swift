@@ -518,8 +518,7 @@ final class UploadFiles {
             responseFault: fault,
             isForeign: isForeign,
             isSlotDamaged: record.isSlotDamaged,
-            isConcatenation: state.queue == .incoming
-                && UploadKind(of: record.creation.head).isFinal
+            isConcatenation: record.creation.kind.isFinal
         )
         try apply(repair, record.creation)
         // Who cut content back, or found that it need not be, answers for what comes after.

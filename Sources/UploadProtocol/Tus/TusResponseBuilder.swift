@@ -148,7 +148,8 @@ package struct TusResponseBuilder: ResponseWording {
         var status = refusal.status
         if refusal.completeness == .complete, status.asksToRepeat {
             status = .failedDependency
-        } else if [502, 504].contains(status.code) {
+        } else if [429, 502, 504].contains(status.code) {
+            // tus-js-client gives up after any 4xx but 409 and 423.
             status = .serviceUnavailable
         }
         var fields = start
