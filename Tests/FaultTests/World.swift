@@ -203,6 +203,7 @@ final class World {
         (kept.reply, kept.promise, kept.upstream) = (route.reply, route.promise, route.upstream)
         settings.routes[RouteSettings.defaultName] = kept
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
+        letGoOfDead()
         // A spool holds dozens of directories open.
         daemons.removeAll { machine.isDead($0.process) }
     }
