@@ -25,12 +25,12 @@ drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsent
 
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
-# package.
+# package; and what tus clients from the Python package index are installed with.
 optional=''
 case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
-    test) wanted="$build $run $test" optional='chromium-driver' ;;
+    test) wanted="$build $run $test" optional='chromium-driver python3-venv' ;;
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
     *)
@@ -74,11 +74,28 @@ look_for_swift() {
     }
 }
 
+# The tus clients that the tests drive, below .build; without them those tests are skipped.
+add_tus_clients() {
+    local root pins clients
+    root=$(cd "$(dirname "$0")/.." && pwd)
+    pins=$root/Tests/TusClients/requirements.txt clients=$root/.build/tus-clients
+    if [ "$1" != test ] || cmp -s "$pins" "$clients/requirements.txt"; then return 0; fi
+    mkdir -p "$root/.build"
+    # The list is copied last: where it lies, all of it is there.
+    { python3 -m venv --clear "$clients" &&
+        "$clients/bin/python" -m pip install --disable-pip-version-check --only-binary :all: \
+            --retries 1 --timeout 20 --requirement "$pins" &&
+        cp "$pins" "$clients/"; } >"$clients.log" 2>&1 ||
+        echo "tuspy and aiotus cannot be installed, and their tests are skipped:" \
+            "$(tail -n 1 "$clients.log")" >&2
+}
+
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then as_root=$(command -v sudo || echo none); fi
 if [ -z "$missing" ]; then
     [ "$as_root" = none ] || add_optional
     [ -n "$missing" ] || {
+        add_tus_clients "$1"
         look_for_swift
         exit 0
     }
@@ -106,4 +123,5 @@ case "$missing " in
 esac
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
+add_tus_clients "$1"
 look_for_swift

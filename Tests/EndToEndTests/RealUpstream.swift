@@ -55,6 +55,46 @@ final class RealUpstream {
         return try Data(contentsOf: calls).count
     }
 
+    /// What PHP was told of the uploads that it was called with, in order.
+    func phpHeard() throws -> [Heard] {
+        let heard = directory.appending(path: "root/files/heard")
+        guard FileManager.default.fileExists(atPath: heard.path()) else { return [] }
+        return try Data(contentsOf: heard).split(separator: UInt8(ascii: "\n")).map {
+            try JSONDecoder().decode(Heard.self, from: $0)
+        }
+    }
+
+    /// One request as PHP saw it.
+    struct Heard: Decodable {
+        /// One file of a form.
+        struct File: Decodable {
+            var name: String
+            var type: String
+            var sha1: String
+        }
+
+        var method: String
+        var uri: String
+        var length: String
+        var type: String?
+        var disposition: String?
+        /// Of the content, in hex; of a form, of nothing.
+        var sha1: String
+        /// The fields of a resumable upload that reached it.
+        var markers: [String]
+        var files: Files
+
+        /// Files by their field's name; PHP writes an empty list where there are none.
+        struct Files: Decodable {
+            var byField: [String: File]
+
+            init(from decoder: any Decoder) throws {
+                let container = try decoder.singleValueContainer()
+                byField = (try? container.decode([String: File].self)) ?? [:]
+            }
+        }
+    }
+
     /// A file that DAV stored.
     func davFile(_ name: String) throws -> Data {
         try Data(contentsOf: directory.appending(path: "root/files/dav/\(name)"))
@@ -70,8 +110,14 @@ final class RealUpstream {
     }
 
     /// Tells what it received, or `size` bytes; `status` in the query becomes the answer's.
+    ///
+    /// It knows no OPTIONS.
     private static let php = """
         <?php
+        if ($_SERVER['REQUEST_METHOD'] === 'OPTIONS') {
+            http_response_code(405);
+            exit;
+        }
         file_put_contents(__DIR__ . '/calls', 'x', FILE_APPEND);
         http_response_code((int)($_GET['status'] ?? 202));
         header('X-Upstream: php');
@@ -81,7 +127,7 @@ final class RealUpstream {
         }
         header('Content-Type: application/json');
         $markers = array_values(array_filter(array_keys($_SERVER), function ($name) {
-            return strpos($name, 'HTTP_UPLOAD_') === 0;
+            return preg_match('/^HTTP_(UPLOAD|TUS)_/', $name) === 1;
         }));
         $files = array_map(function ($file) {
             $kept = __DIR__ . '/' . bin2hex(random_bytes(8));
@@ -91,17 +137,20 @@ final class RealUpstream {
                 'sha1' => sha1_file($kept),
             ];
         }, $_FILES);
-        echo json_encode([
+        $heard = json_encode([
             'files' => $files,
             'post' => $_POST,
             'method' => $_SERVER['REQUEST_METHOD'],
             'uri' => $_SERVER['REQUEST_URI'],
             'length' => $_SERVER['CONTENT_LENGTH'],
             'type' => $_SERVER['CONTENT_TYPE'] ?? null,
+            'disposition' => $_SERVER['HTTP_CONTENT_DISPOSITION'] ?? null,
             'custom' => $_SERVER['HTTP_X_CUSTOM'] ?? null,
             'sha1' => sha1_file('php://input'),
             'markers' => $markers,
         ], JSON_INVALID_UTF8_SUBSTITUTE);
+        file_put_contents(__DIR__ . '/heard', $heard . "\\n", FILE_APPEND | LOCK_EX);
+        echo $heard;
         """
 
     private func startPHP() throws {

@@ -38,6 +38,7 @@ final class Sandbox {
     ///   - extra: further lines of the settings, not indented.
     ///   - front: the web server in front.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
+    ///   - port: where the web server listens; nil: at a free port.
     ///   - spool: the spool's path; nil: one of the sandbox's own.
     ///   - timeouts: the daemon's.
     ///   - launcher: a command that the daemon's command is appended to; must `exec` it.
@@ -48,6 +49,7 @@ final class Sandbox {
         extra: [String] = [],
         front: Front = .nginx,
         origin: String? = nil,
+        port: Int? = nil,
         spool: String? = nil,
         timeouts: String = "{stall: 60s, drain: 20s, in-use: 30s}",
         launcher: [String] = []
@@ -61,7 +63,7 @@ final class Sandbox {
             withIntermediateDirectories: true
         )
         let ports = try FreePort.take(2)
-        (port, tlsPort) = (ports[0], ports[1])
+        (self.port, tlsPort) = (port ?? ports[0], ports[1])
         settings =
             """
             listen: unix:\(directory.path())/spoolgate.sock
@@ -85,12 +87,14 @@ final class Sandbox {
         self.front = front
         webServer = try front.start(
             in: directory,
-            port: port,
+            port: self.port,
             tlsPort: tlsPort,
             origin: origin
         )
         try waitUntilServing()
-        try eventually("the web server listens on \(port)") { (try? WireClient(port: port)) != nil }
+        try eventually("the web server listens on \(self.port)") {
+            (try? WireClient(port: self.port)) != nil
+        }
     }
 
     deinit {
@@ -285,9 +289,10 @@ extension Sandbox {
         return offset
     }
 
-    /// The offset of the sandbox's only upload as `list` sees it, which disturbs no writer.
+    /// The offset of the sandbox's only upload as `list` sees it, which disturbs no writer; -1: there is none.
     func spooledOffset() throws -> Int {
         let line = try spoolgate("list", "--json").output
+        guard !line.isEmpty else { return -1 }
         let object = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
         return object?["offset"] as? Int ?? -1
     }
