@@ -76,7 +76,7 @@ struct FuzzRecords {
         return overflow ? nil : start..<end
     }
 
-    private mutating func state(near size: Int64) -> RecordState {
+    private mutating func state(near size: Int64, of id: UploadID) -> RecordState {
         var state = RecordState(length: maybe(near: size))
         state.queue = random.one(from: Queue.allCases)
         state.writer = random.one(of: writer, writer, "another")
@@ -95,6 +95,10 @@ struct FuzzRecords {
         state.next = maybe(near: size).map { WallTime(seconds: $0) }
         state.cause = random.one(of: nil, nil, .indeterminate, .failed, .held)
         state.verified = random.once(in: 4) ? number(near: size) : nil
+        if random.once(in: 4) {
+            let another = UploadID(high: random.next(), low: random.next())
+            state.final = random.once(in: 2) ? id : another
+        }
         return state
     }
 
@@ -102,7 +106,7 @@ struct FuzzRecords {
     private mutating func writeSlots(_ path: String, _ id: UploadID, size: Int64) {
         let isPromised = random.once(in: 2)
         for _ in 0..<1 + random.next() % 2 {
-            var state = state(near: size)
+            var state = state(near: size, of: id)
             let slot = state.slot(for: id)
             if random.once(in: 8) { state.sequence ^= 1 }
             write(slot, to: path, at: Int(state.position(isPromised: isPromised)))
@@ -128,9 +132,15 @@ struct FuzzRecords {
             return
         }
         var fields = HTTPFields()
-        for name in ["host", "content-type", "want-repr-digest", "upload-metadata", "x"] {
+        for name in [
+            "host", "content-type", "want-repr-digest", "upload-metadata", "x", "tus-resumable",
+            "upload-concat",
+        ] {
             guard random.once(in: 3), let name = HTTPField.Name(name) else { continue }
-            fields.append(HTTPField(name: name, value: random.one(of: "", "a", "sha-256=1", "\"")))
+            let value = random.one(
+                from: ["", "a", "sha-256=1", "\"", "1.0.0", "partial", "final;/files/x", "final;"]
+            )
+            fields.append(HTTPField(name: name, value: value))
         }
         let creation = UploadCreation(
             id: id,

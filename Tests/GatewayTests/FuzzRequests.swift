@@ -13,6 +13,11 @@ import UploadProtocol
 /// Draws requests.
 struct FuzzRequests {
     var random: SplitMix
+    /// The locations of the uploads that were created last, of which others can be made.
+    private(set) var created: [String] = []
+
+    /// Remembers the location of an upload.
+    mutating func remember(_ location: String) { created = created.suffix(3) + [location] }
 
     /// What requests are drawn around.
     struct Subject {
@@ -62,7 +67,7 @@ struct FuzzRequests {
         let exchange = ScriptedExchange(
             method,
             target,
-            fields(subject),
+            fields(subject, length),
             steps,
             length: length,
             context: context()
@@ -74,7 +79,8 @@ struct FuzzRequests {
 
     // MARK: Fields
 
-    private mutating func fields(_ subject: Subject) -> HTTPFields {
+    private mutating func fields(_ subject: Subject, _ length: ContentLength) -> HTTPFields {
+        if random.once(in: 2) { return tusFields(subject, min(length.count ?? 5, 1 << 40)) }
         // Where nothing is sound, few requests come further than the first check.
         if !random.once(in: 3) { return soundFields(subject) }
         var fields = HTTPFields()
@@ -140,7 +146,7 @@ struct FuzzRequests {
         ])
     }
 
-    private mutating func number(near size: Int64) -> String {
+    mutating func number(near size: Int64) -> String {
         random.one(from: [
             "\(size)", "\(size)", "\(size)", "\(size + 1)", "\(max(0, size - 1))", "0", "5", "100",
             "999999999999999", "\(Int64.max)", "-1", "1000000000000000", "", "1.0",

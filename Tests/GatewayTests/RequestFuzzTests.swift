@@ -45,7 +45,7 @@ struct RequestFuzzTests {
         let first =
             Self.environment["SPOOLGATE_FUZZ_SEED"].flatMap { UInt64($0) }
             ?? UInt64(WallTime.now.seconds) << 20
-        var tally = (worlds: 0, uploads: 0, requests: 0, recoveries: 0)
+        var tally = (worlds: 0, uploads: 0, joined: 0, requests: 0, recoveries: 0)
         var statuses: [Int: Int] = [:]
         print("fuzz: requests from seed \(first) on")
         while !deadline.hasPassed {
@@ -56,6 +56,7 @@ struct RequestFuzzTests {
             try world.play()
             tally.worlds += 1
             tally.uploads += world.uploads
+            tally.joined += world.joined
             tally.requests += world.requests
             tally.recoveries += world.recoveries
             statuses.merge(world.statuses) { $0 + $1 }
@@ -77,6 +78,8 @@ private final class FuzzWorld {
     private let hasQueue: Bool
     private let seed: UInt64
     private(set) var uploads = 0
+    /// Uploads that were made of others.
+    private(set) var joined = 0
     private(set) var requests = 0
     private(set) var recoveries = 0
     private(set) var statuses: [Int: Int] = [:]
@@ -133,6 +136,8 @@ private final class FuzzWorld {
             minAppendSize: random.one(of: 0, 0, 3),
             maxAge: random.one(of: 60, 86_400, 31_536_000)
         )
+        route.tus = random.one(of: .on, .on, .on, .on, .on, .off, .pass)
+        route.tusAnswer = random.one(from: TusAnswer.allCases)
         route.maxResponseSize = random.one(of: 0, 3, 256 << 10)
         route.digest = random.one(of: nil, .sha256, .sha512)
         route.queue.minimumBackoff = .seconds(1)
@@ -170,6 +175,9 @@ private final class FuzzWorld {
             guard let id = location.split(separator: "/").last.flatMap({ UploadID(String($0)) })
             else { continue }
             uploads += 1
+            drawn.remember(location)
+            // What others can be made of.
+            if random.once(in: 3) { continue }
             for _ in 0..<2 + random.next() % 8 {
                 if random.once(in: 3) { damage.damage(id) }
                 if hasQueue, random.once(in: 4) { test.gateway.deliveries.runQueue() }
@@ -198,6 +206,8 @@ private final class FuzzWorld {
         let fault = record.faults.first ?? lengthFault(record, exchange.request)
         if let fault { Issue.record("seed \(seed): \(fault): \(exchange.request) \(record)") }
         requests += 1
+        let isFinal = exchange.request.fields[.uploadConcat]?.hasPrefix("final;") ?? false
+        if isFinal, record.status == 201, record.location != nil { joined += 1 }
         statuses[record.isAborted ? 0 : record.status ?? 0, default: 0] += 1
         return record
     }
