@@ -11,6 +11,9 @@ enum Promise: String, CaseIterable {
     /// The row of uploads that are whole in one request and told by 104, so that they could be resumed.
     var toldRow: String { "spoolgate: told, dropped, \(rawValue)" }
 
+    /// The row of uploads that clients of tus make whole in one request.
+    var tusRow: String { "spoolgate: tus creations, dropped, \(rawValue)" }
+
     /// The row of uploads in parts.
     var partsRow: String { "spoolgate: 64 PATCHes, dropped, \(rawValue)" }
 }

@@ -51,14 +51,14 @@ enum SmallUploads {
                         keptFile(ofLength: length, count: uploads, in: stage.dropDirectory).check
                     return outcome
                 }
+            }
+            + Promise.allCases.map { promise in
+                Row(name: promise.tusRow, behind: .gateway) { _ in
+                    try create(length, at: promise.location, in: stage.dropDirectory, stage)
+                }
             } + [
                 Row(name: tusdRow, behind: .tusd) { _ in
-                    var outcome = try parallel(stage) { connection, _ in
-                        _ = try TusUpload(length: length, content: length, connection)
-                    }
-                    outcome.check =
-                        keptFile(ofLength: length, count: uploads, in: stage.tusdDirectory).check
-                    return outcome
+                    try create(length, at: TusUpload.base, in: stage.tusdDirectory, stage)
                 }
             ]
         return takeTurns(
@@ -86,6 +86,20 @@ enum SmallUploads {
             let response = try connection.exchange(request, isTold: isTold, expecting: 200)
             try requireCount(response, request)
         }
+    }
+
+    /// Makes all uploads as clients of tus do that send the content along, each a file in a directory.
+    private static func create(
+        _ length: Int64,
+        at base: String,
+        in directory: String,
+        _ stage: Stage
+    ) throws -> Outcome {
+        var outcome = try parallel(stage) { connection, _ in
+            _ = try TusUpload(at: base, length: length, content: length, connection)
+        }
+        outcome.check = keptFile(ofLength: length, count: uploads, in: directory).check
+        return outcome
     }
 
     /// Has all clients take turns with the uploads, each on a connection of its own.

@@ -1,8 +1,8 @@
-// An upload of tusd as a tus 1.0 client sees it.
+// An upload as a tus 1.0 client sees it, of tusd or of spoolgate.
 
 import TestSupport
 
-/// An upload at tusd, behind nginx.
+/// An upload at a server of tus, behind nginx.
 final class TusUpload {
     /// The path that tusd serves, at nginx as well.
     static let base = "/tus/"
@@ -11,22 +11,29 @@ final class TusUpload {
     let path: String
     private let connection: Connection
 
-    /// Creates an upload of `length` bytes, with `content` bytes of it in the same request
+    /// Creates an upload of `length` bytes at a path, with `content` bytes of it in the same request
     /// (creation-with-upload).
     ///
     /// - Throws: `BenchFailure` where not all of the content was taken.
-    init(length: Int64, content: Int64 = 0, _ connection: Connection) throws {
+    init(
+        at base: String = TusUpload.base,
+        length: Int64,
+        content: Int64 = 0,
+        _ connection: Connection
+    ) throws {
         var fields = TusUpload.fields + [("Upload-Length", "\(length)")]
         if content > 0 { fields.append(TusUpload.contentType) }
         let response = try connection.exchange(
-            Request("POST", TusUpload.base, fields, length: content),
+            Request("POST", base, fields, length: content),
             expecting: 201
         )
         guard let path = response.locationPath else {
-            throw BenchFailure("tusd answered a creation without a Location")
+            throw BenchFailure("a creation at \(base) was answered without a Location")
         }
         guard content == 0 || response.number("upload-offset") == content else {
-            throw BenchFailure("tusd took \(response["upload-offset"] ?? "no") of \(content) bytes")
+            throw BenchFailure(
+                "\(base) took \(response["upload-offset"] ?? "no") of \(content) bytes"
+            )
         }
         (self.path, self.connection) = (path, connection)
     }
@@ -40,7 +47,7 @@ final class TusUpload {
         )
         guard response.number("upload-offset") == offset + length else {
             throw BenchFailure(
-                "tusd tells \(response["upload-offset"] ?? "no offset") after \(length) bytes at "
+                "\(path) tells \(response["upload-offset"] ?? "no offset") after \(length) bytes at "
                     + "\(offset)"
             )
         }
