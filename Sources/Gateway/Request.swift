@@ -188,13 +188,16 @@ final class Request {
     }
 
     /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
-    /// exist, expired, or is not this client's; `patience` is for another request on it.
+    /// exist, expired, or is not this client's, unless there is an `otherwise`; `patience` is for another
+    /// request on it.
     func withUpload(
         _ id: UploadID,
         patience: Duration,
+        otherwise: (() -> Void)? = nil,
         _ body: (Upload) throws(SpoolError) -> Void
     ) {
         let place = waitingPlace
+        func refuseUnknown() { if let otherwise { otherwise() } else { refuse(.unknownUpload) } }
         do throws(SpoolError) {
             let found = try gateway.spool.lock(
                 id,
@@ -203,7 +206,7 @@ final class Request {
                 requestRelease: exchange.interrupt
             )
             place.giveBack()
-            guard let upload = found else { return refuse(.unknownUpload) }
+            guard let upload = found else { return refuseUnknown() }
             defer { upload.unlock() }
             switch upload.state.lifetime {
             case .sinceResponse
@@ -213,11 +216,11 @@ final class Request {
             ):
                 try upload.remove()
                 log.responseExpired(id)
-                return refuse(.unknownUpload)
+                return refuseUnknown()
             case .sinceActivity where remainingAge(of: upload) <= 0:
                 try upload.remove(durably: true)
                 on(upload).journal.expired(upload)
-                return refuse(.unknownUpload)
+                return refuseUnknown()
             case .sinceResponse, .sinceActivity, .none: break
             }
             try body(upload)

@@ -205,7 +205,9 @@ struct RecordTests {
         text.sequence = 3
         text.durable = 0
         text.reason = "curl: (7) sum=0123456789abcdef reason= é"
-        return [RecordState(), RecordState(length: 0), full, text]
+        var part = full
+        part.final = id
+        return [RecordState(), RecordState(length: 0), full, text, part]
     }()
 
     @Test("a state comes back from its slot", arguments: states, [false, true])
@@ -310,6 +312,28 @@ struct RecordTests {
         #expect(try !spool.remove(creation.id, ifUnchangedSince: summary))
         #expect(FileManager.default.contents(atPath: directory.record(creation.id)) == before)
         #expect(directory.content(of: creation.id) == Array("content".utf8))
+    }
+
+    @Test(
+        "what takes a part is an identity; any other word is a newer program's",
+        arguments: ["", "-", "1", "0000000000000000000000000", "000000000000000000000000000"]
+    )
+    func unknownFinal(value: String) throws {
+        var state = RecordState(length: 3)
+        state.final = Self.id
+        let slot = state.slot(for: Self.id)
+        let line = try #require(Checksum.verified(slot[...], for: Self.id))
+        #expect(String(decoding: line, as: UTF8.self).hasSuffix(" final=\(Self.id) reason="))
+        var other = Array(
+            String(decoding: line, as: UTF8.self).replacing("\(Self.id)", with: value).utf8
+        )
+        other += Checksum.field(of: other, for: Self.id)
+        other += RecordSlots.empty[other.count...]
+        let bytes = Self.record([(RecordSlots.early[0], other)])
+        guard case .newer("final=\(value)") = RecordSlots.read(bytes, of: Self.id) else {
+            Issue.record("\(RecordSlots.read(bytes, of: Self.id))")
+            return
+        }
     }
 
     @Test("a reason of any text fits on its line")

@@ -3,6 +3,7 @@
 // Invariant: a case leaves exactly the files that its row names.
 
 import Foundation
+import HTTPTypes
 import Posix
 import Testing
 import UploadProtocol
@@ -40,9 +41,13 @@ final class StateMaker {
         _ content: String = content,
         promised: Bool = false,
         inMemory: Bool = false,
-        repeatable: Bool = true
+        repeatable: Bool = true,
+        fields: HTTPFields = [:]
     ) throws -> Upload {
-        let made = try spool.create(.sample(id, repeatable: repeatable), requestRelease: {})
+        let made = try spool.create(
+            .sample(id, repeatable: repeatable, fields: fields),
+            requestRelease: {}
+        )
         upload = made
         if !content.isEmpty { try made.append(content) }
         if promised {
@@ -120,6 +125,8 @@ extension StateMaker {
             try upload.append("more")
         },
         "in-use": { try $0.incoming(inMemory: true) },
+        "part": { try $0.incoming(promised: true, fields: .part).goInto(.random()) },
+        "joining": { try $0.incoming(fields: .joined) },
     ]
 
     private static let whole: [String: Make] = [
@@ -136,6 +143,19 @@ extension StateMaker {
             let upload = try maker.incoming("")
             try upload.postpone(reason: nil, .queue(.now))
             try upload.sync()
+        },
+        "joined": { maker in
+            let upload = try maker.incoming(fields: .joined)
+            try upload.postpone(reason: nil, .client(.now))
+            try upload.sync()
+        },
+        "joined-unpromised": { maker in
+            try maker.incoming(fields: .joined).postpone(reason: nil, .client(.now))
+        },
+        "joined-undurable": { maker in
+            let upload = try maker.incoming(promised: true, fields: .joined)
+            try upload.append("more, not promised")
+            try upload.postpone(reason: nil, .client(.now))
         },
         "attempt-repeatable": { try $0.incoming(promised: true).beginAttempt() },
         "attempt-undurable": { try $0.partlyPromised().beginAttempt() },

@@ -131,6 +131,13 @@ extension UploadCreation {
     }
 }
 
+extension HTTPFields {
+    /// Those of a part of another upload.
+    static let part: HTTPFields = [.tusResumable: Tus.version, .uploadConcat: "partial"]
+    /// Those of an upload that is made of parts.
+    static let joined: HTTPFields = [.tusResumable: Tus.version, .uploadConcat: "final;/a /b"]
+}
+
 extension StoredResponse {
     /// A response for a test.
     static let sample = StoredResponse(

@@ -1,8 +1,9 @@
 // An upload made of parts (tus, "concatenation"): its parts joined, then delivered once as any other.
 //
 // The parts are locked in the order of their identities, so that two such requests cannot wait for each
-// other. A client that lost the answer repeats its request: the first part tells which upload it made.
-// Invariant: parts are consumed only once the upload made of them is durable, and no list of parts makes two.
+// other. A client that lost the answer repeats its request: the parts tell which upload it made.
+// Invariant: parts are consumed only once the upload made of them is durable, and before it is delivered; no
+// list of parts makes two.
 
 import Delivery
 import Exchange
@@ -21,15 +22,7 @@ extension Request {
         do throws(SpoolError) {
             guard let parts = try lock(ids) else { return }
             defer { for part in parts { part.unlock() } }
-            if let known = parts.lazy.compactMap(\.final).first,
-                let final = try gateway.spool.look(at: known)
-            {
-                guard let creation = final.creation, isOurs(creation),
-                    self.parts(of: creation) == ids
-                else { return refuse(.partConsumed) }
-                try consume(parts, by: creation)
-                return goOn(known)
-            }
+            for final in parts.compactMap(\.final) where goOn(final, with: parts) { return }
             if let refusal = refusal(of: parts) { return refuse(refusal) }
             try join(parts)
         } catch {
@@ -121,8 +114,13 @@ extension Request {
 
     private func join(_ parts: [Upload]) throws(SpoolError) {
         let length = length(of: parts) ?? 0
+        var creation = newResource()
+        // What the parts have was promised that much.
+        if parts.contains(where: { $0.creation.promise == .powerCut }) {
+            creation.promise = .powerCut
+        }
         let upload = try gateway.spool.create(
-            newResource(),
+            creation,
             length: length,
             expecting: length,
             requestRelease: {}
@@ -141,7 +139,6 @@ extension Request {
         }
         journal.completed(upload)
         try consume(parts, by: upload.creation)
-        for part in parts { part.unlock() }
         try on(upload).complete(upload, isCreation: true)
     }
 
@@ -151,20 +148,42 @@ extension Request {
         return WallTime(seconds: gateway.clock.now.seconds + lifetime)
     }
 
-    /// Leaves of the parts only which upload they went into.
+    /// Leaves of the parts only which upload they went into, and unlocks them.
+    ///
+    /// - Throws: `.disk` where that is not durable; then that upload must not be delivered, since the parts
+    ///   would go into another one once it is removed.
     private func consume(_ parts: [Upload], by creation: UploadCreation) throws(SpoolError) {
         let head = ResponseHead(
             status: .noContent,
             fields: [.location: location(creation.resourcePath)]
         )
-        for part in parts where part.state.phase == .receiving {
-            try part.finish(with: StoredResponse(head: head, content: nil))
+        for part in parts {
+            if part.state.phase == .receiving {
+                try part.finish(with: StoredResponse(head: head, content: nil))
+            } else {
+                // Who consumed it may have died before that was durable.
+                try part.sync()
+            }
         }
+        for part in parts { part.unlock() }
     }
 
-    /// Tells what became of an upload that was made of its parts before.
-    private func goOn(_ id: UploadID) {
-        withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
+    /// Goes on with the upload that a part went into before, where it was made of these parts.
+    ///
+    /// - Returns: false where there is none: it was left half-made, which the lock removes, or is gone.
+    private func goOn(_ id: UploadID, with parts: [Upload]) -> Bool {
+        var isThere = true
+        withUpload(
+            id,
+            patience: deliveryTimeout,
+            otherwise: { isThere = false }
+        ) { upload throws(SpoolError) in
+            guard self.parts(of: upload.creation) == parts.map(\.creation.id) else {
+                return refuse(.partConsumed)
+            }
+            // Who made it may have died before it was durable.
+            try upload.sync()
+            try consume(parts, by: upload.creation)
             let request = on(upload)
             try request.carryOut(
                 upload.state.decideAtEnd(.complete, dialect: dialect),
@@ -172,5 +191,6 @@ extension Request {
                 isCreation: true
             )
         }
+        return isThere
     }
 }

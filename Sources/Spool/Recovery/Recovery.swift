@@ -16,7 +16,8 @@ package struct Recovery: Sendable, Equatable {
     package var orphans = 0
     /// Uploads moved to `corrupt`.
     package var corrupt = 0
-    /// Uploads removed because a power cut came before anything was promised of them.
+    /// Uploads removed because a power cut came before anything was promised of them, or a death before all of
+    /// their parts were joined.
     package var forgotten = 0
     /// Uploads and directories that the disk would not let it look at or mend.
     package var failed = 0
@@ -131,6 +132,9 @@ extension Spool {
         case .success(let loaded):
             let state = loaded.state
             if state.queue == .active { return true }
+            if state.queue == .incoming, loaded.creation.kind.isFinal {
+                return true
+            }
             if state.writer != writer, state.durable == nil { return true }
             if state.queue == .delivered { return found.hasData }
             guard let time = state.queueTime else { return false }

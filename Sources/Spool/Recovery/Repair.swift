@@ -95,5 +95,7 @@ enum Repair: Equatable {
             let said = state.length.map { String($0) } ?? "no"
             self = .setAside(reason: "its content has \(size) bytes, \(said) are its length")
         }
+        // Nobody sends the content of one that is made of others; it is made again.
+        if isConcatenation, case .receiveAgain = self { self = .forget }
     }
 }
