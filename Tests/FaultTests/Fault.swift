@@ -72,7 +72,7 @@ enum Fault: Sendable, CustomStringConvertible {
     /// What is tried at call `number`, which is of this kind.
     static func all(for call: Disk.Call, _ number: Int, _ effort: Effort) -> [Fault] {
         // There are so few of these that not everything would have its turn.
-        if case .sample(let turn) = effort, call == .truncate || call == .makeDirectory {
+        if case .sample(let turn) = effort, [.truncate, .makeDirectory, .copy].contains(call) {
             return all(for: call, number, .whole(seeds: [UInt64(turn)]))
         }
         var faults: [Fault] = [.fails(EIO), .death]

@@ -34,6 +34,9 @@ struct SweepCase: CustomStringConvertible {
                 for client in world.clients where client.location != nil && number % 4 != 2 {
                     do { try client.retrieve(on: world.daemon) } catch is Stopped {}
                 }
+                for client in world.joiners where number % 4 != 2 {
+                    do { try client.ask(world.daemon) } catch is Stopped {}
+                }
                 try world.cutPower(cut)
             }
             if case .cut(let cut) = fault { try world.cutPower(cut) }

@@ -24,7 +24,7 @@ final class FaultyMachine: Sendable {
     }
 
     /// A sync that does nothing and says that it did: whether one of a file or directory below the root is
-    /// such a one, and what the newest state of a record says.
+    /// such a one, where the newest state of its upload says so much.
     typealias Lie = @Sendable (_ subject: String, _ state: String) -> Bool
 
     private struct State {
@@ -242,7 +242,9 @@ final class FaultyMachine: Sendable {
     private func isLie(_ state: State) -> Bool {
         guard let lie = state.lie, let subject = state.steps.last?.subject else { return false }
         let name = subject.split(separator: "/").last.map { String($0) } ?? ""
-        return lie(subject, state.states[name] ?? "")
+        let isData = name.hasSuffix(FileName.dataSuffix)
+        let identity = isData ? String(name.dropLast(FileName.dataSuffix.count)) : name
+        return lie(subject, state.states[identity] ?? "")
     }
 
     /// Reads the state that a slot is given.

@@ -19,8 +19,8 @@ struct LieTests {
     }
 
     private static func record(_ queue: Queue, in scenarios: String...) -> Case {
-        Case(name: "the record, \(queue)", scenarios: scenarios) { _, state in
-            state.contains("state=\(queue.rawValue) ")
+        Case(name: "the record, \(queue)", scenarios: scenarios) { subject, state in
+            !subject.hasSuffix(FileName.dataSuffix) && state.contains("state=\(queue.rawValue) ")
         }
     }
 
@@ -45,6 +45,15 @@ struct LieTests {
         record(.delivered, in: "replay POST", "in parts POST"),
         record(.deferred, in: "accepted POST"),
         record(.hold, in: "no answer after a promise POST", "no answer, queued again"),
+        Case(name: "which upload takes a part", scenarios: ["joined"]) { _, state in
+            state.contains("state=incoming ") && state.contains(" final=")
+        },
+        Case(name: "the content of a joined upload", scenarios: ["joined"]) { subject, state in
+            subject.hasSuffix(FileName.dataSuffix) && state.contains("state=deferred ")
+        },
+        Case(name: "that a part is consumed", scenarios: ["joined"]) { _, state in
+            state.contains("state=delivered ") && state.contains(" final=")
+        },
         of("the directories of a new spool", in: "a spool from nothing") { $0 == "fresh/uploads" },
         of("a new spool", in: "a spool from nothing") { $0 == "fresh" },
         of("the name of a new spool", in: "a spool from nothing") { $0 == "" },

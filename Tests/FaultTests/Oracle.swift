@@ -11,6 +11,7 @@ import UploadProtocol
 extension World {
     /// What must hold once recovery is through, before any client comes back.
     func checkSpool() {
+        checkParts()
         for client in clients {
             guard let identity = client.identity else { continue }
             let seen = look(at: identity)
@@ -64,6 +65,7 @@ extension World {
             }
             checkUpstream(of: client)
         }
+        try finishJoining(after: fault)
         checkSpool()
     }
 
@@ -209,6 +211,7 @@ extension World {
 
     /// Checks, after a walk, that nothing is left that belongs to no upload, and no daemon is taken for dead.
     func checkWalk() {
+        checkFinals()
         let spool = daemon.spool
         for (path, node) in machine.model.paths where path.hasPrefix("spool/uploads/") {
             let name = path.split(separator: "/")[3]
@@ -234,7 +237,7 @@ extension World {
     }
 
     /// What the record of an upload says; nil where it cannot be read.
-    private func record(of id: UploadID) -> LoadedRecord? {
+    func record(of id: UploadID) -> LoadedRecord? {
         let file = try? daemon.spool.layout.openRecord(FileName(id), forWriting: false)
         return file.flatMap { try? LoadedRecord.read($0, of: id, knowing: nil).get() }
     }

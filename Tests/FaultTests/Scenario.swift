@@ -23,7 +23,7 @@ struct Scenario: Sendable, CustomStringConvertible {
 
     /// All of them.
     static let all: [Scenario] =
-        creations + appends + deliveries + removals + besides + queued + others
+        creations + appends + deliveries + removals + besides + queued + others + joined
 
     /// The parts an upload is sent in.
     static let (first, second) = (3000, 7200)

@@ -197,7 +197,7 @@ extension World {
         for id in all where try daemon.spool.tryLock(id) != nil { try runQueue(id) }
     }
 
-    private func runQueue(_ id: UploadID) throws {
+    func runQueue(_ id: UploadID) throws {
         let daemon = daemon
         guard let upload = try daemon.spool.tryLock(id) else { throw Stopped() }
         defer { upload.unlock() }

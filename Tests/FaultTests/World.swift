@@ -41,6 +41,8 @@ final class World {
     let directory: String
     private(set) var daemons: [Daemon] = []
     private(set) var clients: [UploadClient] = []
+    /// The clients whose uploads come in parts.
+    private(set) var joiners: [JoiningClient] = []
     /// Whether the power went in this run.
     private(set) var hadPowerCut = false
     /// Whether it left a part of a file and not the rest.
@@ -213,6 +215,7 @@ final class World {
         for daemon in daemons { daemon.spool.leave() }
         daemons = []
         clients = []
+        joiners = []
     }
 
     /// Puts the settings in force.
@@ -229,6 +232,13 @@ final class World {
         return client
     }
 
+    /// A client whose upload comes in parts that end there.
+    func joiner(parts ends: [Int]) -> JoiningClient {
+        let client = JoiningClient(self, parts: ends)
+        joiners.append(client)
+        return client
+    }
+
     /// A number no upload had.
     func nextNumber() -> Int {
         lastNumber += 1
@@ -242,6 +252,7 @@ final class World {
         try machine.rebuild(after: cut)
         powerCuts += 1
         for client in clients { client.notePowerCut() }
+        for client in joiners { client.notePowerCut() }
     }
 
     // MARK: The directory of drops

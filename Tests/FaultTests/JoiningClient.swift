@@ -1,0 +1,228 @@
+// A client of tus that uploads parts and has them joined, and remembers what it was told.
+//
+// Invariant: it asks for one joined upload at a time; `told` of a part is the highest offset that it has heard.
+
+import Foundation
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+/// One client whose upload comes in parts.
+final class JoiningClient {
+    /// One part.
+    struct Part {
+        /// Which bytes of the whole it has.
+        var range: Range<Int>
+        /// The upload resource; nil: it was told none.
+        var location: String?
+        /// The highest offset that it was told; nil: none.
+        var told: Int64?
+
+        /// The identity, as the upload resource has it.
+        var id: UploadID? { location.flatMap { UploadID($0.suffix(26)) } }
+    }
+
+    private let world: World
+    /// Whether what it is told survives a power cut.
+    let promises: Bool
+    /// Where the parts end.
+    private let ends: [Int]
+    /// The joined upload, for the upstream.
+    private(set) var number: Int
+    /// The numbers of all that it has begun.
+    private(set) var numbers: [Int]
+    private(set) var parts: [Part] = []
+    /// The joined upload's resource; nil: it was told none.
+    private(set) var location: String?
+    /// Whether it was told that the joined upload is taken: by the upstream, or for the queue.
+    private(set) var isTaken = false
+    /// Whether it was told that nobody knows the outcome.
+    private(set) var isHeld = false
+    /// Whether the joined upload was removed once it was delivered.
+    var isForgotten = false
+    /// The last statuses, for messages.
+    private(set) var statuses: [Int] = []
+
+    init(_ world: World, parts ends: [Int]) {
+        self.world = world
+        self.ends = ends
+        number = world.nextNumber()
+        numbers = [number]
+        promises = world.settings.routes[RouteSettings.defaultName]?.promise == .powerCut
+        cut()
+    }
+
+    private func cut() {
+        parts = zip([0] + ends, ends).map { Part(range: $0..<$1) }
+    }
+
+    /// All bytes of one of its uploads.
+    func content(of number: Int) -> [UInt8] {
+        Array(UploadClient.content(number)[..<(ends.last ?? 0)])
+    }
+
+    /// Begins again, as another upload.
+    private func beginAgain() {
+        number = world.nextNumber()
+        numbers.append(number)
+        (location, isTaken, isHeld) = (nil, false, false)
+        cut()
+    }
+
+    /// What it was told need not survive a power cut, where its route says so.
+    func notePowerCut() {
+        guard !promises else { return }
+        for index in parts.indices { parts[index].told = nil }
+        isHeld = false
+    }
+
+    // MARK: Requests
+
+    private func serve(
+        _ method: HTTPMethod,
+        _ target: String,
+        _ fields: [HTTPField.Name: String],
+        content: [UInt8] = [],
+        by daemon: Daemon
+    ) throws -> ClientExchange {
+        var all: HTTPFields = [.tusResumable: Tus.version]
+        for (name, value) in fields { all[name] = value }
+        if !content.isEmpty { all[.contentType] = Tus.mediaType }
+        let (machine, process) = (world.machine, daemon.process)
+        let exchange = ClientExchange(
+            RequestHead(
+                method: method,
+                target: target,
+                fields: all,
+                contentLength: .known(Int64(content.count))
+            ),
+            parts: content.isEmpty ? [] : [content],
+            end: .proper,
+            isDead: { machine.isDead(process) },
+            onInterim: { _ in }
+        )
+        daemon.gateway.serve(exchange)
+        for fault in exchange.faults { world.complain(fault) }
+        statuses = statuses.suffix(15) + [exchange.final?.status.code ?? 0]
+        if machine.isDead(process) { throw Stopped() }
+        return exchange
+    }
+
+    private func noteOffset(_ exchange: ClientExchange, of index: Int) {
+        guard let offset = exchange.final?.fields[.uploadOffset].flatMap({ Int64($0) }) else {
+            return
+        }
+        let told = parts[index].told ?? 0
+        if offset < told { world.complain("offset \(offset) of a part after \(told) was told") }
+        parts[index].told = max(told, offset)
+    }
+
+    private func bytes(_ range: Range<Int>) -> [UInt8] {
+        Array(UploadClient.content(number)[range])
+    }
+
+    /// Uploads a part in two requests, or what is missing of it.
+    ///
+    /// - Throws: `Stopped` where it is not whole then.
+    func upload(_ index: Int, on daemon: Daemon) throws {
+        let range = parts[index].range
+        if parts[index].location == nil {
+            let middle = range.lowerBound + range.count / 2
+            let made = try serve(
+                .post,
+                "/files",
+                [.uploadConcat: "partial", .uploadLength: "\(range.count)"],
+                content: bytes(range.lowerBound..<middle),
+                by: daemon
+            )
+            guard made.final?.status == .created else { throw Stopped() }
+            parts[index].location = made.final?.fields[.location]
+            noteOffset(made, of: index)
+        }
+        guard let location = parts[index].location else { throw Stopped() }
+        let look = try serve(.head, location, [:], by: daemon)
+        if look.final?.status == .notFound, parts[index].told == nil {
+            // Its upload may have been delivered, and be gone with them.
+            if promises { parts[index].location = nil } else { beginAgain() }
+        }
+        guard look.final?.status == .ok else { throw Stopped() }
+        noteOffset(look, of: index)
+        let offset = Int(parts[index].told ?? 0)
+        guard offset < range.count else { return }
+        let rest = try serve(
+            .patch,
+            location,
+            [.uploadOffset: "\(offset)"],
+            content: bytes(range.lowerBound + offset..<range.upperBound),
+            by: daemon
+        )
+        guard rest.final?.status == .noContent else { throw Stopped() }
+        noteOffset(rest, of: index)
+    }
+
+    /// Asks for the offsets of its parts.
+    func ask(_ daemon: Daemon) throws {
+        for index in parts.indices {
+            guard let location = parts[index].location else { continue }
+            let look = try serve(.head, location, [:], by: daemon)
+            if look.final?.status == .ok { noteOffset(look, of: index) }
+        }
+    }
+
+    /// Uploads all parts.
+    func uploadAll(on daemon: Daemon) throws {
+        for index in parts.indices { try upload(index, on: daemon) }
+    }
+
+    /// Has its parts joined, in their order or another one; the status, 0 where there was none.
+    @discardableResult
+    func join(_ order: [Int]? = nil, on daemon: Daemon) throws -> Int {
+        let urls = (order ?? Array(parts.indices)).compactMap { parts[$0].location }
+        guard urls.count == parts.count else { throw Stopped() }
+        var fields: [HTTPField.Name: String] = [
+            .uploadConcat: "final;" + urls.joined(separator: " ")
+        ]
+        if let name = HTTPField.Name("X-Upload") { fields[name] = "\(number)" }
+        let exchange = try serve(.post, "/files", fields, by: daemon)
+        guard let head = exchange.final else { return 0 }
+        if order == nil { note(head, String(decoding: exchange.content, as: UTF8.self)) }
+        return head.status.code
+    }
+
+    private func note(_ head: ResponseHead, _ text: String) {
+        switch head.status.code {
+        case 201:
+            if let location, head.fields[.location] != location {
+                world.complain("the same list was \(location), and another upload now")
+            }
+            location = head.fields[.location]
+            // A stored response may lack its content where the disk did not take it.
+            if !text.isEmpty, text != Origin.text(number, .short) {
+                world.complain("the final response is '\(text)'")
+            }
+            isTaken = true
+        case 424: isHeld = true
+        default: break
+        }
+    }
+
+    /// Does what is left to do until there is an end, as `UploadClient.comeBack`.
+    func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
+        for _ in 0..<8 {
+            if isTaken || isHeld { return true }
+            do {
+                try uploadAll(on: daemon)
+            } catch is Stopped {
+                if world.machine.isDead(daemon.process) { throw Stopped() }
+                continue
+            }
+            // Nobody promised that what a power cut leaves of them is of use.
+            if try join(on: daemon) == 410, mayBeGone, !promises { beginAgain() }
+        }
+        return isTaken || isHeld
+    }
+}

@@ -1,0 +1,157 @@
+// What must hold of uploads that are joined of parts.
+//
+// Nothing is lost on the way: what was told of a part is in the part until it is in the joined upload, durably.
+
+import Foundation
+import HTTPTypes
+import UploadProtocol
+
+@testable import Spool
+
+extension World {
+    /// Where the content of parts is, once recovery is through.
+    func checkParts() {
+        for client in joiners where !client.isForgotten {
+            for part in client.parts { checkPart(part, of: client) }
+            // What no lock leaves is not there.
+            let made = finals(of: client).filter { final in
+                let state = record(of: final.id)?.state
+                let isKept = state?.durable != nil || state?.writer == daemon.spool.writer
+                return isKept && final.queue != .incoming
+            }
+            if made.count > 1 { complain("one list has made \(made.map(\.id)) of its parts") }
+        }
+    }
+
+    /// No walk leaves an upload that was never whole.
+    func checkFinals() {
+        for final in finals where final.queue == .incoming {
+            complain("the walk leaves \(final.id), which was to be made of parts")
+        }
+    }
+
+    private static let uploadName = HTTPField.Name("X-Upload") ?? .contentType
+
+    /// The uploads made of parts.
+    private var finals: [UploadSummary] {
+        var found: [UploadSummary] = []
+        try? daemon.spool.forEachUpload { summary in
+            guard let creation = summary.creation, UploadKind(of: creation.head).isFinal else {
+                return
+            }
+            found.append(summary)
+        }
+        return found
+    }
+
+    private func finals(of client: JoiningClient) -> [UploadSummary] {
+        finals.filter { $0.creation?.head.fields[Self.uploadName] == "\(client.number)" }
+    }
+
+    /// Makes the attempt that a joined upload waits for, if the queue is to make it.
+    func runQueue(_ client: JoiningClient) throws {
+        for final in finals(of: client) where final.queue == .deferred { try runQueue(final.id) }
+    }
+
+    private func checkPart(_ part: JoiningClient.Part, of client: JoiningClient) {
+        guard let id = part.id, let told = part.told else { return }
+        let content = client.content(of: client.number)
+        guard let seen = try? daemon.spool.look(at: id), let state = record(of: id)?.state else {
+            return complain("the part \(id) is gone, offset \(told) was told")
+        }
+        switch seen.queue {
+        case .incoming:
+            let isForeign = state.writer != daemon.spool.writer
+            let bytes = data(of: id).prefix(Int(isForeign ? state.durable ?? 0 : seen.offset))
+            if !content[part.range].starts(with: bytes) {
+                complain("the part \(id) differs from what was sent")
+            }
+            if bytes.count < told {
+                complain("the part \(id) has \(bytes.count) bytes, offset \(told) was told")
+            }
+        case .delivered:
+            guard let final = state.final, let joined = try? daemon.spool.look(at: final),
+                let loaded = record(of: final)?.state
+            else { return complain("the part \(id) is consumed, and went nowhere") }
+            if joined.queue == .delivered {
+                if origin.got(client.number).isEmpty {
+                    complain("\(final) is delivered, and the upstream got nothing")
+                }
+                return
+            }
+            if joined.queue == .incoming || data(of: final) != content {
+                complain("the part \(id) is consumed, and \(final) has not got it")
+            }
+            if state.durable != nil, loaded.durable != Int64(content.count) {
+                complain("the part \(id) is consumed, and \(final) is not durable")
+            }
+        default: complain("the part \(id) is in \(seen.queue)")
+        }
+    }
+
+    private func data(of id: UploadID) -> [UInt8] {
+        let path = "\(machine.root)/spool/uploads/\("\(id)".prefix(1))/\(id).data"
+        return Array(FileManager.default.contents(atPath: path) ?? Data())
+    }
+
+    /// Every client comes back and gets to an end, and hears it again; no other list does.
+    func finishJoining(after fault: Fault?) throws {
+        for client in joiners {
+            if try !client.comeBack(to: daemon, mayBeGone: hadPowerCut) {
+                complain("the parts cannot be joined: \(client.statuses)")
+            }
+            checkParts()
+            if client.isTaken { try runQueue(client) }
+            // A response that the disk did not take was relayed all the same, and the attempt stays without one.
+            let mayBeHeld = fault?.isError == true || !client.promises && hadPowerCut
+            if client.isTaken {
+                let again = try client.join(on: daemon)
+                if again != 201, !mayBeHeld {
+                    complain("the same list is not answered again: \(client.statuses)")
+                }
+                if client.parts.count > 1 {
+                    let other = try client.join(client.parts.indices.reversed(), on: daemon)
+                    if other != 410, client.promises || !hadPowerCut {
+                        complain("another list of parts that are consumed gets \(other)")
+                    }
+                }
+            }
+            checkParts()
+            try checkForgotten(client)
+            checkUpstream(of: client)
+        }
+    }
+
+    /// Once the joined upload is removed, its parts are not joined again.
+    private func checkForgotten(_ client: JoiningClient) throws {
+        guard client.isTaken, let id = client.location.flatMap({ UploadID($0.suffix(26)) }),
+            let seen = try daemon.spool.look(at: id), seen.queue == .delivered
+        else { return }
+        guard try daemon.spool.remove(id, ifUnchangedSince: seen) else {
+            return complain("\(id) cannot be removed")
+        }
+        client.isForgotten = true
+        let status = try client.join(client.parts.indices.map { $0 }, on: daemon)
+        if status != 410, client.promises || !hadPowerCut {
+            complain("parts of an upload that was delivered and removed get \(status)")
+        }
+    }
+
+    private func checkUpstream(of client: JoiningClient) {
+        for number in client.numbers {
+            let got = origin.got(number)
+            if got.count > 1 { complain("upload \(number) was delivered \(got.count) times") }
+            if let other = got.first(where: { $0 != client.content(of: number) }) {
+                complain("the upstream got \(other.count) other bytes for upload \(number)")
+            }
+        }
+        let isUnsent = origin.got(client.number).isEmpty
+        if client.isTaken, isUnsent, client.promises || !hadPowerCut {
+            complain("the joined upload was taken, and the upstream got nothing")
+        }
+        let id = client.location.flatMap { UploadID($0.suffix(26)) }
+        if client.isHeld, let id, machine.attempts(of: "\(id)") == 0 {
+            complain("\(id) is held, and nothing was ever attempted")
+        }
+    }
+}
