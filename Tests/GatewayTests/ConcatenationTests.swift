@@ -1,0 +1,119 @@
+// Uploads joined of parts (tus, "concatenation"), where something is left of an earlier list.
+
+import Exchange
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+@Suite("Concatenation")
+struct ConcatenationTests {
+    /// A gateway and parts with these contents.
+    private func make(_ contents: [String]) throws -> (test: GatewayUnderTest, parts: [String]) {
+        let test = try GatewayUnderTest()
+        let parts = try contents.map { content in
+            let record = test.serve(
+                ScriptedExchange(
+                    .post,
+                    "/files",
+                    [
+                        .tusResumable: Tus.version, .uploadConcat: "partial",
+                        .uploadLength: "\(content.utf8.count)", .contentType: Tus.mediaType,
+                    ],
+                    [.bytes(Array(content.utf8))]
+                )
+            )
+            return try #require(record.location)
+        }
+        return (test, parts)
+    }
+
+    private func head(_ parts: [String]) -> RequestHead {
+        RequestHead(
+            method: .post,
+            target: "/files",
+            fields: [
+                .tusResumable: Tus.version, .uploadConcat: "final;" + parts.joined(separator: " "),
+            ],
+            contentLength: .known(0)
+        )
+    }
+
+    private func join(_ parts: [String], in test: GatewayUnderTest) -> Int? {
+        let head = head(parts)
+        return test.serve(ScriptedExchange(.post, "/files", head.fields, [], length: .known(0)))
+            .status
+    }
+
+    /// What a process leaves that has died before it consumed the parts; with `content` it was whole.
+    private func leave(
+        _ content: String?,
+        of parts: [String],
+        in test: GatewayUnderTest
+    ) throws -> UploadID {
+        let id = UploadID.random()
+        let upload = try test.spool.create(
+            UploadCreation(
+                id: id,
+                route: RouteSettings.defaultName,
+                owner: nil,
+                head: head(parts),
+                resourcePath: "/files/\(id)",
+                remoteAddress: nil,
+                scheme: nil,
+                created: .now,
+                isRepeatable: false
+            ),
+            requestRelease: {}
+        )
+        for part in parts { try test.withUpload(part) { try $0.goInto(id) } }
+        if let content {
+            try upload.append(Array(content.utf8).span.bytes)
+            try upload.postpone(reason: nil, .client(.now))
+        }
+        upload.unlock()
+        return id
+    }
+
+    @Test("a part is in one upload, whatever an earlier list has left in the other parts")
+    func inOneUpload() throws {
+        let (test, parts) = try make(["one", "two", "three"])
+        try test.withUpload(parts[0]) { try $0.goInto(.random()) }
+        let whole = try leave("twothree", of: Array(parts[1...]), in: test)
+        #expect(join(Array(parts[...1]), in: test) == 410)
+        #expect(try test.queue(of: parts[1]) == .incoming)
+        #expect(try test.drops().isEmpty)
+        #expect(join(Array(parts[1...]), in: test) == 201)
+        #expect(try test.drops() == [Array("twothree".utf8)])
+        #expect(try test.queue(of: "\(whole)") == .delivered)
+        #expect(try test.queue(of: parts[1]) == .delivered)
+        #expect(try test.queue(of: parts[0]) == .incoming)
+    }
+
+    @Test("an upload that was left half-made has taken no part")
+    func halfMade() throws {
+        let (test, parts) = try make(["one", "two"])
+        let half = try leave(nil, of: parts, in: test)
+        #expect(join(parts.reversed(), in: test) == 201)
+        #expect(try test.drops() == [Array("twoone".utf8)])
+        #expect(try test.queue(of: "\(half)") == nil)
+        #expect(join(parts, in: test) == 410)
+    }
+
+    @Test("what was promised of the parts is promised of the upload", arguments: [true, false])
+    func promise(isLess: Bool) throws {
+        let (test, parts) = try make(["one", "two"])
+        test.reload { settings in
+            settings.routes[RouteSettings.defaultName]?.promise = isLess ? .process : .powerCut
+        }
+        #expect(join(parts, in: test) == 201)
+        let joined = try #require(
+            try test.summaries().first { $0.creation?.promise != nil && $0.offset == 6 }
+        )
+        #expect(joined.creation?.promise == .powerCut)
+    }
+}
