@@ -13,7 +13,7 @@ import UploadProtocol
 /// Draws requests.
 struct FuzzRequests {
     var random: SplitMix
-    /// The locations of the uploads that were created last, of which others can be made.
+    /// The locations of the last uploads that were remembered, of which others can be made.
     private(set) var created: [String] = []
 
     /// Remembers the location of an upload.
@@ -63,11 +63,16 @@ struct FuzzRequests {
         _ target: String,
         _ subject: Subject
     ) -> ScriptedExchange {
-        let (steps, length) = content()
+        var (steps, length) = content()
+        let fields = fields(subject, length)
+        // An upload made of others has no content of its own.
+        if fields[.uploadConcat]?.hasPrefix("final;") == true, !random.once(in: 4) {
+            (steps, length) = ([], .known(0))
+        }
         let exchange = ScriptedExchange(
             method,
             target,
-            fields(subject, length),
+            fields,
             steps,
             length: length,
             context: context()

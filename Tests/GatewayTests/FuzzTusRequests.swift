@@ -80,19 +80,17 @@ extension FuzzRequests {
 
     /// An upload made of what was created before, or of what never was.
     private mutating func final() -> String {
-        var urls: [String] = []
-        for _ in 0..<1 + random.next() % 4 {
-            guard let part = created.randomElement(using: &random), !random.once(in: 10) else {
-                urls.append(
-                    random.one(from: [
-                        "/files/upload-resource/", "http://evil.example/files/x", "//", "?", "..",
-                        "/files/upload-resource/aaaaaaaaaaaaaaaaaaaaaaaaaa", "https://example.org",
-                    ])
-                )
-                continue
-            }
-            let origin = random.one(of: "", "", "", "https://example.org", "https://example.orgx")
-            urls.append(origin + part)
+        var urls = created.shuffled(using: &random).prefix(1 + Int(random.next() % 4)).map {
+            random.one(of: "", "", "", "https://example.org", "https://example.orgx") + $0
+        }
+        if urls.isEmpty || random.once(in: 6) {
+            urls.append(
+                random.one(from: [
+                    "/files/upload-resource/", "http://evil.example/files/x", "//", "?", "..",
+                    "/files/upload-resource/aaaaaaaaaaaaaaaaaaaaaaaaaa", "https://example.org",
+                    urls.first ?? "",
+                ])
+            )
         }
         return "final;" + urls.joined(separator: random.one(of: " ", " ", "  ", "\t"))
     }

@@ -170,14 +170,17 @@ private final class FuzzWorld {
     func play() throws {
         if hasQueue { try test.gateway.deliveries.startQueue() }
         for _ in 0..<12 {
-            let record = serve(drawn.creation())
+            let creation = drawn.creation()
+            let record = serve(creation)
             let location = path(record.location)
             guard let id = location.split(separator: "/").last.flatMap({ UploadID(String($0)) })
             else { continue }
             uploads += 1
-            drawn.remember(location)
-            // What others can be made of.
-            if random.once(in: 3) { continue }
+            if creation.request.fields[.uploadConcat] == "partial" || random.once(in: 4) {
+                drawn.remember(location)
+                // Others can be made of it only as it is.
+                if !random.once(in: 3) { continue }
+            }
             for _ in 0..<2 + random.next() % 8 {
                 if random.once(in: 3) { damage.damage(id) }
                 if hasQueue, random.once(in: 4) { test.gateway.deliveries.runQueue() }
