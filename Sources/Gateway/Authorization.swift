@@ -65,7 +65,10 @@ extension Request {
         if isUnmarked, upload.state.kind.family == .tus {
             request.responses = gateway.responses(to: head, .tus, on: request.route)
         }
-        request.responses = request.responses.on(upload.creation.head)
+        // To the others a creation makes no difference.
+        if request.dialect.repeatsAfterError {
+            request.responses = request.responses.on(upload.creation.head)
+        }
         return request
     }
 

@@ -19,6 +19,13 @@ extension Request {
     func passOptions() {
         let builder = ResponseBuilder(dialect: dialect, limits: route.settings.limits)
         func answer(_ upstream: ResponseHead) -> ResponseHead {
+            var upstream = upstream
+            // A form that knows only POST may answer anything; clients of tus ask before they upload.
+            if route.settings.tus == .on, upstream.status.code >= 400,
+                ![401, 403, 404].contains(upstream.status.code)
+            {
+                upstream.status = .methodNotAllowed
+            }
             var head = builder.options(upstream)
             if head.status.kind == .successful {
                 head.fields.append(contentsOf: tusCapabilities)

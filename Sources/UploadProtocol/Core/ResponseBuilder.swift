@@ -22,8 +22,6 @@ package struct ResponseBuilder: ResponseWording {
 
     /// The same for a request on an upload that `creation` made.
     package func on(_ creation: RequestHead) -> ResponseBuilder {
-        // For the others it changes nothing.
-        guard dialect.repeatsAfterError else { return self }
         var builder = self
         builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
         return builder
