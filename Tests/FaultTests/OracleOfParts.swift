@@ -6,6 +6,7 @@ import Foundation
 import HTTPTypes
 import UploadProtocol
 
+@testable import Settings
 @testable import Spool
 
 extension World {
@@ -106,7 +107,7 @@ extension World {
             let mayBeHeld = fault?.isError == true || !client.promises && hadPowerCut
             if client.isTaken {
                 let again = try client.join(on: daemon)
-                if again != 201, !mayBeHeld {
+                if again != 201, !mayBeHeld, !isHeldByQueue(client) {
                     complain("the same list is not answered again: \(client.statuses)")
                 }
                 if client.parts.count > 1 {
@@ -137,6 +138,15 @@ extension World {
         }
     }
 
+    /// Whether what was accepted is held because nobody knows the outcome of its attempt.
+    private func isHeldByQueue(_ client: JoiningClient) -> Bool {
+        let route = settings.routes[RouteSettings.defaultName]
+        return route?.reply == .accepted
+            && finals(of: client).contains {
+                $0.queue == .hold && machine.attempts(of: "\($0.id)") > 0
+            }
+    }
+
     private func checkUpstream(of client: JoiningClient) {
         for number in client.numbers {
             let got = origin.got(number)
@@ -146,7 +156,7 @@ extension World {
             }
         }
         let isUnsent = origin.got(client.number).isEmpty
-        if client.isTaken, isUnsent, client.promises || !hadPowerCut {
+        if client.isTaken, isUnsent, client.promises || !hadPowerCut, !isHeldByQueue(client) {
             complain("the joined upload was taken, and the upstream got nothing")
         }
         let id = client.location.flatMap { UploadID($0.suffix(26)) }
