@@ -180,20 +180,8 @@ final class UploadFiles {
             return
         }
         let data = try openedData()
-        try spool.room.take(count)
-        let end = size + count
-        defer {
-            spool.room.wasWritten(count)
-            lastActivity = spool.clock.now
-        }
-        do throws(SystemError) {
+        try extend(data, by: count) { size throws(SystemError) in
             try disk.write(bytes, to: data.descriptor, at: &size, subject: data.subject)
-        } catch {
-            // In case the kernel left more than it said. If this fails too, the file has no bytes
-            // but those the client sent, and the next lock counts them.
-            try? disk.truncate(data, to: size)
-            spool.room.giveBack(end - size)
-            throw spool.failure(error)
         }
         if writesBackEarly || state.durable != nil, size - writtenBack >= Self.writeBackStep {
             disk.beginWriteBack(data.descriptor, from: writtenBack, count: size - writtenBack)
@@ -208,13 +196,7 @@ final class UploadFiles {
         guard part.size > 0 else { return }
         let source = try part.openedData()
         let data = try openedData()
-        try spool.room.take(part.size)
-        let end = size + part.size
-        defer {
-            spool.room.wasWritten(part.size)
-            lastActivity = spool.clock.now
-        }
-        do throws(SystemError) {
+        try extend(data, by: part.size) { size throws(SystemError) in
             try disk.copy(
                 source.descriptor,
                 count: part.size,
@@ -222,7 +204,25 @@ final class UploadFiles {
                 at: &size,
                 subject: data.subject
             )
-        } catch {
+        }
+    }
+
+    /// Makes the content's file longer by `count` bytes, which `write` puts behind the `size` it has; where it
+    /// fails, by those that it moved `size` by.
+    private func extend(
+        _ data: OpenFile,
+        by count: Int64,
+        _ write: (_ size: inout Int64) throws(SystemError) -> Void
+    ) throws(SpoolError) {
+        try spool.room.take(count)
+        let end = size + count
+        defer {
+            spool.room.wasWritten(count)
+            lastActivity = spool.clock.now
+        }
+        do throws(SystemError) { try write(&size) } catch {
+            // In case the kernel left more than it said. If this fails too, the file has no bytes
+            // but those the client sent, and the next lock counts them.
             try? disk.truncate(data, to: size)
             spool.room.giveBack(end - size)
             throw spool.failure(error)
