@@ -87,6 +87,19 @@ extension Refusal {
         )
     }
 
+    /// 400: an append in the words of another protocol than the upload's.
+    ///
+    /// One would never complete it as the other means it.
+    package static let otherFamily = Refusal(
+        status: .badRequest,
+        code: "other-protocol",
+        title: "append in another protocol than the upload's",
+        detail: """
+            This upload was created by another upload protocol. Go on with the one that created it, or \
+            start a new upload.
+            """
+    )
+
     /// 409: the append does not start where the upload ends (draft-12 §4.4.2, §7.1).
     package static func offsetMismatch(expected: Int64, provided: Int64) -> Refusal {
         Refusal(

@@ -118,17 +118,4 @@ extension Refusal {
         title: "content does not match its checksum",
         detail: "The content does not match its Upload-Checksum and was discarded. Send it again."
     )
-
-    /// 400: an append in the words of another protocol than the upload's.
-    ///
-    /// One would never complete it as the other means it.
-    package static let otherFamily = Refusal(
-        status: .badRequest,
-        code: "other-protocol",
-        title: "append in another protocol than the upload's",
-        detail: """
-            This upload was created by another upload protocol. Go on with the one that created it, or \
-            start a new upload.
-            """
-    )
 }
