@@ -242,9 +242,7 @@ package struct Delivery {
         // Who hears that it is not delivered must not find it delivered behind its back.
         let isQueued = !listener.isThere
         if isQueued { try keepCompletion(upload, listener.completing) }
-        let end = WallTime(
-            seconds: deliveries.clock.now.seconds + route.settings.queue.lifetime.components.seconds
-        )
+        let end = route.settings.queue.end(from: deliveries.clock.now)
         try upload.postpone(reason: reason, isQueued ? .queue(next) : .client(end))
         try upload.sync()
         journal.deferred(upload, reason: reason)

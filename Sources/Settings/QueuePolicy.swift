@@ -27,6 +27,11 @@ package struct QueuePolicy: Sendable, Equatable {
         time.seconds - since.seconds > lifetime.components.seconds
     }
 
+    /// When the time in the queue is over that begins at `start`.
+    package func end(from start: WallTime) -> WallTime {
+        WallTime(seconds: start.seconds + lifetime.components.seconds)
+    }
+
     /// Whether an attempt that is to be made at `next` is due at `now`.
     ///
     /// Also where it is further away than any pause: then the clock was set back since.

@@ -23,8 +23,11 @@ extension Request {
             guard let parts = try lock(ids) else { return }
             defer { for part in parts { part.unlock() } }
             for final in parts.compactMap(\.final) where goOn(final, with: parts) { return }
-            if let refusal = refusal(of: parts) { return refuse(refusal) }
-            try join(parts)
+            let length: Int64
+            do throws(Refusal) { length = try self.length(of: parts) } catch {
+                return refuse(error)
+            }
+            try join(parts, length)
         } catch {
             note(error, upload: nil)
             refuse(error.refusal)
@@ -85,26 +88,23 @@ extension Request {
         return ids.compactMap { locked[$0] }
     }
 
-    /// Why an upload cannot be made of these parts; nil if it can.
-    private func refusal(of parts: [Upload]) -> Refusal? {
+    /// Bytes of an upload made of these parts.
+    ///
+    /// - Throws: why none can be made of them.
+    private func length(of parts: [Upload]) throws(Refusal) -> Int64 {
         if parts.contains(where: { $0.state.kind.isPart && $0.state.phase == .delivered }) {
-            return .partConsumed
+            throw .partConsumed
         }
         let isSound = parts.allSatisfy { part in
             part.state.kind.isPart && part.state.phase == .receiving
                 && part.state.length == part.state.offset
         }
-        guard isSound else { return .partUnfinished }
+        guard isSound else { throw .partUnfinished }
         let maxSize = route.settings.limits.maxSize
-        return length(of: parts).map { $0 > maxSize } ?? true ? .tooLarge(maxSize: maxSize) : nil
-    }
-
-    /// Bytes of all parts; nil: more than can be counted.
-    private func length(of parts: [Upload]) -> Int64? {
         var sum: Int64 = 0
         for part in parts {
             let (next, overflow) = sum.addingReportingOverflow(part.state.offset)
-            if overflow { return nil }
+            guard !overflow, next <= maxSize else { throw .tooLarge(maxSize: maxSize) }
             sum = next
         }
         return sum
@@ -112,8 +112,7 @@ extension Request {
 
     // MARK: The upload
 
-    private func join(_ parts: [Upload]) throws(SpoolError) {
-        let length = length(of: parts) ?? 0
+    private func join(_ parts: [Upload], _ length: Int64) throws(SpoolError) {
         var creation = newResource()
         // What the parts have was promised that much.
         if parts.contains(where: { $0.creation.promise == .powerCut }) {
@@ -131,7 +130,8 @@ extension Request {
             for part in parts { try part.goInto(upload.creation.id) }
             for part in parts { try upload.append(contentOf: part) }
             // From here on the parts are consumed.
-            try upload.postpone(reason: nil, .client(endOfPatience))
+            let end = route.settings.queue.end(from: gateway.clock.now)
+            try upload.postpone(reason: nil, .client(end))
             try upload.sync()
         } catch {
             try? upload.remove(durably: true)
@@ -140,12 +140,6 @@ extension Request {
         journal.completed(upload)
         try consume(parts, by: upload.creation)
         try on(upload).complete(upload, isCreation: true)
-    }
-
-    /// Until when its client may come back for the answer.
-    private var endOfPatience: WallTime {
-        let lifetime = route.settings.queue.lifetime.components.seconds
-        return WallTime(seconds: gateway.clock.now.seconds + lifetime)
     }
 
     /// Leaves of the parts only which upload they went into, and unlocks them.
