@@ -45,6 +45,7 @@ final class Request {
     /// Whether the client is told progress where it can hear it: not that of a creation without content
     /// (`Dialect.allowsInterim(toCreationOf:)`).
     var tellsProgress = true
+
     /// Begins with a request as it came, without a place.
     init(
         _ head: RequestHead,
@@ -228,10 +229,11 @@ final class Request {
             guard case .busy = error else { return refuse(error, upload: id) }
             if let refusal = place.refusal { noteTurnedAway(refusal) }
             let isLook = head.method == .head || head.method == .get
-            if isLook, case .refuse(let refusal) = UploadState.inUse.decideRetrieval(dialect) {
+            if isLook || dialect.knowsLocked,
+                case .refuse(let refusal) = UploadState.inUse.decideRetrieval(dialect)
+            {
                 return refuse(refusal)
             }
-            if dialect.knowsLocked { return refuse(.finalResponsePending) }
             breakOff(.uploadInUse)
         }
     }

@@ -75,8 +75,7 @@ extension Delivery {
                 offset: upload.state.offset,
                 location: listener.location
             )
-            let content = final.hasContent ? response.content : []
-            listener.exchange?.answer(Response(final.head, content: content))
+            listener.exchange?.answer(final.answer(with: response.content))
             return .ended(nil)
         }
     }

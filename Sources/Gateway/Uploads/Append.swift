@@ -143,8 +143,7 @@ extension Request {
             try carryOut(answer, on: upload, isCreation: isCreation)
         case .interrupted(let reason):
             journal.interrupted(upload, reason: reason)
-            // The answer to a creation of tus alone names the upload: without it nobody comes back.
-            if isCreation, dialect.family == .tus { try upload.remove() }
+            if isCreation, dialect.forgetsFailedCreation { try upload.remove() }
             exchange.abort()
         case .exceeded:
             try refuseExcess(upload, ceiling, isCreation: isCreation)
@@ -162,7 +161,7 @@ extension Request {
             dialect: dialect,
             limits: route.settings.limits
         )
-        if deactivates || isCreation && dialect.family == .tus {
+        if deactivates || isCreation && dialect.forgetsFailedCreation {
             try upload.remove(durably: true)
             journal.deactivated(upload, refusal)
             return refuse(refusal)

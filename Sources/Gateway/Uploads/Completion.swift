@@ -51,11 +51,10 @@ extension Request {
         listener.heartbeat = Heartbeat(progressReport, rate: interimRate)
         listener.isResumable = !isCreation || isLocationTold
         if let refusal = try delivery.deliver(upload, to: listener) {
-            if isCreation, dialect.family == .tus, !upload.state.kind.isFinal,
+            // One made of parts is found again by them.
+            if isCreation, dialect.forgetsFailedCreation, !upload.state.kind.isFinal,
                 refusal.completeness == .incomplete
             {
-                // Its client would never learn where it is, and sends it again; one made of parts is found
-                // again by them.
                 try upload.remove(durably: true)
                 return refuse(refusal)
             }
@@ -97,7 +96,6 @@ extension Request {
             offset: upload.state.offset,
             location: isCreation ? location(upload.creation.resourcePath) : nil
         )
-        let content = final.hasContent ? response.content : nil
-        exchange.answer(Response(final.head, content: content ?? []))
+        exchange.answer(final.answer(with: response.content ?? []))
     }
 }

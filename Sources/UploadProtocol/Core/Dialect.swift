@@ -58,6 +58,9 @@ package struct Dialect: Sendable, Equatable {
     package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
     /// The status of content that goes past a known length: 400 (draft-12 §4.4.2), or 413 (tus).
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
+    /// Whether a creation leaves nothing where it is not answered with success: that answer alone names the
+    /// upload, and its client begins again.
+    package var forgetsFailedCreation: Bool { isTus }
     /// Whether its clients know 423 (Locked) as "come back", and need no broken connection for it.
     package var knowsLocked: Bool { isTus }
 

@@ -4,6 +4,7 @@
 // an append or an offset retrieval tells completeness and, where there is an upload, its offset.
 
 package import HTTPTypes
+import TextFormats
 
 /// Builds the responses of "Resumable Uploads for HTTP" for one dialect.
 package struct ResponseBuilder: ResponseWording {
@@ -95,8 +96,11 @@ package struct ResponseBuilder: ResponseWording {
             append(.complete, offset: length, to: &fields)
         }
         fields.linkStatus(of: resource)
-        let status = resource + UploadResources.statusSuffix
-        return Response(.accepted, fields, json: Response.acceptedJSON(id: id, status: status))
+        let description = JSON.object([
+            ("upload", .string(id.description)), ("state", .string("accepted")),
+            ("status-resource", .string(resource + UploadResources.statusSuffix)),
+        ])
+        return Response(.accepted, fields, json: description)
     }
 
     /// Answer to a cancellation.

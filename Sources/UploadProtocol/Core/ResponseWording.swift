@@ -79,6 +79,11 @@ package struct FinalHead: Sendable, Equatable {
     package var head: ResponseHead
     /// Whether the upstream's content goes with it.
     package var hasContent = true
+
+    /// The whole response, with that content where it goes along.
+    package func answer(with content: [UInt8]) -> Response {
+        Response(head, content: hasContent ? content : [])
+    }
 }
 
 extension Response {
@@ -95,14 +100,6 @@ extension Response {
             ResponseHead(status: status, fields: fields),
             content: Array((description.text + "\n").utf8)
         )
-    }
-
-    /// What `accepted` tells of an upload in its content.
-    static func acceptedJSON(id: UploadID, status: String) -> JSON {
-        .object([
-            ("upload", .string(id.description)), ("state", .string("accepted")),
-            ("status-resource", .string(status)),
-        ])
     }
 }
 
