@@ -28,10 +28,7 @@ struct FileDescription {
         self.creation = creation
         name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
-        let isVague = own == nil || own == MediaType.any
-        type =
-            isVague
-            ? metadata["filetype"].flatMap(MediaType.wellFormed) ?? MediaType.any : own ?? ""
+        type = metadata.type(beside: own) ?? MediaType.any
         self.length = length
         self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
             guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]

@@ -15,7 +15,10 @@ package struct UploadMetadata: Sendable, Equatable {
     ///
     /// Of a key that comes twice the first counts. A value that is no UTF-8 has U+FFFD in its place.
     package init(_ fields: HTTPFields) {
-        guard let text = fields[.uploadMetadata] else { return }
+        if let text = fields[.uploadMetadata] { self.init(text) } else { self.init("") }
+    }
+
+    private init(_ text: String) {
         var keys: Set<String> = []
         for pair in text.split(separator: ",") {
             let words = pair.split { $0 == " " || $0 == "\t" }
@@ -30,17 +33,23 @@ package struct UploadMetadata: Sendable, Equatable {
 
     /// Whether a value of the field is what tus says: each key once, and every value Base64.
     package static func isWellFormed(_ text: String) -> Bool {
-        var fields = HTTPFields()
-        fields[.uploadMetadata] = text
         // An empty value is no pair, and harmless.
         let count =
             text.isEmpty ? 0 : text.split(separator: ",", omittingEmptySubsequences: false).count
-        return UploadMetadata(fields).pairs.count == count
+        return UploadMetadata(text).pairs.count == count
     }
 
     /// The value of a key; nil if it is absent or empty.
     package subscript(_ key: String) -> String? {
         pairs.first { $0.key == key && !$0.value.isEmpty }?.value
+    }
+
+    /// The type of the file: `own`, where that says more than "any bytes", else that of `filetype`.
+    ///
+    /// - Returns: nil where neither tells one.
+    package func type(beside own: String?) -> String? {
+        if let own, own != MediaType.any { return own }
+        return self["filetype"].flatMap(MediaType.wellFormed)
     }
 
     /// The pairs that do not name or describe the file itself.

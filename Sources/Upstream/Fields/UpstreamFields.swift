@@ -40,7 +40,7 @@ package enum UpstreamFields {
         for index in fields.indices where fields[index].name == .contentType {
             let value = fields[index].value
             if partialMediaTypes.contains(where: { MediaType.of(value, is: $0) }) {
-                fields[index].value = "application/octet-stream"
+                fields[index].value = MediaType.any
             }
         }
         if let completing, policy.credentials == .completing {
@@ -107,10 +107,8 @@ package enum UpstreamFields {
             fields[.contentDisposition] =
                 "attachment; filename*=UTF-8''" + PercentText.encode(name.text)
         }
-        let isVague = fields[.contentType].map { $0 == MediaType.any } ?? true
-        if isVague, let type = metadata["filetype"].flatMap(MediaType.wellFormed) {
-            fields[.contentType] = type
-        }
+        let own = fields[.contentType]
+        if let type = metadata.type(beside: own), type != own { fields[.contentType] = type }
         guard let prefix = policy.metadataPrefix else { return }
         for pair in metadata.others {
             guard let name = FieldPolicy.name(prefix + pair.key), policy.lets(name),
@@ -206,7 +204,7 @@ package enum UpstreamFields {
     ]
 
     private static let partialMediaTypes = [
-        UploadResources.partialMediaType, "application/offset+octet-stream",
+        UploadResources.partialMediaType, Tus.mediaType,
     ]
 
     /// The fields but those of one connection, those left out and those that `lets` does not let
