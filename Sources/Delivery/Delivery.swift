@@ -71,6 +71,41 @@ package struct Delivery {
         return try attempt(upload, listener, in: slot)
     }
 
+    /// Delivers an upload that was left to wait, maybe by a process that has died.
+    ///
+    /// The other parameters and results are those of `deliver`.
+    package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
+        -> Refusal?
+    {
+        // Who put it there may have died before it was durable, and clients are told of the attempt.
+        try upload.sync()
+        guard try consumeParts(of: upload) else {
+            return try postpone(
+                upload,
+                reason: "one of its parts is in use",
+                listener,
+                telling: .deliveryUnderWay
+            )
+        }
+        return try deliver(upload, to: listener)
+    }
+
+    /// Consumes the parts of an upload that is made of parts and durable: who made it may have died before.
+    ///
+    /// - Returns: false where a part is in use.
+    private func consumeParts(of upload: Upload) throws(SpoolError) -> Bool {
+        let id = upload.creation.id
+        for part in upload.creation.parts ?? [] {
+            guard let locked = try deliveries.spool.tryLock(part) else {
+                if try deliveries.spool.look(at: part) != nil { return false }
+                continue
+            }
+            defer { locked.unlock() }
+            if locked.final == id { try locked.consume(for: upload.creation.resourcePath) }
+        }
+        return true
+    }
+
     /// Makes the attempt that is due for an upload in `deferred`, with nobody waiting for its final response.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
@@ -78,10 +113,8 @@ package struct Delivery {
             guard isOver(upload) else { return }
             return try fail(upload, reason: upload.reason ?? "its client did not come back")
         }
-        // Who put it there may have died before it was durable, and clients are told of the attempt.
-        try upload.sync()
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
-        _ = try deliver(
+        _ = try deliverWaiting(
             upload,
             to: ResponseListener(responses, completing: try upload.completion())
         )

@@ -42,6 +42,8 @@ final class JoiningClient {
     private(set) var isTaken = false
     /// Whether it was told that nobody knows the outcome.
     private(set) var isHeld = false
+    /// Whether an operator has the queue deliver what it is told nothing of.
+    var isQueuedByOperator = false
     /// Whether the joined upload was removed once it was delivered.
     var isForgotten = false
     /// The last statuses, for messages.

@@ -4,6 +4,7 @@
 
 import Foundation
 import HTTPTypes
+import Posix
 import UploadProtocol
 
 @testable import Settings
@@ -98,6 +99,12 @@ extension World {
     /// Every client comes back and gets to an end, and hears it again; no other list does.
     func finishJoining(after fault: Fault?) throws {
         for client in joiners {
+            if client.isQueuedByOperator { try deliverByOperator(client) }
+            if client.isForgotten {
+                try checkConsumed(client)
+                checkUpstream(of: client)
+                continue
+            }
             if try !client.comeBack(to: daemon, mayBeGone: hadPowerCut) {
                 complain("the parts cannot be joined: \(client.statuses)")
             }
@@ -123,6 +130,22 @@ extension World {
         }
     }
 
+    /// Delivers by the queue what a client is told nothing of, and removes it once it is delivered.
+    private func deliverByOperator(_ client: JoiningClient) throws {
+        guard !client.isTaken else { return }
+        for final in finals(of: client) where final.queue == .deferred {
+            // One that a power cut has left without a promise is gone when it is looked at.
+            guard let upload = try daemon.spool.tryLock(final.id) else { continue }
+            try upload.requeue(at: .now)
+            upload.unlock()
+            try runQueue(final.id)
+            guard let seen = try daemon.spool.look(at: final.id), seen.queue == .delivered else {
+                continue
+            }
+            client.isForgotten = try daemon.spool.remove(final.id, ifUnchangedSince: seen)
+        }
+    }
+
     /// Once the joined upload is removed, its parts are not joined again.
     private func checkForgotten(_ client: JoiningClient) throws {
         guard client.isTaken, let id = client.location.flatMap({ UploadID($0.suffix(26)) }),
@@ -132,6 +155,10 @@ extension World {
             return complain("\(id) cannot be removed")
         }
         client.isForgotten = true
+        try checkConsumed(client)
+    }
+
+    private func checkConsumed(_ client: JoiningClient) throws {
         let status = try client.join(client.parts.indices.map { $0 }, on: daemon)
         if status != 410, client.promises || !hadPowerCut {
             complain("parts of an upload that was delivered and removed get \(status)")

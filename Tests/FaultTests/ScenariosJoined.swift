@@ -24,6 +24,10 @@ extension Scenario {
             let status = try client.join([1, 0], on: world.daemon)
             if status == 201 { world.complain("parts are joined twice") }
         },
+        joining("joined, queued by an operator", [first, second]) { world, client in
+            client.isQueuedByOperator = true
+            try client.join(on: world.daemon)
+        },
         joining("joined, accepted", [first, second], { $0.reply = .accepted }) { world, client in
             try client.join(on: world.daemon)
             try world.runQueue(client)

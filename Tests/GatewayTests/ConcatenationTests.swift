@@ -1,5 +1,6 @@
 // Uploads joined of parts (tus, "concatenation"), where something is left of an earlier list.
 
+import Delivery
 import Exchange
 import HTTPTypes
 import Posix
@@ -101,6 +102,24 @@ struct ConcatenationTests {
         #expect(join(parts.reversed(), in: test) == 201)
         #expect(try test.drops() == [Array("twoone".utf8)])
         #expect(try test.queue(of: "\(half)") == nil)
+        #expect(join(parts, in: test) == 410)
+    }
+
+    @Test("parts are consumed before the queue delivers what was made of them")
+    func queuedByOperator() throws {
+        let (test, parts) = try make(["one", "two"])
+        let whole = try leave("onetwo", of: parts, in: test)
+        func runQueue() throws {
+            try test.withUpload("\(whole)") { upload in
+                try #require(test.gateway.deliveries.delivery(of: upload)).deliverQueued(upload)
+            }
+        }
+        try test.withUpload("\(whole)") { try $0.requeue(at: .now) }
+        try test.withUpload(parts[1]) { _ in try runQueue() }
+        #expect(try test.drops().isEmpty, "while a part is in use")
+        try runQueue()
+        #expect(try test.drops() == [Array("onetwo".utf8)])
+        try test.withUpload("\(whole)") { try $0.remove(durably: true) }
         #expect(join(parts, in: test) == 410)
     }
 

@@ -70,7 +70,7 @@ extension Request {
         // This request's client stands for the one who hears that it is not delivered.
         var listener = ResponseListener(responses, completing: try upload.completion())
         listener.isWitnessed = !exchange.isPeerGone
-        _ = try delivery.deliver(upload, to: listener)
+        _ = try delivery.deliverWaiting(upload, to: listener)
         enqueue(upload)
     }
 

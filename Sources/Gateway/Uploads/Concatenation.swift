@@ -51,13 +51,6 @@ extension Request {
         return ids
     }
 
-    private func parts(of creation: UploadCreation) -> [UploadID]? {
-        guard let text = creation.head.fields[.uploadConcat],
-            case .final(let urls)? = UploadConcat(text)
-        else { return nil }
-        return parts(urls)
-    }
-
     /// Locks the parts; nil where this request was answered here.
     ///
     /// - Returns: the parts in the order of `ids`.
@@ -142,23 +135,9 @@ extension Request {
         try on(upload).complete(upload, isCreation: true)
     }
 
-    /// Leaves of the parts only which upload they went into, and unlocks them.
-    ///
-    /// - Throws: `.disk` where that is not durable; then that upload must not be delivered, since the parts
-    ///   would go into another one once it is removed.
+    /// Consumes the parts and unlocks them.
     private func consume(_ parts: [Upload], by creation: UploadCreation) throws(SpoolError) {
-        let head = ResponseHead(
-            status: .noContent,
-            fields: [.location: location(creation.resourcePath)]
-        )
-        for part in parts {
-            if part.state.phase == .receiving {
-                try part.finish(with: StoredResponse(head: head, content: nil))
-            } else {
-                // Who consumed it may have died before that was durable.
-                try part.sync()
-            }
-        }
+        for part in parts { try part.consume(for: location(creation.resourcePath)) }
         for part in parts { part.unlock() }
     }
 
@@ -172,7 +151,7 @@ extension Request {
             patience: deliveryTimeout,
             otherwise: { isThere = false }
         ) { upload throws(SpoolError) in
-            guard self.parts(of: upload.creation) == parts.map(\.creation.id) else {
+            guard upload.creation.parts == parts.map(\.creation.id) else {
                 return refuse(.partConsumed)
             }
             // Who made it may have died before it was durable.
