@@ -25,12 +25,12 @@ drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsent
 
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
-# package; and what tus clients from the Python package index are installed with.
+# package; what Python packages are installed with (tus clients, Django); and what recipes are for.
 optional=''
 case ${1:-} in
     build) wanted=$build ;;
     run) wanted="$build $run" optional='nginx-dev' ;;
-    test) wanted="$build $run $test" optional='chromium-driver python3-venv' ;;
+    test) wanted="$build $run $test" optional='chromium-driver python3-venv apache2-bin haproxy ruby' ;;
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
     *)

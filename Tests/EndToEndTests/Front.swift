@@ -21,6 +21,8 @@ enum Front: Equatable {
     case nginxKeeping
     /// nginx with the files as they are shipped, and the line for the page switched on.
     case nginxWithPage
+    /// nginx with the interim module, and these locations in place of the shipped one.
+    case nginxServing(String)
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
@@ -39,6 +41,13 @@ enum Front: Equatable {
         guard case .nginxWithLogin(let login) = self else { return nil }
         return login
     }
+
+    private var locations: String? {
+        guard case .nginxServing(let locations) = self else { return nil }
+        return locations
+    }
+
+    private var needsModule: Bool { self == .nginxWithModule || locations != nil }
 
     private var mistake: NginxMistake? {
         guard case .nginxMistaken(let mistake) = self else { return nil }
@@ -65,14 +74,15 @@ enum Front: Equatable {
             to: directory,
             port: port,
             tlsPort: tlsPort,
-            module: self == .nginxWithModule ? InterimModule.built.get() : nil,
+            module: needsModule ? InterimModule.built.get() : nil,
             authorizer: authorizerPort,
             login: login,
             origin: origin,
             mistake: mistake,
             bounds: bounds,
             keepsConnections: self == .nginxKeeping,
-            hasPage: self == .nginxWithPage
+            hasPage: self == .nginxWithPage,
+            locations: locations
         )
         return try Daemon(
             Command.find("nginx") ?? "nginx",

@@ -98,6 +98,7 @@ enum NginxConfiguration {
     ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
     ///   - keepsConnections: whether connections to the daemon are kept.
     ///   - hasPage: whether the page is there, for which the marked line is switched on.
+    ///   - locations: what stands in place of the shipped location; nil: that one.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
@@ -111,7 +112,8 @@ enum NginxConfiguration {
         mistake: NginxMistake?,
         bounds: NginxBounds?,
         keepsConnections: Bool,
-        hasPage: Bool
+        hasPage: Bool,
+        locations: String?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
         for name in ["log", "snippets", "modules/upstream"] {
@@ -160,8 +162,11 @@ enum NginxConfiguration {
             "snippets/spoolgate_auth.conf",
         ] {
             let source = Sandbox.root.appending(path: "nginx/\(name)")
-            var lines = try String(contentsOf: source, encoding: .utf8)
-                .components(separatedBy: "\n")
+            var text = try String(contentsOf: source, encoding: .utf8)
+            if let locations, name == "snippets/spoolgate.conf" {
+                text.replace(/location \/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
+            }
+            var lines = text.components(separatedBy: "\n")
             for index in lines.indices {
                 lines[index] = filled(
                     lines[index],

@@ -35,6 +35,7 @@ final class Sandbox {
     /// - Parameters:
     ///   - upstream: the upstream's target; nil: a drop directory of the sandbox.
     ///   - routeSettings: further lines of the route, indented by four.
+    ///   - routes: further routes, by name, each with its lines.
     ///   - extra: further lines of the settings, not indented.
     ///   - front: the web server in front.
     ///   - origin: `SPOOLGATE_ORIGIN` in place of nginx's shipped value.
@@ -46,6 +47,7 @@ final class Sandbox {
     init(
         upstream: String? = nil,
         routeSettings: [String] = [],
+        routes: [String: [String]] = [:],
         extra: [String] = [],
         front: Front = .nginx,
         origin: String? = nil,
@@ -82,6 +84,9 @@ final class Sandbox {
         settings += "routes:\n  default:\n"
         settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
         settings += routeSettings.map { "    \($0)\n" }.joined()
+        for (name, lines) in routes {
+            settings += "  \(name):\n" + lines.map { "    \($0)\n" }.joined()
+        }
         try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
         daemon = try Self.startDaemon(directory, by: launcher)
         self.front = front

@@ -22,12 +22,15 @@ enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     private static let scripts = Sandbox.root.appending(path: "Tests/TusClients")
     private static let installation = Sandbox.root.appending(path: ".build/tus-clients")
 
+    /// The Python that has them, and Django.
+    static let python = installation.appending(path: "bin/python").path()
+
     var testDescription: String { rawValue }
 
     /// Starts its script.
     fileprivate func start(_ arguments: [String], log: URL) throws -> Daemon {
         try Daemon(
-            Self.installation.appending(path: "bin/python").path(),
+            Self.python,
             [Self.scripts.appending(path: "upload_\(rawValue).py").path()] + arguments,
             log: log
         )

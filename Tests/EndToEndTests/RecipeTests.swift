@@ -1,0 +1,376 @@
+// The recipes of docs/RECIPES.md, each before the application that it is for.
+
+import Foundation
+import Posix
+import TestSupport
+import Testing
+
+@Suite("Recipes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct RecipeTests {
+    @Test("each block of the page is run by a test here")
+    func complete() {
+        let run: Set = [
+            "php yaml", "php ini", "php php", "dav yaml", "path yaml", "path django.py",
+            "path ruby", "apache apache.conf", "haproxy haproxy.cfg", "haproxy nginx",
+            "curl upload.sh", "routes yaml", "routes nginx",
+        ]
+        #expect(Set(RecipeBlock.all.map { "\($0.recipe) \($0.name)" }) == run)
+    }
+
+    private func write(_ text: String, to url: URL) throws {
+        try FileManager.default.createDirectory(
+            at: url.deletingLastPathComponent(),
+            withIntermediateDirectories: true
+        )
+        try text.write(to: url, atomically: true, encoding: .utf8)
+    }
+
+    /// Uploads in two parts, as a client does that was cut; the final response.
+    private func upload(
+        _ bytes: Data,
+        to target: String,
+        _ fields: [String] = [],
+        in sandbox: Sandbox
+    ) throws -> WireClient.Answer {
+        let resource = try sandbox.create(target, fields)
+        let half = bytes.count / 2
+        _ = try sandbox.append(resource, bytes.prefix(half), complete: false)
+        return try sandbox.append(resource, offset: half, bytes.dropFirst(half))
+    }
+
+    // MARK: Applications
+
+    @Test("a form of PHP's")
+    func php() throws {
+        let upstream = try RealUpstream()
+        let root = upstream.directory.appending(path: "root/files")
+        try write(RecipeBlock.text("php", "php"), to: root.appending(path: "media.php"))
+        let uploads = root.appending(path: "uploads")
+        try FileManager.default.createDirectory(at: uploads, withIntermediateDirectories: true)
+        let sandbox = try Sandbox(
+            upstream: upstream.url,
+            routeSettings: RecipeBlock.route("php")
+        )
+        let (_, bytes) = try sandbox.randomFile(3 << 20)
+        let answer = try upload(
+            bytes,
+            to: "/files/media.php",
+            ["Content-Disposition: attachment; filename=\"summer.mp4\"", "X-Title: Summer"],
+            in: sandbox
+        )
+        #expect(answer.status == 201)
+        #expect(answer.text == #"{"name":"summer.mp4","size":3145728,"title":"Summer"}"#)
+        #expect(try Data(contentsOf: uploads.appending(path: "summer.mp4")) == bytes)
+        let ini = sandbox.directory.appending(path: "php.ini")
+        try write(RecipeBlock.text("php", "ini"), to: ini)
+        let program = try #require(
+            FileManager.default.contentsOfDirectory(atPath: "/usr/sbin")
+                .first { $0.hasPrefix("php-fpm") }
+        )
+        let told = try Command("/usr/sbin/" + program, ["-c", ini.path(), "-i"]).output
+        #expect(told.contains("upload_max_filesize => 16G => 16G"))
+        #expect(told.contains("post_max_size => 17G => 17G"))
+    }
+
+    @Test("a PUT to WebDAV")
+    func dav() throws {
+        let upstream = try RealUpstream()
+        let settings = try RecipeBlock.route("dav")
+        #expect(settings == [], "nothing but the upstream")
+        let sandbox = try Sandbox(upstream: upstream.url)
+        let (file, bytes) = try sandbox.randomFile(2 << 20)
+        let url = "http://127.0.0.1:\(sandbox.port)/files/dav/film.mp4"
+        #expect(try sandbox.curl(["-f", "-T", file.path(), url]).status == 0)
+        #expect(try upstream.davFile("film.mp4") == bytes)
+    }
+
+    /// What a path form needs beside the application: a directory and a key.
+    private func handover() throws -> (folder: ScratchDirectory, key: String, files: String) {
+        let folder = try ScratchDirectory()
+        let key = folder.file("path.key")
+        try Data("0123456789abcdef0123456789abcdef\n".utf8).write(to: URL(filePath: key))
+        try #require(chmod(key, 0o640) == 0)
+        for name in ["handover", "files"] { try #require(mkdir(folder.file(name), 0o755) == 0) }
+        return (folder, key, folder.file("files"))
+    }
+
+    private func pathRoute(_ folder: ScratchDirectory, _ key: String) throws -> [String] {
+        try RecipeBlock.route(
+            "path",
+            "default",
+            ["/srv/handover": folder.file("handover"), "/etc/spoolgate/path.key": key]
+        )
+    }
+
+    @Test(
+        "a path that Django takes the file from, and nobody else's form",
+        .enabled(if: TusClient.areInstalled, TusClient.missing)
+    )
+    func django() throws {
+        let (folder, key, files) = try handover()
+        let view = try RecipeBlock.text(
+            "path",
+            "django.py",
+            ["/etc/spoolgate/path.key": key, "/srv/files": files]
+        )
+        try write(view, to: URL(filePath: folder.file("views.py")))
+        let port = try FreePort.take(1)[0]
+        try write(
+            """
+            from wsgiref.simple_server import make_server
+            from django.conf import settings
+            settings.configure(ROOT_URLCONF="urls", ALLOWED_HOSTS=["*"], SECRET_KEY="x")
+            from django.core.wsgi import get_wsgi_application
+            make_server("127.0.0.1", \(port), get_wsgi_application()).serve_forever()
+            """,
+            to: URL(filePath: folder.file("serve.py"))
+        )
+        try write(
+            """
+            from django.urls import path
+            from views import upload
+            urlpatterns = [path("files/upload", upload)]
+            """,
+            to: URL(filePath: folder.file("urls.py"))
+        )
+        let server = try Daemon(
+            TusClient.python,
+            [folder.file("serve.py")],
+            log: URL(filePath: folder.file("django.log"))
+        )
+        defer { server.signal(SIGKILL) }
+        try eventually("Django listens") { (try? WireClient(port: port)) != nil }
+        let sandbox = try Sandbox(
+            upstream: "http://127.0.0.1:\(port)",
+            routeSettings: pathRoute(folder, key)
+        )
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        let answer = try upload(
+            bytes,
+            to: "/files/upload",
+            ["Content-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt"],
+            in: sandbox
+        )
+        #expect(answer.status == 201)
+        #expect(answer.text == "naïve €.txt: 1048576 bytes")
+        let taken = try FileManager.default.contentsOfDirectory(atPath: files)
+        try #require(taken.count == 1)
+        #expect(try Data(contentsOf: URL(filePath: files + "/" + taken[0])) == bytes)
+        // Whoever reaches the application and knows no key.
+        let time = Int(Date().timeIntervalSince1970)
+        let forged = try WireClient(port: port).ask(
+            "POST",
+            "/files/upload",
+            ["Content-Type: application/x-www-form-urlencoded"],
+            content: Data("path=/etc/passwd&upload=x&time=\(time)&signature=00".utf8)
+        )
+        #expect(forged.status == 403)
+    }
+
+    @Test(
+        "a signature that Ruby checks",
+        .enabled(if: Command.find("ruby") != nil, "ruby is not installed")
+    )
+    func ruby() throws {
+        let (folder, key, _) = try handover()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil { try connection.answer("204 No Content") }
+        }
+        let sandbox = try Sandbox(upstream: origin.base, routeSettings: pathRoute(folder, key))
+        let (_, bytes) = try sandbox.randomFile(300_000)
+        let answer = try upload(
+            bytes,
+            to: "/files/upload",
+            ["Content-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt"],
+            in: sandbox
+        )
+        #expect(answer.status == 204)
+        let form = String(decoding: try #require(origin.requests.last).content, as: UTF8.self)
+        let checked = try RecipeBlock.text("path", "ruby", ["/etc/spoolgate/path.key": key])
+        let script = URL(filePath: folder.file("check.rb"))
+        try write(
+            checked + """
+
+                require 'uri'
+                members = URI.decode_www_form(ARGV[0]).to_h
+                puts signed?(members)
+                puts signed?(members.merge('path' => '/etc/passwd'))
+                puts signed?(members.merge('time' => '1'))
+                puts signed?(members.merge('signature' => ''))
+                """,
+            to: script
+        )
+        let told = try Command(Command.find("ruby") ?? "ruby", [script.path(), form])
+        #expect(told.output == "true\nfalse\nfalse\nfalse\n", "\(told.errors)")
+    }
+
+    @Test(
+        "Apache's WebDAV",
+        .enabled(if: Command.find("apache2") != nil, "apache2 is not installed")
+    )
+    func apache() throws {
+        let folder = try ScratchDirectory()
+        let port = try FreePort.take(1)[0]
+        let files = folder.file("root/files")
+        try FileManager.default.createDirectory(
+            atPath: files,
+            withIntermediateDirectories: true
+        )
+        try #require(chmod(files, 0o777) == 0 && chmod(folder.path, 0o777) == 0)
+        let modules = ["mpm_event", "authz_core", "dav", "dav_fs"].map { name in
+            "LoadModule \(name)_module /usr/lib/apache2/modules/mod_\(name).so\n"
+        }
+        let directory = try RecipeBlock.text("apache", "apache.conf", ["/srv/files": files])
+        try write(
+            """
+            \(modules.joined())
+            ServerName localhost
+            Listen 127.0.0.1:\(port)
+            PidFile \(folder.file("pid"))
+            ErrorLog \(folder.file("error.log"))
+            DavLockDB \(folder.file("locks"))
+            \(getuid() == 0 ? "User www-data\nGroup www-data" : "")
+            DocumentRoot "\(folder.file("root"))"
+            \(directory)
+            """,
+            to: URL(filePath: folder.file("apache.conf"))
+        )
+        let server = try Daemon(
+            Command.find("apache2") ?? "apache2",
+            ["-X", "-f", folder.file("apache.conf")],
+            log: URL(filePath: folder.file("apache.out"))
+        )
+        defer { server.signal(SIGKILL) }
+        try eventually("Apache listens") { (try? WireClient(port: port)) != nil }
+        let sandbox = try Sandbox(upstream: "http://127.0.0.1:\(port)")
+        let (file, bytes) = try sandbox.randomFile(2 << 20)
+        let url = "http://127.0.0.1:\(sandbox.port)/files/film.mp4"
+        #expect(try sandbox.curl(["-f", "-T", file.path(), url]).status == 0)
+        #expect(try Data(contentsOf: URL(filePath: files + "/film.mp4")) == bytes)
+    }
+
+    // MARK: Web servers and clients
+
+    @Test(
+        "a proxy that ends TLS passes 104 on, and clients are told its address",
+        .enabled(if: Command.find("haproxy") != nil, "haproxy is not installed")
+    )
+    func haproxy() throws {
+        let ports = try FreePort.take(2)
+        let location =
+            "location /files/ {\ninclude pass.conf;\nfastcgi_param SPOOLGATE_ROUTE default;\n"
+            + (try RecipeBlock.text(
+                "haproxy",
+                "nginx",
+                ["https://uploads.example.org": "https://localhost:\(ports[1])"]
+            )) + "include location.conf;\n}\n"
+        let sandbox = try Sandbox(front: .nginxServing(location), port: ports[0])
+        let folder = sandbox.directory.appending(path: "nginx").path()
+        let pair = try ["server.pem", "server.key"].map {
+            try String(contentsOfFile: folder + "/" + $0, encoding: .utf8)
+        }
+        let certificate = sandbox.directory.appending(path: "site.pem")
+        try write(pair.joined(), to: certificate)
+        let settings = sandbox.directory.appending(path: "haproxy.cfg")
+        try write(
+            RecipeBlock.text(
+                "haproxy",
+                "haproxy.cfg",
+                [
+                    ":443": "127.0.0.1:\(ports[1])", "/etc/haproxy/site.pem": certificate.path(),
+                    "127.0.0.1:80": "127.0.0.1:\(ports[0])",
+                ]
+            ),
+            to: settings
+        )
+        let proxy = try Daemon(
+            Command.find("haproxy") ?? "haproxy",
+            ["-db", "-f", settings.path()],
+            log: sandbox.directory.appending(path: "haproxy.out")
+        )
+        defer { proxy.signal(SIGKILL) }
+        try eventually("HAProxy listens") { (try? WireClient(port: ports[1])) != nil }
+        let (file, bytes) = try sandbox.randomFile(2 << 20)
+        for version in ["--http1.1", "--http2"] {
+            let heads = sandbox.directory.appending(path: "heads").path()
+            let sent = try sandbox.curl([
+                "-f", version, "--cacert", folder + "/server.pem", "-D", heads,
+                "-H", "Upload-Draft-Interop-Version: 10", "-H", "Upload-Complete: ?1",
+                "-T", file.path(), "https://localhost:\(ports[1])/files/film.mp4",
+            ])
+            #expect(sent.status == 0, "\(sent.errors)")
+            let told = try String(contentsOfFile: heads, encoding: .utf8).lowercased()
+            #expect(told.contains(" 104"), "\(version): \(told)")
+            #expect(told.contains("location: https://localhost:\(ports[1])/files/film.mp4/"))
+        }
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes, bytes])
+    }
+
+    @Test("a script of curl's goes on where it was cut")
+    func curlScript() throws {
+        let port = try FreePort.take(1)[0]
+        let proxy = try CuttingProxy(to: port)
+        let origin = "http://127.0.0.1:\(proxy.port)"
+        let sandbox = try Sandbox(origin: origin, port: port)
+        let script = sandbox.directory.appending(path: "upload.sh")
+        try write(RecipeBlock.text("curl", "upload.sh"), to: script)
+        let (file, bytes) = try sandbox.randomFile(6 << 20, "film one.mp4")
+        proxy.hold(at: 2 << 20)
+        let log = sandbox.directory.appending(path: "upload.log")
+        let client = try Daemon(
+            "/bin/sh",
+            [
+                script.path(percentEncoded: false), file.path(percentEncoded: false),
+                origin + "/files/film",
+            ],
+            log: log
+        )
+        try eventually("two megabytes are there") { try sandbox.spooledOffset() > 1 << 20 }
+        proxy.cut()
+        proxy.hold(at: nil)
+        proxy.mend()
+        #expect(client.wait() == 0, "\((try? String(contentsOf: log, encoding: .utf8)) ?? "")")
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
+    @Test("two routes, each with a location")
+    func routes() throws {
+        let upstream = try RealUpstream()
+        let folder = try ScratchDirectory()
+        let locations = try RecipeBlock.text(
+            "routes",
+            "nginx",
+            [
+                "/usr/share/spoolgate/nginx/pass*": "pass*",
+                "/usr/share/spoolgate/nginx/location*": "location*",
+            ]
+        )
+        let photos = try RecipeBlock.route("routes", "photos")
+        let sandbox = try Sandbox(
+            routes: [
+                "photos": ["upstream: \(upstream.url)"] + photos,
+                "archive": RecipeBlock.route("routes", "archive", ["/srv/archive": folder.path]),
+            ],
+            front: .nginxServing(locations)
+        )
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        let resource = try sandbox.ask(
+            "POST",
+            "/archive/tape",
+            ["Upload-Complete: ?1"],
+            content: bytes
+        )
+        #expect(resource.status == 201)
+        let names = folder.names.filter { !$0.hasSuffix(".json") && !$0.hasPrefix(".") }
+        try #require(names.count == 1)
+        #expect(try Data(contentsOf: URL(filePath: folder.file(names[0]))) == bytes)
+        let large = try sandbox.open(
+            "POST",
+            "/photos/p",
+            ["Upload-Complete: ?1", "Expect: 100-continue"],
+            length: 200 << 20
+        )
+        #expect(try large.read().status == 413)
+        #expect(try sandbox.ask("GET", "/photos/none").status == 404)
+    }
+}

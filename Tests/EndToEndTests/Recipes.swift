@@ -1,0 +1,57 @@
+// The blocks of docs/RECIPES.md: what the page shows is what the tests run.
+//
+// A block is fenced, and the line before it names it: `<!-- block: RECIPE NAME -->`.
+
+import Foundation
+import TestSupport
+import Testing
+
+/// One block of the page.
+struct RecipeBlock: Hashable {
+    /// The recipe that it belongs to.
+    var recipe: String
+    /// What it is in that.
+    var name: String
+    /// Its lines.
+    var text: String
+
+    /// All blocks of the page, in order.
+    static let all: [RecipeBlock] = {
+        let page = Sandbox.root.appending(path: "docs/RECIPES.md")
+        let text = (try? String(contentsOf: page, encoding: .utf8)) ?? ""
+        let pattern = /<!-- block: (\S+) (\S+) -->\n```\w+\n((?:.*\n)*?)```\n/
+        return text.matches(of: pattern).map { match in
+            RecipeBlock(
+                recipe: String(match.1),
+                name: String(match.2),
+                text: String(match.3)
+            )
+        }
+    }()
+
+    /// The text of a block, with other ports and paths.
+    static func text(
+        _ recipe: String,
+        _ name: String,
+        _ others: KeyValuePairs<String, String> = [:]
+    ) throws -> String {
+        var text = try #require(all.first { $0.recipe == recipe && $0.name == name }).text
+        for (shown, other) in others {
+            try #require(text.contains(shown), "\(recipe) \(name) does not have \(shown)")
+            text = text.replacing(shown, with: other)
+        }
+        return text
+    }
+
+    /// The lines that a block of settings has of a route, beside its upstream.
+    static func route(
+        _ recipe: String,
+        _ route: String = "default",
+        _ others: KeyValuePairs<String, String> = [:]
+    ) throws -> [String] {
+        let lines = try text(recipe, "yaml", others).split(separator: "\n")
+        let start = try #require(lines.firstIndex { $0 == "  \(route):" })
+        return lines[(start + 1)...].prefix { $0.hasPrefix("    ") }.map { $0.dropFirst(4) }
+            .filter { !$0.hasPrefix("upstream: http") }.map(String.init)
+    }
+}
