@@ -1,10 +1,11 @@
 """The scenes of the day, in order."""
 
-from . import crashes, install, removal, room, settings, timer, upgrade, uploads, upstream
+from . import crashes, install, removal, room, settings, timer, upgrade, uploads, upstream, watch
 
 SCENES = (
     install.SCENES
     + uploads.SCENES
+    + watch.SCENES
     + settings.SCENES
     + crashes.SCENES
     + room.SCENES

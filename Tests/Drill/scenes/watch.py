@@ -1,0 +1,101 @@
+"""Installation ends with a probe, and the gateway is watched: by a person, by nginx, by Prometheus."""
+
+import json
+
+from day import SNIPPET, Scene
+
+LOGIN = "-u alice:secret"
+ADMIN = "http://uploads.example/-/spoolgate"
+
+PROMETHEUS = """global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [/usr/share/spoolgate/prometheus/spoolgate.rules.yml]
+scrape_configs:
+  - job_name: spoolgate
+    metrics_path: /-/spoolgate/metrics
+    basic_auth: {username: alice, password: secret}
+    static_configs: [{targets: ["uploads.example:80"]}]
+"""
+
+
+def probe(day):
+    heard = day.deliveries("spoolgate-probe")
+    for url in ("http://uploads.example/files/", "https://uploads.example/files/"):
+        result = day.run(
+            f"spoolgate probe {url} --cacert /root/certificate.pem --local "
+            "-H 'Authorization: Basic YWxpY2U6c2VjcmV0'",
+            limit=60,
+        )
+        day.check(
+            result.status in (0, 1) and "FAIL" not in result.output,
+            "the probe finds no fault",
+            f"exit {result.status}",
+        )
+    day.check(day.deliveries("spoolgate-probe") == heard, "the application heard nothing of it")
+    result = day.run("spoolgate list")
+    day.check("probe" not in result.output, "and nothing of it is left in the spool")
+    result = day.must("spoolgate check --live", "what runs is as it should be")
+
+
+def open_admin(text):
+    return text.replace("#include /usr/share/spoolgate/nginx/admin", "include /usr/share/spoolgate/nginx/admin")
+
+
+def watch(day):
+    day.must("spoolgate status", "one screen says how things are")
+    result = day.run("spoolgate status --check")
+    day.check(result.status == 0, "and one line for a monitoring system")
+    result = day.run("systemctl status --no-pager -n 0 spoolgate | grep Status:")
+    day.check("free" in result.output, "systemd shows it too")
+    day.machine.edit(SNIPPET, open_admin)
+    day.reload_nginx()
+    result = day.run(f"curl -sS {LOGIN} -w '\\nstatus %{{http_code}}\\n' {ADMIN}/ready")
+    day.check("status 200" in result.output, "nginx can ask whether it is ready")
+    result = day.run(f"curl -sS {LOGIN} --interface 127.0.0.2 -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/ready")
+    day.check(result.output.strip() == "403", "nobody else can")
+    result = day.run(f"curl -sS {LOGIN} {ADMIN}/ | head -n 5")
+    day.check("<!DOCTYPE html>" in result.output, "the status page is there")
+
+
+def prometheus(day):
+    result = day.run(
+        "apt install -y --no-install-recommends prometheus", timeout=300, network=True, limit=6
+    )
+    if not day.check(result.ok, "Prometheus is installed", result.output[-2000:]):
+        return
+    day.must(
+        "promtool check rules /usr/share/spoolgate/prometheus/spoolgate.rules.yml",
+        "it takes the alert rules",
+    )
+    day.must(
+        f"curl -sS {LOGIN} {ADMIN}/metrics | promtool check metrics", "and finds the metrics well made"
+    )
+    day.machine.write("/etc/prometheus/prometheus.yml", PROMETHEUS)
+    day.run("systemctl restart prometheus")
+    day.put("watched.bin", 400_000)
+
+    def asked(query):
+        answer = day.value(f"curl -sS 'http://127.0.0.1:9090/api/v1/query?query={query}'")
+        try:
+            return [float(r["value"][1]) for r in json.loads(answer)["data"]["result"]]
+        except ValueError:
+            return []
+
+    day.machine.wait(60, lambda: asked("spoolgate_ready") == [1.0])
+    day.check(asked("spoolgate_ready") == [1.0], "a real Prometheus scrapes it, and it is ready")
+    query = "sum(spoolgate_requests_total)"
+    day.machine.wait(20, lambda: asked(query) and asked(query)[0] > 0)
+    day.check(asked(query)[0] > 0, "it counts requests")
+    groups = json.loads(day.value("curl -sS http://127.0.0.1:9090/api/v1/rules"))["data"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    wrong = [rule["name"] for rule in rules if rule["health"] == "err"]
+    day.check(len(rules) >= 6 and not wrong, "every alert rule can be evaluated", f"{wrong}")
+    firing = [rule["name"] for rule in rules if rule["state"] == "firing"]
+    day.check(not firing, "and none fires", f"{firing}")
+    day.run("systemctl disable -q --now prometheus")
+
+
+SCENES = [
+    Scene("The probe that installation ends with", probe),
+    Scene("How it is", watch),
+    Scene("Watched by Prometheus", prometheus),
+]
