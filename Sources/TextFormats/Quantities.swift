@@ -16,8 +16,7 @@ package enum ByteSize {
     /// `bytes` for people, with one decimal: `1.5GiB`.
     package static func rounded(_ bytes: Int64) -> String {
         for unit in units.all.dropLast() where bytes >= unit.size {
-            let tenths = bytes / (unit.size / 10)
-            return "\(tenths / 10).\(tenths % 10)\(unit.suffix)"
+            return "\(bytes / unit.size).\(bytes % unit.size * 10 / unit.size)\(unit.suffix)"
         }
         return "\(bytes)B"
     }
