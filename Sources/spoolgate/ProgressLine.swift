@@ -8,9 +8,12 @@ import Posix
 /// The line, written over and over in its place.
 final class ProgressLine {
     private static let interval = Duration.milliseconds(200)
-    private let isShowing = isatty(STDERR_FILENO) == 1
+    private let isShowing: Bool
     private var next = Deadline.after(ProgressLine.interval)
     private var isShown = false
+
+    /// Begins with none; `isShown`: false where nothing of it is to be seen.
+    init(isShown: Bool = true) { isShowing = isShown && isatty(STDERR_FILENO) == 1 }
 
     /// Shows a text instead of the one before, if that was shown for long enough.
     func show(_ text: @autoclosure () -> String) {

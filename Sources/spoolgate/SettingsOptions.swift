@@ -30,7 +30,8 @@ struct SettingsOptions: ParsableArguments {
         help: ArgumentHelp(
             "The settings file (default: \(systemFile) if it is there, else the built-in defaults).",
             valueName: "file"
-        )
+        ),
+        completion: .file(extensions: ["yaml"])
     )
     var config: String?
 
@@ -38,7 +39,8 @@ struct SettingsOptions: ParsableArguments {
         help: ArgumentHelp(
             "The spool directory, instead of the settings' spool.directory.",
             valueName: "directory"
-        )
+        ),
+        completion: .directory
     )
     var spool: String?
 

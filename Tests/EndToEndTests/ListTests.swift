@@ -17,7 +17,8 @@ struct ListTests {
         let table = try sandbox.spoolgate("list").output.split(separator: "\n").map { line in
             line.split(separator: /\ {2,}/).map(String.init)
         }
-        let cells = try #require(table.last)
+        // The last line has the totals.
+        let cells = try #require(table.dropLast().last)
         return Dictionary(zip(table[0], cells)) { first, _ in first }
     }
 
@@ -86,6 +87,32 @@ struct ListTests {
             try listed(sandbox)["waits-for"] as? String == "queue"
         }
         try eventually("its next attempt is told") { try row(sandbox)["NEXT"] != "client" }
+    }
+
+    @Test("with --watch it is drawn on a terminal again and again, until it is interrupted")
+    func watch() throws {
+        let sandbox = try Sandbox()
+        let screen = sandbox.directory.appending(path: "screen")
+        let number = sandbox.directory.path() + "/number"
+        let watching = try Daemon(
+            "/usr/bin/script",
+            [
+                "-qefc",
+                "stty cols 80 rows 24; echo $$ >\(number); exec \(Sandbox.program) list --watch 100ms "
+                    + "--config \(sandbox.settingsFile)", "/dev/null",
+            ],
+            log: screen
+        )
+        func shown() throws -> String { try String(contentsOf: screen, encoding: .utf8) }
+        try eventually("nothing is there") { try shown().contains("\u{1b}[HNo uploads in ") }
+        _ = try sandbox.create("/files/a.bin")
+        try eventually("it is there") { try shown().contains("  partial  ") }
+        let process = try #require(
+            Int32(String(contentsOfFile: number, encoding: .utf8).dropLast())
+        )
+        kill(process, SIGINT)
+        try eventually("it ends") { !watching.process.isRunning }
+        #expect(watching.wait() == 128 + SIGINT)
     }
 
     @Test(

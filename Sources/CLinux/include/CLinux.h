@@ -127,4 +127,9 @@ void spoolgate_release_heap(void);
    deep call touched once stays resident otherwise. Not for the main thread. */
 void spoolgate_release_stack(void);
 
+/* Terminals. */
+
+/* wcwidth(3) of a Unicode scalar, whatever the process's locale is: 0 to 2, 0 where it cannot be shown. */
+int spoolgate_columns(uint32_t scalar);
+
 #endif

@@ -51,6 +51,15 @@ package struct Signals: Sendable {
         return Signals()
     }
 
+    /// Lets SIGINT and SIGHUP end the process, as they do if nothing else is said, also where whoever
+    /// started it had blocked them.
+    package static func unblock() {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for signal in [Signal.interrupt, .hangUp] { sigaddset(&set, signal.number) }
+        pthread_sigmask(SIG_UNBLOCK, &set, nil)
+    }
+
     /// Waits for the next signal.
     ///
     /// One thread only.

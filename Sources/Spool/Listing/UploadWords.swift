@@ -19,6 +19,12 @@ extension UploadSummary {
         queue == .corrupt ? queue.rawValue : state.word(isInUse: isInUse)
     }
 
+    /// Every word that `stateWord` can be, in the order in which an upload comes to them.
+    package static let stateWords = [
+        "receiving", "partial", "deferred", "delivering", "delivered", "refused", "indeterminate",
+        "failed", "held", Queue.corrupt.rawValue,
+    ]
+
     /// Who takes the next step: `client`, `queue` or `operator`; nil: nobody has to.
     package var awaited: String? {
         switch queue {

@@ -44,7 +44,7 @@ struct Show: ParsableCommand {
             }
             let fields = summary.creation?.shownFields(settings) ?? []
             if json {
-                print(object(summary, fields, showsQueries: settings.showsQueries).text)
+                print(line(summary, fields, showsQueries: settings.showsQueries))
             } else {
                 printLines(summary, fields, showsQueries: settings.showsQueries)
             }
@@ -59,12 +59,12 @@ struct Show: ParsableCommand {
         }
     }
 
-    private func object(
+    private func line(
         _ summary: UploadSummary,
         _ fields: [(name: String, value: String)],
         showsQueries: Bool
-    ) -> JSON {
-        .object(
+    ) -> String {
+        JSON.line(
             summary.jsonMembers(showsQueries: showsQueries) + [
                 ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
                 (

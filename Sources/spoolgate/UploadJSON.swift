@@ -1,0 +1,49 @@
+// What programs read of commands: JSON objects, one a line.
+//
+// Invariant: each begins with the version of what its members mean; members are added without a new one.
+
+import HTTPTypes
+import Posix
+import Spool
+import TextFormats
+import UploadProtocol
+
+extension JSON {
+    /// The line of an object with these members.
+    static func line(_ members: [(name: String, value: JSON)]) -> String {
+        JSON.object([("v", .integer(1))] + members).text
+    }
+}
+
+extension UploadSummary {
+    /// The members of the JSON object that describes it.
+    func jsonMembers(showsQueries: Bool) -> [(name: String, value: JSON)] {
+        [
+            ("upload", .string(id.description)),
+            ("queue", .string(queue.rawValue)),
+            ("state", .string(stateWord)),
+            ("status", status.map { .integer(Int64($0)) } ?? .null),
+            ("waits-for", awaited.map { .string($0) } ?? .null),
+            ("in-use", .boolean(isInUse)),
+            ("offset", .integer(offset)),
+            ("length", length.map { .integer($0) } ?? .null),
+            ("disk-usage", .integer(diskUsage)),
+            ("last-activity", .string(lastActivity.description)),
+            ("created", creation.map { .string($0.created.description) } ?? .null),
+            ("route", creation.map { .string($0.route) } ?? .null),
+            ("owner", creation?.principal.map { .string($0) } ?? .null),
+            ("method", creation.map { .string($0.head.method.rawValue) } ?? .null),
+            (
+                "target",
+                creation.map { .string($0.head.target.shownTarget(withQuery: showsQueries)) }
+                    ?? .null
+            ),
+            ("resource", creation.map { .string($0.resourcePath) } ?? .null),
+            ("attempts", .integer(Int64(attempts))),
+            ("promise", creation.map { .string($0.promise.rawValue) } ?? .null),
+            ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
+            ("whole-since", wholeSince.map { .string($0.description) } ?? .null),
+            ("reason", reason.map { .string($0) } ?? .null),
+        ]
+    }
+}

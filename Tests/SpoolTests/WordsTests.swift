@@ -1,0 +1,38 @@
+// The words that `list` has for states.
+
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("words for states")
+struct WordsTests {
+    @Test("every state that is seen has a word that can be asked for, and there is no other")
+    func all() {
+        var seen: Set<String> = []
+        for queue in Queue.allCases {
+            for cause in HoldCause.allCases {
+                for status in [nil, 201, 413] {
+                    for isInUse in [false, true] {
+                        let summary = UploadSummary(
+                            id: .random(),
+                            queue: queue,
+                            sequence: 1,
+                            offset: 0,
+                            lastActivity: WallTime(seconds: 0),
+                            diskUsage: 0,
+                            attempts: 0,
+                            holdCause: queue == .hold ? cause : nil,
+                            status: status,
+                            isInUse: isInUse
+                        )
+                        seen.insert(summary.stateWord)
+                    }
+                }
+            }
+        }
+        #expect(seen == Set(UploadSummary.stateWords))
+        #expect(seen.count == UploadSummary.stateWords.count)
+    }
+}
