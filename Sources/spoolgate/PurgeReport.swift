@@ -10,7 +10,10 @@ import UploadProtocol
 final class PurgeReport {
     /// Whether nothing is removed, only told of.
     let isDryRun: Bool
-    private let isJSON: Bool
+    /// Whether it is told as JSON.
+    let isJSON: Bool
+    /// Bytes that the spool takes after it; nil: nobody asked.
+    var left: Int64?
     private let progress = ProgressLine()
     private var count = 0
     private var removed = 0
@@ -25,6 +28,9 @@ final class PurgeReport {
         self.isDryRun = isDryRun
         self.isJSON = isJSON
     }
+
+    /// Whether there was nothing to tell of any upload.
+    var isEmpty: Bool { removed + inUse + kept == 0 }
 
     private var word: String { isDryRun ? "would remove" : "removed" }
 
@@ -53,14 +59,14 @@ final class PurgeReport {
         }
         progress.print(
             isJSON
-                ? JSON.object([
+                ? JSON.line([
                     ("upload", .string(summary.id.description)),
                     ("queue", .string(summary.queue.rawValue)),
                     ("cause", summary.holdCause.map { .string($0.rawValue) } ?? .null),
                     ("action", .string(action)),
                     ("disk-usage", .integer(summary.diskUsage)),
                     ("last-activity", .string(summary.lastActivity.description)),
-                ]).text
+                ])
                 : "\(action) \(summary.id) (\(summary.queue.rawValue)"
                     + (summary.holdCause.map { ": \($0.rawValue), " } ?? ", ")
                     + "\(ByteSize.rounded(summary.diskUsage)), "
@@ -74,13 +80,13 @@ final class PurgeReport {
         freed += status.diskUsage
         progress.print(
             isJSON
-                ? JSON.object([
+                ? JSON.line([
                     ("upload", .string(id.description)),
                     ("queue", .null),
                     ("action", .string(word)),
                     ("disk-usage", .integer(status.diskUsage)),
                     ("last-activity", .string(status.modified.description)),
-                ]).text
+                ])
                 : "\(word) \(id) (content without a record, "
                     + "\(ByteSize.rounded(status.diskUsage)), last activity \(status.modified))"
         )
@@ -94,14 +100,15 @@ final class PurgeReport {
     func end(_ retention: Retention, clockLead: Int64?) {
         guard !isJSON else {
             return progress.print(
-                JSON.object([
+                JSON.line([
                     ("summary", .string(isDryRun ? "dry-run" : "purge")),
                     ("removed", .integer(Int64(removed))),
                     ("freed", .integer(freed)),
                     ("in-use", .integer(Int64(inUse))),
                     ("unknown-route", .integer(Int64(kept))),
                     ("clock-lead", .integer(clockLead ?? 0)),
-                ]).text
+                    ("left", left.map { .integer($0) } ?? .null),
+                ])
             )
         }
         if kept > 0 {
@@ -110,7 +117,7 @@ final class PurgeReport {
                 retention.longest(queue).map { "\(queue.rawValue) \(DurationText.text($0))" }
             }
             progress.print(
-                "Kept \(words(kept)) of routes that the settings do not have (\(routes)) for the "
+                "Kept \(uploads: kept) of routes that the settings do not have (\(routes)) for the "
                     + "longest time of any route: \(times.joined(separator: ", "))."
             )
         }
@@ -122,14 +129,11 @@ final class PurgeReport {
             )
         }
         let verb = isDryRun ? "Would remove" : "Removed"
-        let left = inUse == 0 ? "" : "; \(inUse) in use, left alone"
+        let used = inUse == 0 ? "" : "; \(inUse) in use, left alone"
+        let rest = left.map { "; \(ByteSize.rounded($0)) left" } ?? ""
         let freeing = isDryRun ? "freeing" : "freed"
         progress.print(
-            "\(verb) \(words(removed)), \(freeing) \(ByteSize.rounded(freed))\(left)."
+            "\(verb) \(uploads: removed), \(freeing) \(ByteSize.rounded(freed))\(used)\(rest)."
         )
-    }
-
-    private func words(_ uploads: Int) -> String {
-        uploads == 1 ? "1 upload" : "\(uploads) uploads"
     }
 }

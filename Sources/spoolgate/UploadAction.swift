@@ -40,11 +40,8 @@ struct UploadAction {
     let spool: Spool
     /// What is said of an upload that was changed: `held`.
     let word: String
-    let json: Bool
     private let events: Events
-
-    private var worst: CommandFailure.Code?
-    private(set) var done = 0
+    private var lines: ActionLines
 
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
@@ -52,7 +49,7 @@ struct UploadAction {
         let log = Log(Serve.logger(.warning))
         events = Events(try options.settings(), spool: spool, log: log)
         self.word = word
-        self.json = json
+        lines = ActionLines(json: json)
     }
 
     /// Holds an upload while `body` changes it, and tells what became of it.
@@ -67,62 +64,29 @@ struct UploadAction {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
                 if let seen = try spool.look(at: id), seen.queue != .corrupt {
-                    return tell(id, "in use", .inUse, "it is in use; try again in a moment")
+                    return lines.tellInUse(id)
                 }
-                return tell(id, "unknown", .unknownUpload, "there is no such upload")
+                return lines.tellUnknown(id)
             }
             defer { upload.unlock() }
             switch try body(upload) {
             case .done(let was):
-                done += 1
                 if upload.state.phase == .held {
                     events.note(Event(.held, of: upload, reason: upload.reason))
                 }
-                tell(id, word, nil, was)
-            case .refused(let why): tell(id, "refused", .refused, why)
+                lines.tell(id, word, nil, was)
+            case .refused(let why): lines.tell(id, "refused", .refused, why)
             }
         } catch {
-            tell(id, "failed", .unavailable, error.sentence)
+            lines.tell(id, "failed", .unavailable, error.sentence)
         }
     }
 
     /// Notes an upload that is not even tried.
-    mutating func refuse(_ id: UploadID, _ why: String) { tell(id, "refused", .refused, why) }
-
-    private mutating func tell(
-        _ id: UploadID,
-        _ action: String,
-        _ code: CommandFailure.Code?,
-        _ clause: String
-    ) {
-        if let code { worst = Self.worse(worst, code) }
-        if json {
-            print(
-                JSON.object([
-                    ("upload", .string(id.description)), ("action", .string(action)),
-                    ("detail", .string(clause)),
-                ]).text
-            )
-        } else if code == nil {
-            print("\(action) \(id): \(clause.forTerminal)")
-        } else {
-            printError("\(id): \(clause.forTerminal)")
-        }
-    }
-
-    private static func worse(
-        _ one: CommandFailure.Code?,
-        _ other: CommandFailure.Code
-    ) -> CommandFailure.Code {
-        // What is over in a moment is told only where nothing else went wrong.
-        let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
-        return order.first { $0 == one || $0 == other } ?? other
-    }
+    mutating func refuse(_ id: UploadID, _ why: String) { lines.tell(id, "refused", .refused, why) }
 
     /// Ends the command with the code of what went wrong, if anything did.
-    func end() throws(CommandFailure) {
-        if let worst { throw CommandFailure(code: worst, sentence: "", isTold: true) }
-    }
+    func end() throws(CommandFailure) { try lines.end() }
 }
 
 extension Upload {

@@ -79,7 +79,7 @@ struct PurgeTests {
         try age(partial, by: 3600)
         let unsaid = try sandbox.spoolgate("purge", "--force")
         #expect((unsaid.status, unsaid.output) == (64, ""))
-        #expect(unsaid.errors.contains("say with --older-than how old it is"))
+        #expect(unsaid.errors.contains("say with --older-than how old they are"))
         for queue in ["deferred", "corrupt"] {
             let kept = try sandbox.spoolgate("purge", "--older-than", "0s", "--queue", queue)
             #expect((kept.status, kept.output) == (64, ""))

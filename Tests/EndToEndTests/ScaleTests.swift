@@ -70,22 +70,43 @@ struct ScaleTests {
         #expect(
             list.errors
                 == "spoolgate: more than 10000 uploads: in the order of the spool, not of their "
-                + "last activity\n"
+                + "last activity; --sort age shows the first of them\n"
         )
         let rows = list.output.split(separator: "\n")
-        #expect(rows.count == count + 1)
-        #expect(Set(rows.dropFirst().map { $0.prefix(26) }).count == count)
-        #expect(rows.allSatisfy { $0.count < 300 })
-        #expect(rows.count { $0.count > 150 } == 1)
+        #expect(rows.count == count + 2)
+        #expect(Set(rows.dropFirst().dropLast().map { $0.prefix(26) }).count == count)
+        #expect(rows.last?.hasPrefix("\(count) uploads, ") == true)
+        #expect(rows.allSatisfy { $0.count < 350 })
+        #expect(rows.count { $0.count > 200 } == 1)
+        for sorted in [
+            try run("list", "--sort", "size"), try run("list", "--sort", "age", "--json"),
+        ] {
+            #expect(sorted.errors == "spoolgate: only the first 10000 of \(count) are shown\n")
+            #expect([10_000, 10_002].contains(sorted.output.split(separator: "\n").count))
+        }
+        let shape = try run("list", "--shape").output.split(separator: "\n")
+        #expect(shape.count == 3)
+        #expect(shape[1].hasPrefix("partial    \(count)  "))
         let objects = try run("list", "--json").output.split(separator: "\n")
         #expect(objects.count == count)
         #expect(objects.count { $0.utf8.count > 7_900 } == 1)
         let kept = try run("purge")
         #expect(kept.output == "Removed 0 uploads, freed 0B.\n")
+        // The longest record is the one that takes more than the others.
+        let size = try #require(
+            try run("list", "--json").output.split(separator: "\n").compactMap {
+                $0.firstMatch(of: /"disk-usage":(\d+)/).flatMap { Int($0.1) }
+            }.min()
+        )
+        let half = try run("purge", "--force", "--keep-total", "\(size * 5_000)B")
+        #expect(half.status == 0)
+        let left = try run("list", "--json").output.split(separator: "\n").count
+        #expect((4_990...5_000).contains(left))
+        #expect(half.output.contains("\nRemoved \(count - left) uploads, freed "))
         let purge = try run("purge", "--force", "--older-than", "0s")
         #expect(purge.status == 0)
-        #expect(purge.output.split(separator: "\n").count == count + 1)
-        #expect(purge.output.contains("\nRemoved \(count) uploads, freed "))
+        #expect(purge.output.split(separator: "\n").count == left + 1)
+        #expect(purge.output.contains("\nRemoved \(left) uploads, freed "))
         #expect(try run("list").output == "No uploads in \(directory).\n")
     }
 
@@ -126,7 +147,7 @@ struct ScaleTests {
             ["list", "--spool", directory, "--config", "/dev/null"]
         )
         let rows = list.output.split(separator: "\n")
-        #expect(rows.count == 21)
+        #expect(rows.count == 22)
         #expect(rows.count { $0.count > 150 } == 1)
         #expect(rows.allSatisfy { $0.count < 300 })
     }

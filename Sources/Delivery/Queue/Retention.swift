@@ -30,8 +30,12 @@ package struct Retention: Sendable {
     ///
     /// An upload whose route is not known is kept for the longest time that any route keeps one.
     package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
-        guard let promised = promised(summary) else { return false }
-        return time.seconds - summary.lastActivity.seconds > promised
+        end(of: summary).map { time > $0 } ?? false
+    }
+
+    /// Until when an upload is kept if nothing happens to it; nil: until somebody says otherwise.
+    package func end(of summary: UploadSummary) -> WallTime? {
+        promised(summary).map { WallTime(seconds: summary.lastActivity.seconds + $0) }
     }
 
     /// The shortest time, in seconds, for which an upload in one of `queues` is kept.
