@@ -2,9 +2,13 @@
 // real daemon.
 
 import Foundation
+import Posix
 import Synchronization
 import TestSupport
 import Testing
+import UploadProtocol
+
+@testable import Spool
 
 /// An upstream that answers as it is told to.
 private final class Moody: Sendable {
@@ -119,6 +123,25 @@ struct OperatorTests {
         sandbox.daemon.signal(SIGUSR1)
         try awaitState("delivered")
         #expect(upstream.count == 2)
+    }
+
+    @Test("the daemon runs the queue when it is told to, and finds what it did not know of")
+    func requeueDue() throws {
+        upstream.become(.taking)
+        let resource = try sandbox.create("/files/a.txt")
+        _ = try sandbox.append(resource, Data("content".utf8), complete: false)
+        let id = try #require(resource.split(separator: "/").last.flatMap { UploadID($0) })
+        let spool = try Spool(existing: sandbox.directory.path() + "/spool")
+        let upload = try eventually("the append is over") { try spool.tryLock(id) }
+        // As another daemon leaves one that was accepted and dies.
+        try upload.postpone(reason: nil, .queue(.now))
+        upload.unlock()
+        let due = try sandbox.spoolgate("requeue", "--due")
+        #expect((due.status, due.output) == (0, "The daemon runs the queue: 1 upload due.\n"))
+        try awaitState("delivered")
+        #expect(upstream.count == 1)
+        let none = try sandbox.spoolgate("requeue", "--due", "--json")
+        #expect(none.output == "{\"v\":1,\"action\":\"run\",\"due\":0}\n")
     }
 
     @Test("what the upstream may have already is sent again only if exactly that is said")

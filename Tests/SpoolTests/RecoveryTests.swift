@@ -156,6 +156,10 @@ struct RecoveryTests {
             #expect(daemons.allSatisfy { $0.isWoken() })
             #expect(daemons.allSatisfy { !$0.isWoken() })
         }
+        #expect(try command.wakeDaemons())
+        #expect(daemons.allSatisfy { $0.isWoken() })
+        for daemon in daemons { daemon.leave() }
+        #expect(try !command.wakeDaemons())
     }
 
     @Test(

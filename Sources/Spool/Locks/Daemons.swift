@@ -104,8 +104,27 @@ extension Spool {
     // MARK: Waking
 
     /// Has the daemons look at the queue; where that fails, their next run finds what there is.
-    func wake() {
-        try? SpoolLayout.replace(
+    func wake() { try? writeWakeFile() }
+
+    /// Has the daemons look at the queue, within a second.
+    ///
+    /// - Returns: whether there is one.
+    /// - Throws: `.disk` where they cannot be told, or nobody can see whether there is one.
+    package func wakeDaemons() throws(SpoolError) -> Bool {
+        try onDisk { () throws(SystemError) in
+            try writeWakeFile()
+            for name in try layout.daemons.names() {
+                let file = try OpenFile.open(name, in: layout.daemons, forWriting: false)
+                if let file, try file.descriptor.isLockedElsewhere(subject: file.subject) {
+                    return true
+                }
+            }
+            return false
+        }
+    }
+
+    private func writeWakeFile() throws(SystemError) {
+        try SpoolLayout.replace(
             Self.wakeFile,
             with: "",
             in: layout.root,

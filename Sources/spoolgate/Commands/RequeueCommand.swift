@@ -16,7 +16,8 @@ struct Requeue: ParsableCommand {
         discussion: """
             Queues whole uploads again that wait, failed, are held, or whose outcome nobody knows; \
             their time in the queue begins anew. Of an indeterminate one the upstream may have \
-            everything already: it gets it twice then. Safe beside a running daemon; an upload that \
+            everything already: it gets it twice then. With --due the daemon only looks through the \
+            queue now, for those whose time has come. Safe beside a running daemon; an upload that \
             is in use is left alone.
             """
     )
@@ -27,11 +28,15 @@ struct Requeue: ParsableCommand {
     @Flag(help: "All that wait or failed; what an operator holds stays held.")
     var all = false
 
+    @Flag(help: "Only have the daemon run the queue now; nothing is changed.")
+    var due = false
+
     @Option(
         help: ArgumentHelp(
             "With --all: only this queue, deferred or hold; may be repeated.",
             valueName: "queue"
         ),
+        completion: .list([Queue.deferred, .hold].map(\.rawValue)),
         transform: { text in
             guard let queue = Queue(rawValue: text), [.deferred, .hold].contains(queue) else {
                 throw ValidationError("'\(text)' cannot be queued again; name deferred or hold.")
@@ -48,8 +53,8 @@ struct Requeue: ParsableCommand {
     var json = false
 
     func validate() throws {
-        if all != uploads.ids.isEmpty {
-            throw ValidationError("Name the uploads to queue again, or --all.")
+        if [all, due, !uploads.ids.isEmpty].count(where: { $0 }) != 1 {
+            throw ValidationError("Name the uploads to queue again, or --all, or --due.")
         }
         if !all, indeterminate || !queue.isEmpty {
             throw ValidationError("--queue and --indeterminate go with --all.")
@@ -58,11 +63,40 @@ struct Requeue: ParsableCommand {
 
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
+            if due { return try runQueue() }
             var action = try UploadAction(options, word: "requeued", json: json)
             for id in uploads.ids { action.apply(to: id, Self.requeue) }
             if all { try requeueAll(&action) }
             try action.end()
         }
+    }
+
+    /// Has the daemons look through the queue.
+    private func runQueue() throws(CommandFailure) {
+        let spool = try openSpool(options)
+        let now = spool.clock.now
+        var count = 0
+        var isServed = false
+        do throws(SpoolError) {
+            try spool.forEachQueued(until: now, or: WallTime(seconds: .max)) { queued in
+                if queued.next.map({ $0 <= now }) ?? false { count += 1 }
+            }
+            isServed = try spool.wakeDaemons()
+        } catch {
+            throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        }
+        guard isServed else {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no daemon serves from \(spool.directory), which could run the queue; "
+                    + "systemctl start spoolgate"
+            )
+        }
+        print(
+            json
+                ? JSON.line([("action", .string("run")), ("due", .integer(Int64(count)))])
+                : "The daemon runs the queue: \(uploads: count) due."
+        )
     }
 
     private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {
