@@ -219,6 +219,7 @@ let package = Package(
             dependencies: [
                 "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
             ],
+            resources: [.copy("Scripts")],
             swiftSettings: testSettings
         ),
         .executableTarget(

@@ -1,0 +1,193 @@
+// Where a command script is played: a real spool with the uploads that it tells of, settings with two routes,
+// and the real program.
+//
+// An upload's words are its state as `list` has it, or `deferred` and `waiting`, which the queue and the client
+// have, and what is to be known of it: offset, length, idle (for how long), owner, route, method, target,
+// reason, status. `%20` stands for a space and the like.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import TextFormats
+import UploadProtocol
+
+@testable import Spool
+
+/// The stage of one script.
+final class ScriptStage {
+    private let scratch: ScratchDirectory
+    private let spool: Spool
+    private var busy: [String: Upload] = [:]
+
+    private var spoolPath: String { scratch.file("var") }
+    private var settingsPath: String { scratch.file("spoolgate.yaml") }
+
+    init() throws {
+        // In memory: what files take there is the same on every machine.
+        scratch = try ScratchDirectory(in: "/dev/shm", "script")
+        spool = try Spool(directory: scratch.file("var"), reserve: 0)
+        try """
+        listen: unix:\(scratch.file("spoolgate.sock"))
+        spool: {directory: \(scratch.file("var"))}
+        routes:
+          default: {upstream: "http://127.0.0.1:3000", anonymous: allow}
+          photos: {upstream: "http://127.0.0.1:3001", anonymous: allow}
+        """.write(toFile: settingsPath, atomically: true, encoding: .utf8)
+        // The scripts type `spoolgate`; where they name no settings, it has these.
+        try FileManager.default.createDirectory(
+            atPath: scratch.file("bin"),
+            withIntermediateDirectories: false
+        )
+        let program = scratch.file("bin/spoolgate")
+        try """
+        #!/bin/sh
+        case " $* " in
+            *" --config "* | *" --version "* | *" --generate-completion-script "*)
+                exec '\(Sandbox.program)' "$@" ;;
+        esac
+        exec '\(Sandbox.program)' "$@" --config '\(settingsPath)'
+        """.write(toFile: program, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+    }
+
+    // MARK: Commands
+
+    /// Runs a command; what it said, in the script's words.
+    func run(_ typed: CommandScript.Typed) throws -> (
+        output: [String], errors: [String], status: Int32
+    ) {
+        var arguments = ["/bin/sh", "-c", typed.text]
+        if let columns = typed.columns {
+            let script = scratch.file("typed.sh")
+            try "stty cols \(columns) rows 24; \(typed.text)\n"
+                .write(toFile: script, atomically: true, encoding: .utf8)
+            arguments = ["/usr/bin/script", "-qec", "/bin/sh \(script)", "/dev/null"]
+        }
+        let command = try Command(
+            "/usr/bin/env",
+            ["-C", scratch.path, "PATH=\(scratch.file("bin")):/usr/bin:/bin", "TERM=xterm"]
+                + arguments
+        )
+        return (lines(command.output), lines(command.errors), command.status)
+    }
+
+    private func lines(_ text: String) -> [String] {
+        let words = [(spoolPath, "SPOOL"), (settingsPath, "SETTINGS"), (scratch.path, "PLACE")]
+        var text = text.replacingOccurrences(of: "\r\n", with: "\n")
+        for (path, word) in words { text = text.replacingOccurrences(of: path, with: word) }
+        text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/, with: "TIME")
+        // In scripts an empty line ends the output.
+        return text.split(separator: "\n").map(String.init)
+    }
+
+    // MARK: Uploads
+
+    /// Makes an upload.
+    func make(_ text: String, _ words: [String]) throws {
+        guard let id = UploadID(text), let state = words.first else {
+            throw NeverHappened(description: "no upload: \(text) \(words)")
+        }
+        var facts: [String: String] = [:]
+        for word in words.dropFirst() {
+            let pair = word.split(separator: "=", maxSplits: 1).map(String.init)
+            facts[pair[0]] = pair.count == 2 ? decoded(pair[1]) : ""
+        }
+        // Whatever it says of times, it says as of then.
+        let idle = facts["idle"].flatMap { DurationText.read($0) } ?? .zero
+        let then = WallTime(seconds: WallTime.now.seconds - idle.components.seconds)
+        let spool = try Spool(
+            directory: spoolPath,
+            reserve: 0,
+            clock: SystemClock(wall: { then })
+        )
+        let upload = try spool.create(creation(id, facts, then), requestRelease: {})
+        let offset = facts["offset"].flatMap { ByteSize.read($0) } ?? 0
+        let length = facts["length"].flatMap { ByteSize.read($0) }
+        if let length { try upload.setLength(length) }
+        if offset > 0 {
+            let bytes = [UInt8](repeating: 0x78, count: Int(offset))
+            try upload.append(bytes.span.bytes)
+        }
+        try bring(upload, to: state, facts)
+        if state == "receiving" { busy[text] = upload } else { upload.unlock() }
+        if state == "corrupt" { try corrupt(id) }
+        try age(id, as: then)
+    }
+
+    private func decoded(_ text: String) -> String {
+        String(decoding: PercentText.decode(text.utf8), as: UTF8.self)
+    }
+
+    private func creation(
+        _ id: UploadID,
+        _ facts: [String: String],
+        _ created: WallTime
+    ) -> UploadCreation {
+        UploadCreation(
+            id: id,
+            route: facts["route"] ?? "default",
+            owner: facts["owner"],
+            head: RequestHead(
+                method: HTTPRequest.Method(rawValue: facts["method"] ?? "POST") ?? .post,
+                target: facts["target"] ?? "/files/a.txt",
+                fields: [.contentType: "text/plain", .authorization: "Basic c2VjcmV0"]
+            ),
+            resourcePath: "/files/upload-resource/\(id)",
+            remoteAddress: "192.0.2.1",
+            scheme: "https",
+            created: created,
+            isRepeatable: false
+        )
+    }
+
+    private func bring(_ upload: Upload, to state: String, _ facts: [String: String]) throws {
+        let reason = facts["reason"]
+        let later = WallTime(seconds: WallTime.now.seconds + 7_800)
+        switch state {
+        case "partial", "receiving", "corrupt": try upload.sync()
+        case "deferred": try upload.postpone(reason: reason, .queue(later))
+        case "waiting": try upload.postpone(reason: reason, .client(later))
+        case "held", "failed", "indeterminate":
+            guard let cause = HoldCause(rawValue: state) else { return }
+            try upload.hold(cause, reason: reason ?? "the upstream did not answer")
+        case "delivered", "refused":
+            try upload.beginAttempt()
+            let status = facts["status"].flatMap { Int($0) } ?? 201
+            let head = ResponseHead(status: .init(code: status), fields: [:])
+            try upload.finish(with: StoredResponse(head: head, content: []))
+        default: throw NeverHappened(description: "no state: \(state)")
+        }
+    }
+
+    private func corrupt(_ id: UploadID) throws {
+        let record = "\(spoolPath)/uploads/\(id.description.prefix(1))/\(id)"
+        try FileManager.default.moveItem(atPath: record, toPath: "\(spoolPath)/corrupt/\(id)")
+    }
+
+    /// Has it be as if nothing had happened to an upload since then.
+    private func age(_ id: UploadID, as then: WallTime) throws {
+        let time = Date(timeIntervalSince1970: Double(then.seconds))
+        let record = "\(spoolPath)/uploads/\(id.description.prefix(1))/\(id)"
+        for path in [record, record + ".data", "\(spoolPath)/corrupt/\(id)"]
+        where FileManager.default.fileExists(atPath: path) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: time],
+                ofItemAtPath: path
+            )
+        }
+    }
+
+    /// Uses an upload, as a request does.
+    func use(_ text: String) throws {
+        guard let id = UploadID(text), let upload = try spool.tryLock(id) else {
+            throw NeverHappened(description: "not there, or in use: \(text)")
+        }
+        busy[text] = upload
+    }
+
+    /// Ends the use of an upload.
+    func free(_ text: String) { busy.removeValue(forKey: text)?.unlock() }
+
+    deinit { for upload in busy.values { upload.unlock() } }
+}
