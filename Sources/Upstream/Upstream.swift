@@ -1,10 +1,9 @@
 // One delivery attempt, whatever the upstream is: a request in, a response out part by part, and a
 // verdict on what the upstream can have seen of it.
 //
-// Over HTTP it is HTTPAttempt.swift that does the work, target after target in the order of
-// TargetOrder.swift, for a directory DirectoryDrop.swift. There is no queue, no backoff and no
-// repetition here. The invariant: `.notReached` is said only when not one byte of the request can
-// have left, so that repeating it is safe whatever it does; and only then the next target is tried.
+// Over HTTP it is HTTPTargets.swift that does the work, for a directory DirectoryDrop.swift.
+// There is no queue, no backoff and no repetition here. The invariant: `.notReached` is said
+// only when not one byte of the request can have left, so that repeating it is safe whatever it does.
 
 package import HTTPTypes
 package import Posix
@@ -128,18 +127,11 @@ package final class Upstream: Sendable {
     package let settings: UpstreamSettings
 
     private let way: Way
-    private let skipped: @Sendable (String) -> Void
 
     /// How requests get there, made out once.
     private enum Way {
         case drop(DirectoryDrop)
-        case http([Place], TargetOrder)
-    }
-
-    /// One target over HTTP and the connections to it.
-    private struct Place {
-        let location: UpstreamLocation
-        let connections = ConnectionPool()
+        case http(HTTPTargets)
     }
 
     /// Makes an upstream; connects to nothing yet.
@@ -152,22 +144,19 @@ package final class Upstream: Sendable {
         skipped: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.settings = settings
-        self.skipped = skipped
-        var places: [Place] = []
+        var locations: [UpstreamLocation] = []
         for target in settings.targets {
             switch target {
             case .directory(let path):
                 precondition(settings.targets.count == 1, "a directory stands alone")
                 way = .drop(DirectoryDrop(path: path))
                 return
-            case .http(let base): places.append(Place(location: UpstreamLocation(base: base)))
+            case .http(let base): locations.append(UpstreamLocation(base: base))
             case .unix(let path):
-                let location = UpstreamLocation(base: "http://localhost", socket: path)
-                places.append(Place(location: location))
+                locations.append(UpstreamLocation(base: "http://localhost", socket: path))
             }
         }
-        precondition(!places.isEmpty, "an upstream has a target")
-        way = .http(places, TargetOrder(count: places.count))
+        way = .http(HTTPTargets(locations, settings, skipped: skipped))
     }
 
     /// Sends one request and hands the response to `sink` as it arrives.
@@ -180,50 +169,7 @@ package final class Upstream: Sendable {
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)
-        case .http(let places, let order): attempt(request, at: places, order, sink: sink)
+        case .http(let targets): targets.attempt(request, sink: sink)
         }
-    }
-
-    private func attempt(
-        _ request: UpstreamRequest,
-        at places: [Place],
-        _ order: TargetOrder,
-        sink: any ResponseSink
-    ) -> AttemptOutcome {
-        var reasons: [String] = []
-        var allTimedOut = true
-        for index in order.indices() {
-            let location = places[index].location
-            guard let connection = places[index].connections.take() else {
-                reasons.append("no memory for a connection to \(location.name)")
-                allTimedOut = false
-                break
-            }
-            defer { places[index].connections.giveBack(connection) }
-            let attempt = HTTPAttempt(
-                request,
-                to: location,
-                settings: settings,
-                over: connection,
-                sink: sink
-            )
-            let outcome = attempt.run()
-            guard case .notReached(let reason, let timedOut) = outcome else {
-                if attempt.wasTried { order.wasReached(index) }
-                if !reasons.isEmpty { skipped(Self.sentence(reasons)) }
-                return outcome
-            }
-            reasons.append(reason)
-            allTimedOut = allTimedOut && timedOut
-            // What is wrong with the request itself is no target's fault, and wrong for all of them.
-            guard attempt.wasTried else { break }
-            order.wasNotReached(index)
-            guard attempt.canGoElsewhere else { break }
-        }
-        return .notReached(reason: Self.sentence(reasons), timedOut: allTimedOut)
-    }
-
-    private static func sentence(_ reasons: [String]) -> String {
-        reasons.joined(separator: "; and ")
     }
 }

@@ -51,18 +51,9 @@ struct DirectoryDrop {
                 return .abandoned(reason: "\(purpose): \(error)")
             }
         } else {
-            response = Self.refusal
+            response = .onlyUploads
         }
-        do {
-            try sink.receive(head: response.head, contentLength: Int64(response.content.count))
-            if request.method != .head {
-                let content = response.content
-                try sink.receive(content: content.span.bytes)
-            }
-            return .answered
-        } catch {
-            return .unheard(reason: "\(purpose): the response could not be passed on: \(error)")
-        }
+        return response.give(to: sink, answering: request, purpose: purpose)
     }
 
     private func store(
@@ -100,29 +91,8 @@ struct DirectoryDrop {
         // One sync is enough for both names: they are of one directory, and file systems with a
         // journal do not keep a later change without an earlier one.
         try files.sync()
-        let answer = JSON.object([
-            ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),
-        ])
-        return Response(
-            ResponseHead(status: .created, fields: [.contentType: "application/json"]),
-            content: Array((answer.text + "\n").utf8)
-        )
+        return .stored(upload, name: name, length: length)
     }
-
-    private static let refusal = Response(
-        ResponseHead(
-            status: .methodNotAllowed,
-            fields: [
-                .allow: "POST, PUT, PATCH", .contentType: "application/problem+json",
-            ]
-        ),
-        content: Array(
-            (JSON.object([
-                ("title", .string("Only uploads are taken here")), ("status", .integer(405)),
-                ("detail", .string("Send content with POST, PUT or PATCH.")),
-            ]).text + "\n").utf8
-        )
-    )
 }
 
 extension DropFiles {
