@@ -220,7 +220,13 @@ package struct Delivery {
             return nil
         }
         if outcome.isUnsent || isRepeatable {
-            return try postpone(upload, reason: reason, listener, telling: refusal)
+            return try postpone(
+                upload,
+                reason: reason,
+                listener,
+                asked: outcome.retryAfter,
+                telling: refusal
+            )
         }
         try upload.hold(.indeterminate, reason: reason)
         deliveries.holdSizes.add(upload.state.offset, of: route.name)

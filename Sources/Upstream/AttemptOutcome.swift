@@ -10,8 +10,11 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// Not one byte of the request was sent: no connection, no TLS, no name. Safe to repeat.
     /// `timedOut`: the connect timeout ended it, with every target.
     case notReached(reason: String, timedOut: Bool = false)
-    /// Nothing was taken, because the upstream's directory has no room. Safe to repeat.
+    /// Nothing was taken, because the upstream's directory or bucket has no room. Safe to repeat.
     case noRoom(reason: String)
+    /// Nothing was taken: the upstream's store says no, for a cause that passes or that its operator mends.
+    /// Safe to repeat. `retryAfter`: seconds that it asked for.
+    case putOff(reason: String, retryAfter: Int? = nil)
     /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
     /// deadlines ended it.
     case indeterminate(reason: String, timedOut: Bool = false)
@@ -24,8 +27,8 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var reason: String? {
         switch self {
         case .answered: nil
-        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason), .unheard(let reason):
+        case .notReached(let reason, _), .noRoom(let reason), .putOff(let reason, _),
+            .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
             reason
         }
     }
@@ -34,8 +37,13 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .noRoom, .abandoned, .unheard: false
+        case .answered, .noRoom, .putOff, .abandoned, .unheard: false
         }
+    }
+
+    /// Seconds that the upstream asked to wait, where it did.
+    package var retryAfter: Int? {
+        if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
 }
 
@@ -43,7 +51,7 @@ extension AttemptOutcome {
     /// Whether the upstream can have nothing of it, so that sending it again is safe whatever it does.
     package var isUnsent: Bool {
         switch self {
-        case .notReached, .noRoom: true
+        case .notReached, .noRoom, .putOff: true
         case .answered, .indeterminate, .abandoned, .unheard: false
         }
     }
@@ -61,6 +69,7 @@ extension AttemptOutcome {
         case .answered: nil
         case .notReached: .notReached(timedOut: timedOut, isKept: isKept)
         case .noRoom: .destinationFull(isKept: isKept)
+        case .putOff: .upstreamBusy(retryAfter: retryAfter, isKept: isKept)
         case .indeterminate, .abandoned, .unheard:
             isRepeatable
                 ? .upstreamBrokeOff(reason: cause, timedOut: timedOut)

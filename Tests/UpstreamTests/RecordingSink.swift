@@ -43,20 +43,21 @@ extension AttemptOutcome {
     var reason: String {
         switch self {
         case .answered: ""
-        case .notReached(let reason, _), .noRoom(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason), .unheard(let reason):
+        case .notReached(let reason, _), .noRoom(let reason), .putOff(let reason, _),
+            .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
             reason
         }
     }
     var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .noRoom, .abandoned, .unheard: false
+        case .answered, .noRoom, .putOff, .abandoned, .unheard: false
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }
     var isIndeterminate: Bool { if case .indeterminate = self { true } else { false } }
     var isPeerGone: Bool { if case .abandoned = self { true } else { false } }
+    var isPutOff: Bool { if case .putOff = self { true } else { false } }
     var isUnheard: Bool { if case .unheard = self { true } else { false } }
 }
 

@@ -97,15 +97,20 @@ extension Refusal {
 
     /// 503: the upstream answered that it cannot take the upload now.
     ///
-    /// - Parameter retryAfter: seconds that it asked for; nil: it did not say.
-    /// - Returns: a refusal of an upload whose bytes are kept.
-    package static func upstreamBusy(retryAfter: Int?) -> Refusal {
+    /// - Parameters:
+    ///   - retryAfter: seconds that it asked for; nil: it did not say.
+    ///   - isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    package static func upstreamBusy(retryAfter: Int?, isKept: Bool = true) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
             code: "upstream-busy",
             title: "upstream busy",
-            detail: stored(", but the server it is for cannot take it now"),
-            retryAfter: retryAfter ?? 30
+            detail: isKept
+                ? stored(", but the server it is for cannot take it now")
+                : "The server this is for cannot take it now. Try again later.",
+            retryAfter: retryAfter ?? 30,
+            isOrdinary: !isKept
         )
     }
 
