@@ -3,6 +3,7 @@
 import HTTPTypes
 import Posix
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 
@@ -30,6 +31,10 @@ extension RouteSettings {
             Key("tls.ca", \.upstream.certificateAuthority, .path()),
             Key("tls.certificate", \.upstream.clientCertificate, .path()),
             Key("tls.key", \.upstream.clientKey, .path()),
+            Key("s3.region", \.upstream.bucket.region, .region()),
+            Key("s3.credentials", \.upstream.bucket.credentialsFile, .path()),
+            Key("s3.part-size", \.upstream.bucket.partSize, .size(BucketSettings.partSizes)),
+            Key("s3.fields", \.upstream.bucket.fields, .objectFields()),
             Key("reply", \.reply, .word()),
             Key("promise", \.promise, .choice()),
             Key("ordinary", \.ordinary, .choice()),
@@ -91,8 +96,17 @@ extension RouteSettings {
 
     /// The first setting that does not go with the others, and why; nil where all can be carried out.
     var contradiction: (key: String, reason: String)? {
-        if form != .body, isDirectory {
-            return ("form", "a directory: upstream takes uploads as they are; use form: body")
+        if form != .body, let store {
+            return ("form", "\(store) upstream takes uploads as they are; use form: body")
+        }
+        if upstream.isBucket {
+            if upstream.bucket.credentialsFile == nil {
+                return ("upstream", "it needs s3.credentials, the file of its access key")
+            }
+            if limits.maxSize > BucketSettings.largestObject {
+                let most = ByteSize.text(BucketSettings.largestObject)
+                return ("limits.max-size", "an object of a bucket has at most \(most)")
+            }
         }
         if form == .path, path.directory == nil || path.keyFile == nil {
             return ("form", "it needs path.directory and path.key-file")
@@ -130,11 +144,16 @@ extension RouteSettings {
         if let digest { return "digest: \(digest.rawValue)" }
         if form != .body { return "form: \(form.rawValue)" }
         if reply == .accepted { return "reply: accepted" }
-        return isDirectory ? "a directory: upstream" : nil
+        return store.map { "\($0) upstream" }
     }
 
-    private var isDirectory: Bool {
-        if case .directory? = upstream.targets.first { true } else { false }
+    /// Which of the upstreams it has that store uploads as they are; nil: another one.
+    private var store: String? {
+        switch upstream.targets.first {
+        case .directory: "a directory:"
+        case .bucket: "an s3:"
+        case .http, .unix, nil: nil
+        }
     }
 }
 

@@ -27,7 +27,7 @@ package struct ServiceURL: Sendable, Equatable {
             throw .init(reason: "a path begins with a slash, as in unix:/run/app.sock:/events")
         }
         target = try UpstreamTarget(service)
-        if case .directory = target {
+        guard !target.standsAlone else {
             throw .init(reason: "it begins with http://, https:// or unix:")
         }
         requestTarget = resource.isEmpty ? "/" : resource

@@ -316,6 +316,29 @@ extension SettingsKind {
         }
     }
 
+    /// The region of a store, as it stands in signatures.
+    static func region() -> Self where Value == String {
+        text("a region, such as eu-central-1: up to 63 lower-case letters, digits and hyphens") {
+            (1...63).contains($0.utf8.count)
+                && $0.utf8.allSatisfy {
+                    $0.isDigit || (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "-")
+                }
+        }
+    }
+
+    /// Fields of every object of a bucket, with their values.
+    static func objectFields() -> Self where Value == [HTTPField] {
+        pairs(
+            "Cache-Control, Expires or an X-Amz- field that the gateway does not set itself, and a "
+                + "value of ASCII characters for it",
+            text: { ($0.name.rawName, $0.value) }
+        ) { name, value in
+            guard let name = HTTPField.Name(name), HTTPField.isValidValue(value) else { return nil }
+            let field = HTTPField(name: name, value: value)
+            return BucketSettings.takes(field) ? field : nil
+        }
+    }
+
     /// Fields with their values.
     static func fields() -> Self where Value == [HTTPField] {
         pairs("\(decidable), and a value for it", text: { ($0.name.rawName, $0.value) }) {
@@ -371,6 +394,7 @@ extension UpstreamTarget {
         case .http(let base): base
         case .unix(let path): "unix:\(path)"
         case .directory(let path): "directory:\(path)"
+        case .bucket(let address): address.text
         }
     }
 }

@@ -1,8 +1,8 @@
 // One delivery attempt, whatever the upstream is: a request in, a response out part by part, and a
 // verdict on what the upstream can have seen of it.
 //
-// Over HTTP it is HTTPTargets.swift that does the work, for a directory DirectoryDrop.swift.
-// There is no queue, no backoff and no repetition here. The invariant: `.notReached` is said
+// Over HTTP it is HTTPTargets.swift that does the work, for a directory DirectoryDrop.swift, for a bucket
+// Bucket.swift. There is no queue, no backoff and no repetition here. The invariant: `.notReached` is said
 // only when not one byte of the request can have left, so that repeating it is safe whatever it does.
 
 package import HTTPTypes
@@ -69,7 +69,8 @@ package struct UpstreamRequest {
     package var fields: HTTPFields
     /// The content.
     package var content: UpstreamContent
-    /// The upload's identity, in a directory's file names; nil for what is none, which no directory takes.
+    /// The upload's identity, in the names of files and objects; nil for what is none, which no directory and
+    /// no bucket takes.
     package var upload: UploadID?
     /// Whether a directory has to have it on disk before it answers.
     package var survivesPowerCut: Bool
@@ -131,13 +132,14 @@ package final class Upstream: Sendable {
     /// How requests get there, made out once.
     private enum Way {
         case drop(DirectoryDrop)
+        case bucket(Bucket)
         case http(HTTPTargets)
     }
 
     /// Makes an upstream; connects to nothing yet.
     ///
     /// - Parameters:
-    ///   - settings: its targets, at least one; one that is a directory is the only one.
+    ///   - settings: its targets, at least one; a directory or a bucket is the only one.
     ///   - skipped: told why targets were not reached, in one sentence, where another one was.
     package init(
         _ settings: UpstreamSettings,
@@ -146,10 +148,13 @@ package final class Upstream: Sendable {
         self.settings = settings
         var locations: [UpstreamLocation] = []
         for target in settings.targets {
+            precondition(!target.standsAlone || settings.targets.count == 1, "it stands alone")
             switch target {
             case .directory(let path):
-                precondition(settings.targets.count == 1, "a directory stands alone")
                 way = .drop(DirectoryDrop(path: path))
+                return
+            case .bucket(let address):
+                way = .bucket(Bucket(address, settings))
                 return
             case .http(let base): locations.append(UpstreamLocation(base: base))
             case .unix(let path):
@@ -169,6 +174,7 @@ package final class Upstream: Sendable {
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         switch way {
         case .drop(let drop): drop.attempt(request, sink: sink)
+        case .bucket(let bucket): bucket.attempt(request, sink: sink)
         case .http(let targets): targets.attempt(request, sink: sink)
         }
     }

@@ -3,6 +3,8 @@
 // The text an operator writes for a target is read in UpstreamTargetText.swift. Nothing here is
 // opened or checked on disk; a file that is missing shows up as `.notReached` with its name.
 
+package import HTTPTypes
+
 /// The address of an upstream.
 package enum UpstreamTarget: Sendable, Equatable {
     /// `http://host[:port]` or `https://host[:port]`; a path may follow, put before every target.
@@ -11,6 +13,53 @@ package enum UpstreamTarget: Sendable, Equatable {
     case unix(path: String)
     /// `directory:/path`: each upload becomes a file with a JSON record beside it.
     case directory(path: String)
+    /// `s3:https://host[:port]/bucket[/prefix]`: each upload becomes an object of a bucket.
+    case bucket(BucketAddress)
+
+    /// Whether it can be a route's only target alone.
+    package var standsAlone: Bool {
+        switch self {
+        case .directory, .bucket: true
+        case .http, .unix: false
+        }
+    }
+}
+
+/// Where a bucket is, in path style.
+package struct BucketAddress: Sendable, Equatable {
+    /// `http://host[:port]` or `https://host[:port]`.
+    package var endpoint: String
+    /// The bucket's name.
+    package var name: String
+    /// What stands before the last part of every key; empty, or without a slash at its ends.
+    package var prefix: String
+
+    /// Makes an address from its parts.
+    package init(endpoint: String, name: String, prefix: String = "") {
+        self.endpoint = endpoint
+        self.name = name
+        self.prefix = prefix
+    }
+}
+
+/// How objects are put into a bucket.
+package struct BucketSettings: Sendable, Equatable {
+    /// The largest object (Amazon S3, multipart upload limits).
+    package static let largestObject: Int64 = 5 << 40
+    /// The smallest and the largest part but the last; the latter also the largest object of one PUT.
+    package static let partSizes: ClosedRange<Int64> = (5 << 20)...(5 << 30)
+
+    /// The region that requests are signed for.
+    package var region = "us-east-1"
+    /// The file of the access key; nil: there is none, and nothing can be put.
+    package var credentialsFile: String?
+    /// The largest upload that is one PUT, and the size of the parts of larger ones.
+    package var partSize: Int64 = 1 << 30
+    /// Fields that each object gets beside those that describe its content.
+    package var fields: [HTTPField] = []
+
+    /// The product's defaults.
+    package init() {}
 }
 
 /// Why a text is no upstream target.
@@ -24,7 +73,7 @@ package struct UpstreamTargetError: Error, Sendable, Equatable {
 
 /// One upstream and its limits.
 package struct UpstreamSettings: Sendable, Equatable {
-    /// Where it is: at least one target, tried in this order; a directory stands alone.
+    /// Where it is: at least one target, tried in this order; a directory or a bucket stands alone.
     package var targets: [UpstreamTarget]
     /// Longest time to connect to one target, TLS included.
     package var connectTimeout: Duration
@@ -38,6 +87,11 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var clientCertificate: String?
     /// PEM file of its key; nil: in `clientCertificate`.
     package var clientKey: String?
+    /// Of use to a bucket alone.
+    package var bucket = BucketSettings()
+
+    /// Whether its target is a bucket.
+    package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
 
     /// Makes settings; the defaults are the product's.
     package init(

@@ -9,8 +9,8 @@ import TextFormats
 import UploadProtocol
 
 extension UpstreamTarget {
-    /// Reads the setting's text: `http://host[:port][/path]`, `https://…`, `unix:/path` or
-    /// `directory:/path`.
+    /// Reads the setting's text: `http://host[:port][/path]`, `https://…`, `unix:/path`,
+    /// `directory:/path` or `s3:https://host[:port]/bucket[/prefix]`.
     ///
     /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
     package init(_ text: String) throws(UpstreamTargetError) {
@@ -29,29 +29,29 @@ extension UpstreamTarget {
             )
         } else if let scheme = ["http://", "https://"].first(where: text.hasPrefix) {
             self = .http(base: try Self.base(scheme, text.dropFirst(scheme.count)))
+        } else if let address = text.dropping(prefix: "s3:") {
+            self = .bucket(try BucketAddress(address))
         } else {
             throw .init(
-                reason: "\(text) is no upstream target: it begins with http://, https://, unix: "
-                    + "or directory:"
+                reason: "\(text) is no upstream target: it begins with http://, https://, unix:, "
+                    + "directory: or s3:"
             )
         }
     }
 
     /// Reads the text of one target of a list that has `others` before it.
     ///
-    /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory that
-    ///   does not stand alone.
+    /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory or a
+    ///   bucket that does not stand alone.
     package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
         try self.init(text)
         guard !others.contains(self) else {
             throw .init(reason: "this target stands here already")
         }
-        guard others.isEmpty || !(others + [self]).contains(where: \.isDirectory) else {
-            throw .init(reason: "a directory is a route's only target")
+        guard others.isEmpty || !(others + [self]).contains(where: \.standsAlone) else {
+            throw .init(reason: "a directory or a bucket is a route's only target")
         }
     }
-
-    private var isDirectory: Bool { if case .directory = self { true } else { false } }
 
     private static func absolute(
         _ path: Substring,
@@ -66,7 +66,7 @@ extension UpstreamTarget {
         return String(path)
     }
 
-    private static func base(
+    fileprivate static func base(
         _ scheme: String,
         _ rest: Substring
     ) throws(UpstreamTargetError) -> String {
@@ -126,6 +126,61 @@ extension UpstreamTarget {
                 throw .init(reason: "\(scheme)\(authority): a port is a number from 1 to 65535")
             }
         }
+    }
+}
+
+extension BucketAddress {
+    /// Reads `https://host[:port]/bucket[/prefix]`, or the same with `http`; what is percent-encoded in
+    /// the prefix is decoded.
+    fileprivate init(_ text: Substring) throws(UpstreamTargetError) {
+        let example = "s3:https://s3.eu-central-1.amazonaws.com/bucket/incoming"
+        guard let scheme = ["http://", "https://"].first(where: text.hasPrefix) else {
+            throw .init(reason: "s3: needs the URL of a bucket, as in \(example)")
+        }
+        let base = try UpstreamTarget.base(scheme, text.dropFirst(scheme.count))
+        let segments = base.dropFirst(scheme.count)
+            .split(separator: "/", omittingEmptySubsequences: false)
+        guard segments.count > 1 else {
+            throw .init(reason: "s3: names no bucket behind the host, as in \(example)")
+        }
+        endpoint = scheme + segments[0]
+        name = String(segments[1])
+        // Whatever a store allows beyond the names of Amazon's.
+        guard (3...255).contains(name.utf8.count),
+            name.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }),
+            name.utf8.first?.isAlphanumeric ?? false
+        else {
+            throw .init(
+                reason: "s3: '\(name)' is no bucket; its name has 3 to 255 letters, digits, dots, "
+                    + "hyphens and underscores, and a prefix follows behind a slash"
+            )
+        }
+        var decoded: [String] = []
+        for segment in segments.dropFirst(2) {
+            let bytes = PercentText.decode(segment.utf8)
+            guard let text = String(validating: bytes, as: UTF8.self), !text.hasControlCharacters,
+                !text.contains("/"), !["", ".", ".."].contains(text)
+            else {
+                throw .init(
+                    reason: "s3: a prefix has parts between single slashes, none of them . or .., "
+                        + "in UTF-8 without control characters"
+                )
+            }
+            decoded.append(text)
+        }
+        prefix = decoded.joined(separator: "/")
+        guard prefix.utf8.count <= Self.mostOfPrefix else {
+            throw .init(reason: "s3: the prefix is longer than \(Self.mostOfPrefix) bytes")
+        }
+    }
+
+    /// A key has at most 1024 bytes: the identity, a name of up to 100, a slash and a hyphen come behind.
+    private static let mostOfPrefix = 1024 - 26 - 100 - 2
+
+    /// The address as it is written in the settings.
+    package var text: String {
+        let path = [name] + prefix.split(separator: "/").map { PercentText.encode(String($0)) }
+        return "s3:\(endpoint)/\(path.joined(separator: "/"))"
     }
 }
 

@@ -51,6 +51,12 @@ struct SettingsFaults {
 
     private mutating func require(_ route: RouteSettings, _ key: String) {
         for target in route.upstream.targets { require(target, "\(key).upstream") }
+        if route.upstream.isBucket,
+            requireFile(route.upstream.bucket.credentialsFile, "\(key).s3.credentials"),
+            let fault = route.upstream.bucket.accessKeyFault
+        {
+            sentences.append("\(key).s3.credentials: \(fault.reason)")
+        }
         requireFile(route.upstream.certificateAuthority, "\(key).tls.ca")
         requireFile(route.upstream.clientCertificate, "\(key).tls.certificate")
         requireFile(route.upstream.clientKey, "\(key).tls.key")
@@ -71,7 +77,7 @@ struct SettingsFaults {
         switch target {
         case .directory(let path): require(.sharedDirectory, path, key)
         case .unix(let path): require(.socket, path, key)
-        case .http: break
+        case .http, .bucket: break
         }
     }
 

@@ -39,7 +39,10 @@ import UploadProtocol
         var path: [(indentation: Int, key: Substring)] = []
         for line in try text("deploy/spoolgate.yaml").split(separator: "\n") {
             // A `#` with a space behind it is prose, or a key within a section behind a `#`.
-            guard let match = line.wholeMatch(of: /( *)(#?)( *)([a-z-]+):(?: +(\S+))?(?: +#.*)?/),
+            guard
+                let match = line.wholeMatch(
+                    of: /( *)(#?)( *)([a-z][a-z0-9-]*):(?: +(\S+))?(?: +#.*)?/
+                ),
                 match.2.isEmpty || match.3.isEmpty || match.3 == "  "
             else { continue }
             let indentation = match.1.count + match.3.count
@@ -82,7 +85,7 @@ import UploadProtocol
     @Test("the example settings behind a # are taken once the # is gone")
     func commentedExamples() throws {
         let text = try Self.text("deploy/spoolgate.yaml")
-            .replacing(/(?m)^( *)#((?:  )?[a-z-]+:)/) { match in "\(match.1)\(match.2)" }
+            .replacing(/(?m)^( *)#((?:  )?[a-z][a-z0-9-]*:)/) { match in "\(match.1)\(match.2)" }
         let settings = try Settings(text, file: "spoolgate.yaml")
         let values = Dictionary(uniqueKeysWithValues: settings.table.map { ($0.key, $0.value) })
         for (key, example) in try Self.examples() {

@@ -79,7 +79,7 @@ extension SettingsTests {
         Wrong(
             "routes: {a: {authorize: {url: ask.example}}}\n",
             "1:31: routes.a.authorize.url: 'ask.example': ask.example is no upstream target: it "
-                + "begins with http://, https://, unix: or directory:"
+                + "begins with http://, https://, unix:, directory: or s3:"
         ),
         Wrong(
             "routes: {a: {authorize: {cache: 1s}}}\n",
@@ -194,7 +194,7 @@ extension SettingsTests {
         Wrong(
             "routes: {a: {upstream: [\"http://b\", x]}}\n",
             "1:37: routes.a.upstream: 'x': x is no upstream target: it begins with http://, https://, "
-                + "unix: or directory:"
+                + "unix:, directory: or s3:"
         ),
         Wrong(
             "routes: {a: {upstream: [[x]]}}\n",
@@ -210,11 +210,11 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {upstream: [\"unix:/a\", \"directory:/b\"]}}\n",
-            "1:36: routes.a.upstream: 'directory:/b': a directory is a route's only target"
+            "1:36: routes.a.upstream: 'directory:/b': a directory or a bucket is a route's only target"
         ),
         Wrong(
             "routes: {a: {upstream: [\"directory:/b\", \"unix:/a\"]}}\n",
-            "1:41: routes.a.upstream: 'unix:/a': a directory is a route's only target"
+            "1:41: routes.a.upstream: 'unix:/a': a directory or a bucket is a route's only target"
         ),
         Wrong(
             "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
@@ -237,6 +237,58 @@ extension SettingsTests {
             "routes: {a: {upstream: \"directory:/d\", form: multipart}}\n",
             "1:46: routes.a.form: 'multipart': a directory: upstream takes uploads as they are; "
                 + "use form: body"
+        ),
+        Wrong(
+            "routes: {a: {upstream: \"s3:http://b/drop\", form: path, s3: {credentials: /k}}}\n",
+            "1:50: routes.a.form: 'path': an s3: upstream takes uploads as they are; use form: body"
+        ),
+        Wrong(
+            "routes: {a: {upstream: \"s3:http://b/drop\", ordinary: pass, s3: {credentials: /k}}}\n",
+            "1:54: routes.a.ordinary: 'pass': what passes as it comes cannot have an s3: upstream, "
+                + "which needs the whole; leave that out, or use ordinary: spool"
+        ),
+        Wrong(
+            "routes: {a: {upstream: \"s3:http://b/drop\", s3: {region: r}}}\n",
+            "1:24: routes.a.upstream: 's3:http://b/drop': it needs s3.credentials, the file of its "
+                + "access key"
+        ),
+        Wrong(
+            "routes: {a: {upstream: 's3:http://b/d/', s3: {credentials: /k}}}\n",
+            "1:24: routes.a.upstream: 's3:http://b/d/': s3: 'd' is no bucket; its name has 3 to 255 "
+                + "letters, digits, dots, hyphens and underscores, and a prefix follows behind a slash"
+        ),
+        Wrong(
+            "routes: {a: {upstream: 's3:http://b/drop', s3: {credentials: /k}, limits: {max-size: 6TiB}}}"
+                + "\n",
+            "1:86: routes.a.limits.max-size: '6TiB': an object of a bucket has at most 5TiB"
+        ),
+        Wrong(
+            "routes: {a: {upstream: ['s3:http://b/drop', 'http://c']}}\n",
+            "1:45: routes.a.upstream: 'http://c': a directory or a bucket is a route's only target"
+        ),
+        Wrong(
+            "routes: {a: {s3: {region: EU}}}\n",
+            "1:27: routes.a.s3.region: 'EU' is not a region, such as eu-central-1: up to 63 "
+                + "lower-case letters, digits and hyphens"
+        ),
+        Wrong(
+            "routes: {a: {s3: {part-size: 1MiB}}}\n",
+            "1:30: routes.a.s3.part-size: '1MiB' is not a size from 5MiB to 5GiB, such as 64KiB or "
+                + "16GiB"
+        ),
+        Wrong(
+            "routes: {a: {s3: {fields: {X-Amz-Copy-Source: /a/b}}}}\n",
+            "1:47: routes.a.s3.fields.X-Amz-Copy-Source: expected Cache-Control, Expires or an X-Amz- "
+                + "field that the gateway does not set itself, and a value of ASCII characters for it"
+        ),
+        Wrong(
+            "routes: {a: {s3: {fields: {X-Amz-Acl: 'ü'}}}}\n",
+            "1:39: routes.a.s3.fields.X-Amz-Acl: expected Cache-Control, Expires or an X-Amz- field "
+                + "that the gateway does not set itself, and a value of ASCII characters for it"
+        ),
+        Wrong(
+            "events: {webhook: {url: 's3:http://a/drop'}}\n",
+            "1:25: events.webhook.url: 's3:http://a/drop': it begins with http://, https:// or unix:"
         ),
         Wrong(
             "routes: {a: {upstream: \"http://b\", form: path, path: {directory: /d}}}\n",

@@ -101,12 +101,14 @@ final class OpenSSLCommand {
         }
     }
 
-    /// The content of the one request that was answered.
+    /// The one request that was answered.
     final class Served: Sendable {
-        private let bytes = Mutex<[UInt8]?>(nil)
-        var content: [UInt8]? {
-            get { bytes.withLock { $0 } }
-            set { bytes.withLock { $0 = newValue } }
+        private let request = Mutex<(head: String, content: [UInt8])?>(nil)
+        var head: String? { request.withLock { $0?.head } }
+        var content: [UInt8]? { request.withLock { $0?.content } }
+
+        fileprivate func take(_ head: Data, _ content: Data) {
+            request.withLock { $0 = (String(decoding: head, as: UTF8.self), Array(content)) }
         }
     }
 
@@ -123,7 +125,7 @@ final class OpenSSLCommand {
                 guard let end = bytes.range(of: Data("\r\n\r\n".utf8)),
                     bytes.count - end.upperBound >= contentLength
                 else { continue }
-                served.content = Array(bytes[end.upperBound...])
+                served.take(bytes[..<end.upperBound], bytes[end.upperBound...])
                 to.write(Data(answer.utf8))
                 return
             }

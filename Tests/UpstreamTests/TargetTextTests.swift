@@ -15,10 +15,21 @@ struct TargetTextTests {
             ("directory:/srv/in", .directory(path: "/srv/in")),
             ("directory:/x y/ü in", .directory(path: "/x y/ü in")),
             ("unix:/x y/app.sock", .unix(path: "/x y/app.sock")),
+            ("s3:http://[::1]:9000/drop", bucket("http://[::1]:9000", "drop")),
+            ("s3:https://s3.test/a.b-c/", bucket("https://s3.test", "a.b-c")),
+            ("s3:https://s3.test/drop/x%20y/ü/", bucket("https://s3.test", "drop", "x y/ü")),
         ]
     )
     func right(text: String, target: UpstreamTarget) throws {
         #expect(try UpstreamTarget(text) == target)
+    }
+
+    private static func bucket(
+        _ endpoint: String,
+        _ name: String,
+        _ prefix: String = ""
+    ) -> UpstreamTarget {
+        .bucket(BucketAddress(endpoint: endpoint, name: name, prefix: prefix))
     }
 
     @Test(
@@ -36,6 +47,16 @@ struct TargetTextTests {
             ("unix:run/app.sock", "absolute"), ("unix:", "absolute"),
             ("unix:/" + String(repeating: "x", count: 107), "longer"),
             ("directory:in", "absolute"), ("directory://host/x", "absolute"),
+            ("s3:", "URL of a bucket"), ("s3:/drop", "URL of a bucket"),
+            ("s3://drop/x", "URL of a bucket"), ("s3:https://h", "no bucket behind"),
+            ("s3:https://h/", "no bucket behind"), ("s3:https://h//x", "no bucket"),
+            ("s3:https://h/ab", "no bucket"), ("s3:https://h/a%2Fb", "no bucket"),
+            ("s3:https://u:p@h/drop", "user or password"), ("s3:https://h/drop?x", "no query"),
+            ("s3:https://h/drop/a b", "spaces"), ("s3:https://h/drop/a//b", "single slashes"),
+            ("s3:https://h/drop/../b", "single slashes"), ("s3:https://h/drop/%2E", "single"),
+            ("s3:https://h/drop/a%2Fb", "single"), ("s3:https://h/drop/%ff", "UTF-8"),
+            ("s3:https://h/drop/%00", "control"),
+            ("s3:https://h/drop/" + String(repeating: "x", count: 897), "longer"),
         ]
     )
     func wrong(text: String, word: String) {

@@ -138,9 +138,10 @@ extension RouteSettings {
         }
     }
 
-    /// Whether the upstream may be sent an upload again of which it may have everything.
+    /// Whether the upstream may be sent an upload again of which it may have everything: a bucket also
+    /// whatever the method, since it puts nothing in the place of what it has.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
-        method(for: creation).isIdempotent || honoursIdempotencyKey
+        method(for: creation).isIdempotent || honoursIdempotencyKey || upstream.isBucket
     }
 }
 

@@ -1,0 +1,88 @@
+// What becomes of uploads whose upstream is a bucket: repeated whatever the method, and never answered with a
+// store's own refusal.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Settings
+
+@Suite struct BucketDeliveryTests {
+    /// A gateway before a scripted store.
+    private struct Stage {
+        let origin: LoopbackOrigin
+        let test: GatewayUnderTest
+        private let keys: ScratchDirectory
+
+        init(_ script: @escaping LoopbackOrigin.Script) throws {
+            origin = try LoopbackOrigin(script)
+            let keys = try ScratchDirectory()
+            self.keys = keys
+            let key = keys.file("key")
+            try Data("id\nsecret\n".utf8).write(to: URL(filePath: key))
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: key)
+            test = try GatewayUnderTest(try UpstreamTarget("s3:\(origin.base)/drop")) { _, route in
+                route.upstream.bucket.credentialsFile = key
+            }
+        }
+    }
+
+    @Test("a POST whose answer is lost is kept, sent again, and known by what is there")
+    func lost() throws {
+        let stage = try Stage { connection in
+            while let request = try connection.receiveRequest() {
+                // The first PUT is taken, and nobody hears of it.
+                if connection.requests.count == 1 { return }
+                guard request.method == "HEAD" else {
+                    try connection.answer("412 Precondition Failed")
+                    continue
+                }
+                let id = request.target.split(separator: "/").last?.prefix(26) ?? ""
+                try connection.answer(
+                    "200 OK",
+                    fields: ["x-amz-meta-spoolgate-upload: \(id)"],
+                    content: "hello",
+                    hasContent: false
+                )
+            }
+        }
+        let location = stage.test.createPartial(uploadLength: 5)
+        let first = stage.test.serve(.append(location, at: 5))
+        #expect(first.status == 502)
+        #expect(first[.uploadComplete] == "?0")
+        let second = stage.test.serve(.append(location, at: 5))
+        #expect(second.status == 201)
+        #expect(second[.uploadComplete] == "?1")
+        #expect(stage.origin.requests.map(\.method) == ["PUT", "PUT", "HEAD"])
+        #expect(stage.origin.requests[0].content == Array("hello".utf8))
+        // Nothing more is sent for the stored answer.
+        #expect(stage.test.serve(.append(location, at: 5)).status == 201)
+        #expect(stage.origin.requests.count == 3)
+    }
+
+    @Test(
+        "a store's refusal is no answer of the client's: the upload stays, and an ordinary one hears 503",
+        arguments: ["403 Forbidden", "404 Not Found", "409 Conflict", "503 Slow Down"]
+    )
+    func refused(status: String) throws {
+        let stage = try Stage { connection in
+            while try connection.receiveRequest() != nil {
+                try connection.answer(status, fields: ["Retry-After: 9"])
+            }
+        }
+        let location = stage.test.createPartial(uploadLength: 5)
+        let record = stage.test.serve(.append(location, at: 5))
+        #expect(record.status == 503)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record[.made("retry-after")] == "9")
+        #expect(stage.test.log.text.contains("the store answered \(status.prefix(3))"))
+        let ordinary = stage.test.serve(.creation(["x"], version: nil, context: .init()))
+        #expect(ordinary.status == 503)
+        #expect(stage.origin.requests.count == 2)
+    }
+}

@@ -1,0 +1,332 @@
+// A bucket as the upstream: what a store is sent, and what its answers mean. The store is scripted and checks no
+// signature; a real one does in EndToEndTests.
+
+import Foundation
+import HTTPTypes
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+extension Bucket {
+    /// Writes the file of an access key.
+    static func writeKey(to path: String, _ id: String = "KEY") throws {
+        try Data("\(id)\nsecret\n".utf8).write(to: URL(filePath: path))
+        guard chmod(path, 0o600) == 0 else { throw RecordingSink.Refused() }
+    }
+}
+
+/// A bucket of a scripted store, with one upload to put there.
+struct BucketUnderTest {
+    let id = UploadID(high: 1, low: 2)
+    let origin: LoopbackOrigin
+    let directory: ScratchDirectory
+    var settings: UpstreamSettings
+    let sink = RecordingSink()
+
+    var key: String { "\(id)-a_b.txt" }
+    var keyFile: String { directory.file("key") }
+
+    /// `answer` gives the status line, fields and content for each request.
+    init(
+        prefix: String = "",
+        _ answer: @escaping @Sendable (LoopbackOrigin.Request) -> Answer
+    ) throws {
+        origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let answer = answer(request)
+                guard let status = answer.status else { return }
+                try connection.answer(
+                    status,
+                    fields: answer.fields,
+                    content: answer.content,
+                    hasContent: request.method != "HEAD"
+                )
+            }
+        }
+        directory = try ScratchDirectory()
+        settings = UpstreamSettings(targets: [try UpstreamTarget("s3:\(origin.base)/drop\(prefix)")]
+        )
+        settings.bucket.credentialsFile = directory.file("key")
+        try Bucket.writeKey(to: keyFile)
+    }
+
+    /// What a store answers; without a status it closes the connection.
+    struct Answer {
+        var status: String?
+        var fields: [String] = []
+        var content = ""
+
+        static let done = Answer(status: "200 OK")
+        static let hangUp = Answer()
+        static func error(_ status: String, _ code: String, fields: [String] = []) -> Answer {
+            Answer(status: status, fields: fields, content: "<Error><Code>\(code)</Code></Error>")
+        }
+    }
+
+    /// The answer to HEAD of an object with an upload's identity and a length.
+    static func object(_ id: UploadID, _ length: Int) -> Answer {
+        Answer(
+            status: "200 OK",
+            fields: ["x-amz-meta-spoolgate-upload: \(id)"],
+            content: String(repeating: "x", count: length)
+        )
+    }
+
+    func put(
+        _ content: UpstreamContent,
+        _ fields: HTTPFields = [.contentType: "text/plain"],
+        isUpload: Bool = true
+    ) -> AttemptOutcome {
+        Upstream(settings).attempt(
+            UpstreamRequest(
+                method: .post,
+                target: "/in/a%20b.txt?x",
+                fields: fields,
+                content: content,
+                upload: isUpload ? id : nil
+            ),
+            sink: sink
+        )
+    }
+
+    /// Method and target of every request, without the bucket.
+    var asked: [String] {
+        origin.requests.map { "\($0.method) \($0.target.replacing("/drop/", with: ""))" }
+    }
+}
+
+@Suite("a bucket as the upstream")
+struct BucketTests {
+    private static let id = UploadID(high: 1, low: 2)
+
+    @Test("an upload is one signed PUT that overwrites nothing, and 201")
+    func put() throws {
+        var test = try BucketUnderTest { _ in .done }
+        test.settings.bucket.fields = [
+            HTTPField(name: .made("x-amz-storage-class"), value: "STANDARD_IA")
+        ]
+        let fields: HTTPFields = [
+            .contentType: "text/plain", .contentDisposition: "attachment;  filename=\"a b.txt\"",
+            .contentEncoding: "gzip", .contentLanguage: "dé", .cookie: "secret", .accept: "*/*",
+            .made("x-amz-acl"): "public-read", .made("x-amz-copy-source"): "/other/object",
+            .made("x-amz-meta-spoolgate-upload"): "forged",
+        ]
+        #expect(test.put(.bytes(Array("hello\n".utf8)), fields) == .answered)
+        #expect(test.asked == ["PUT \(test.key)"])
+        let request = try #require(test.origin.requests.first)
+        #expect(request.target == "/drop/\(test.key)")
+        #expect(request.content == Array("hello\n".utf8))
+        let expected = [
+            "Content-Length": ["6"], "Content-Type": ["text/plain"],
+            "Content-Disposition": ["attachment; filename=\"a b.txt\""],
+            "Content-Encoding": ["gzip"],
+            // What is no ASCII cannot be signed alike everywhere.
+            "Content-Language": [], "If-None-Match": ["*"], "Cookie": [], "Accept": [],
+            "x-amz-storage-class": ["STANDARD_IA"], "x-amz-acl": [], "x-amz-copy-source": [],
+            "x-amz-meta-spoolgate-upload": ["\(test.id)"], "Transfer-Encoding": [], "Expect": [],
+            "Host": [String(test.origin.base.dropFirst(7))],
+            "x-amz-content-sha256": [
+                "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+            ],
+        ]
+        for (name, values) in expected { #expect(request.values(name) == values, "\(name)") }
+        let authorization = try #require(request.values("Authorization").first)
+        #expect(authorization.hasPrefix("AWS4-HMAC-SHA256 Credential=KEY/"))
+        #expect(authorization.contains("/us-east-1/s3/aws4_request,"))
+        #expect(
+            authorization.contains(
+                "SignedHeaders=content-disposition;content-encoding;content-type;host;if-none-match;"
+                    + "x-amz-content-sha256;x-amz-date;x-amz-meta-spoolgate-upload;"
+                    + "x-amz-storage-class,"
+            )
+        )
+        #expect(test.sink.head?.status == .created)
+        #expect(test.sink.head?.fields[.location] == nil)
+        #expect(test.sink.text == "{\"id\":\"\(test.id)\",\"name\":\"a_b.txt\",\"length\":6}\n")
+    }
+
+    @Test(
+        "a prefix stands before the key, every byte of it encoded that has to be",
+        arguments: [
+            ("/in", "in/"), ("/in/", "in/"), ("/a%20b/Ü%2Bx", "a%20b/%C3%9C%2Bx/"),
+            ("/~._-/(1)", "~._-/%281%29/"), ("/100%25", "100%25/"),
+        ]
+    )
+    func prefix(text: String, encoded: String) throws {
+        let test = try BucketUnderTest(prefix: text) { _ in .done }
+        #expect(test.put(.none) == .answered)
+        #expect(test.asked == ["PUT \(encoded)\(test.key)"])
+        #expect(test.origin.requests.first?.values("Content-Length") == ["0"])
+        #expect(
+            test.origin.requests.first?.values("x-amz-content-sha256") == [SignedContent.none.text]
+        )
+        guard case .bucket(let address)? = test.settings.targets.first else {
+            Issue.record("no bucket")
+            return
+        }
+        #expect(try UpstreamTarget(address.text) == .bucket(address))
+    }
+
+    @Test(
+        "a file is digested before it is sent where the way is open, or a client's digest is taken"
+    )
+    func digests() throws {
+        let test = try BucketUnderTest { _ in .done }
+        #expect(test.put(pattern(3_000_000)) == .answered)
+        let told = Array(repeating: UInt8(7), count: 32)
+        var values = DigestValues()
+        values[.sha256] = told
+        let fields: HTTPFields = [.reprDigest: values.fieldValue]
+        #expect(test.put(pattern(10), fields) == .answered)
+        var ofPart = fields
+        ofPart[.contentRange] = "bytes 0-9/20"
+        #expect(test.put(pattern(10), ofPart) == .answered)
+        let signed = test.origin.requests.flatMap { $0.values("x-amz-content-sha256") }
+        #expect(signed[0] == SignedContent.digest(try pattern(3_000_000).digest {}).text)
+        #expect(signed[1] == SignedContent.digest(told).text)
+        #expect(signed[2] == SignedContent.digest(try pattern(10).digest {}).text)
+        #expect(test.origin.requests.map { isPattern($0.content) } == [true, true, true])
+    }
+
+    @Test("over TLS content is read once, and its signature leaves it out")
+    func unsigned() throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(
+            serving: authority.identity("localhost"),
+            more: ["-quiet"]
+        )
+        let directory = try ScratchDirectory()
+        try Bucket.writeKey(to: directory.file("key"))
+        var settings = UpstreamSettings(
+            targets: [try UpstreamTarget("s3:\(server.base)/drop")],
+            certificateAuthority: authority.certificate
+        )
+        settings.bucket.credentialsFile = directory.file("key")
+        let served = server.answerOnce(
+            contentLength: 100_000,
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        )
+        let request = UpstreamRequest(
+            method: .put,
+            target: "/x",
+            fields: [:],
+            content: pattern(100_000),
+            upload: Self.id
+        )
+        #expect(Upstream(settings).attempt(request, sink: RecordingSink()) == .answered)
+        #expect(isPattern(try #require(served.content)))
+        #expect(served.head?.contains("x-amz-content-sha256: UNSIGNED-PAYLOAD\r\n") == true)
+    }
+
+    @Test("what is no upload is answered 405, and no store hears of it")
+    func others() throws {
+        let test = try BucketUnderTest { _ in .done }
+        #expect(test.put(.none, isUpload: false) == .answered)
+        #expect(test.sink.head?.status == .methodNotAllowed)
+        #expect(test.asked == [])
+    }
+
+    @Test("the key is read for each attempt, and without one nothing is sent")
+    func rotation() throws {
+        let test = try BucketUnderTest { _ in .done }
+        #expect(test.put(.bytes([1])) == .answered)
+        try Bucket.writeKey(to: test.keyFile, "OTHER")
+        #expect(test.put(.bytes([1])) == .answered)
+        let keys = test.origin.requests.flatMap { $0.values("Authorization") }
+            .map { $0.contains("Credential=OTHER/") }
+        #expect(keys == [false, true])
+        #expect(unlink(test.keyFile) == 0)
+        let outcome = test.put(.bytes([1]))
+        #expect(outcome.isPutOff)
+        #expect(outcome.reason.contains("read the access key: open \(test.keyFile)"))
+        #expect(test.asked.count == 2)
+    }
+
+    // MARK: What is there already
+
+    @Test("412 means that it is there, where what is there is this upload")
+    func repeated() throws {
+        let test = try BucketUnderTest {
+            $0.method == "HEAD"
+                ? BucketUnderTest.object(Self.id, 6) : .error("412 X", "Precondition")
+        }
+        #expect(test.put(.bytes(Array("hello\n".utf8))) == .answered)
+        #expect(test.asked == ["PUT \(test.key)", "HEAD \(test.key)"])
+        #expect(test.sink.head?.status == .created)
+    }
+
+    @Test(
+        "412 of what is not this upload, or cannot be looked at, puts it off",
+        arguments: [
+            (BucketUnderTest.object(id, 5), "is not this upload"),
+            (BucketUnderTest.object(UploadID(high: 1, low: 3), 6), "is not this upload"),
+            (.done, "is not this upload"), (.init(status: "403 F"), "s3:GetObject"),
+            (.init(status: "404 N"), "cannot be looked at"),
+        ]
+    )
+    func foreign(answer: BucketUnderTest.Answer, words: String) throws {
+        let test = try BucketUnderTest { $0.method == "HEAD" ? answer : .error("412 X", "P") }
+        let outcome = test.put(.bytes(Array("hello\n".utf8)))
+        #expect(outcome.isPutOff)
+        #expect(outcome.reason.contains(words), "\(outcome.reason)")
+        #expect(test.sink.head == nil)
+    }
+
+    // MARK: A store that says no
+
+    @Test(
+        "a store's no is never the client's answer: the upload waits, and the log says why",
+        arguments: [
+            (BucketUnderTest.Answer.error("403 F", "SignatureDoesNotMatch"), "s3.credentials", nil),
+            (.error("403 F", "AccessDenied"), "may put objects", nil),
+            (.error("403 F", "RequestTimeTooSkewed"), "clock", nil),
+            (.error("404 N", "NoSuchBucket"), "make the bucket", nil),
+            (.error("400 B", "AuthorizationHeaderMalformed"), "s3.region", nil),
+            (.error("301 M", "PermanentRedirect"), "region", nil),
+            (.error("501 N", "NotImplemented"), "If-None-Match", nil),
+            (.error("409 C", "ConditionalRequestConflict"), "409", nil),
+            (.error("500 I", "InternalError"), "500 (InternalError)", nil),
+            (.error("503 S", "SlowDown", fields: ["Retry-After: 7"]), "503 (SlowDown)", 7),
+            (.init(status: "429 T", content: "later"), "answered 429", nil),
+            (.error("400 B", "x\u{1b}[2Jy"), "(an error without a code)", nil),
+        ] as [(BucketUnderTest.Answer, String, Int?)]
+    )
+    func refused(answer: BucketUnderTest.Answer, words: String, retryAfter: Int?) throws {
+        let test = try BucketUnderTest { _ in answer }
+        let outcome = test.put(.bytes([1]))
+        #expect(outcome.isPutOff && outcome.isUnsent && !outcome.timedOut)
+        #expect(outcome.reason.contains(words), "\(outcome.reason)")
+        #expect(outcome.reason.hasPrefix("POST /in/a%20b.txt"), "\(outcome.reason)")
+        #expect(outcome.reason.contains(" to s3:\(test.origin.base)/drop: the store answered "))
+        #expect(outcome.retryAfter == retryAfter)
+        #expect(!outcome.reason.contains("KEY") && !outcome.reason.contains("secret\n"))
+        #expect(test.sink.head == nil)
+        let refusal = outcome.refusal(isRepeatable: true, isKept: true)
+        #expect(refusal == .upstreamBusy(retryAfter: retryAfter))
+        #expect(outcome.refusal(isRepeatable: false, isKept: false)?.isOrdinary == true)
+    }
+
+    @Test(
+        "a store without room is one",
+        arguments: [
+            BucketUnderTest.Answer.error("403 F", "QuotaExceeded"), .init(status: "507 I"),
+        ]
+    )
+    func full(answer: BucketUnderTest.Answer) throws {
+        let test = try BucketUnderTest { _ in answer }
+        guard case .noRoom = test.put(.bytes([1])) else {
+            Issue.record("not full")
+            return
+        }
+    }
+
+    @Test("a store that is not there is not reached, and one that hangs up leaves it open")
+    func transport() throws {
+        let test = try BucketUnderTest { _ in .hangUp }
+        #expect(test.put(.bytes([1])).isIndeterminate)
+        test.origin.stop()
+        try eventually("the port is closed") { test.put(.bytes([1])).isNotReached }
+    }
+}
