@@ -1,0 +1,269 @@
+// Uploads into the bucket of a real store, which checks every signature: what is there afterwards, what becomes
+// of an upload that the store refuses, and that one whose outcome nobody heard is there once.
+
+import Foundation
+import Posix
+import TestSupport
+import Testing
+
+@Suite(
+    "A bucket",
+    .enabled(if: ObjectGateway.isInstalled, "Ceph's radosgw, mon and osd are not installed"),
+    .serialized
+)
+struct BucketTests {
+    private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
+
+    /// A daemon that delivers into a bucket.
+    private final class Stage {
+        let sandbox: Sandbox
+        let keyFile: String
+
+        init(_ target: String, partSize: String = "1GiB", _ routeSettings: [String] = []) throws {
+            let directory = try ScratchDirectory()
+            keys = directory
+            keyFile = directory.file("s3.key")
+            try Self.write(ObjectGateway.secret, to: keyFile)
+            sandbox = try Sandbox(
+                upstream: "s3:\(target)",
+                routeSettings: [
+                    "s3: {credentials: \(keyFile), part-size: \(partSize)}", BucketTests.quick,
+                ] + routeSettings
+            )
+        }
+
+        private let keys: ScratchDirectory
+
+        static func write(_ secret: String, to file: String) throws {
+            try "\(ObjectGateway.keyID)\n\(secret)\n"
+                .write(toFile: file, atomically: true, encoding: .utf8)
+            guard chmod(file, 0o600) == 0 else { throw WireClient.Broken(description: "chmod") }
+        }
+
+        /// Creates an upload and completes it; its identity and the answer.
+        func upload(
+            _ target: String,
+            _ content: Data,
+            _ fields: [String] = []
+        ) throws -> (id: String, resource: String, answer: WireClient.Answer) {
+            let resource = try sandbox.create(target, fields)
+            let id = String(resource.split(separator: "/").last ?? "")
+            return (id, resource, try sandbox.append(resource, content))
+        }
+    }
+
+    // MARK: What is there afterwards
+
+    @Test("uploads are there as they came, of every length and under every name")
+    func stored() throws {
+        let store = try ObjectGateway()
+        let stage = try Stage("\(store.url)/drop/in%20coming/Ü+(1)/")
+        let encoded = "in%20coming/%C3%9C%2B%281%29/"
+        let names = [("plain.txt", "plain.txt"), ("%C3%BC%20%26b.txt", "____b.txt")]
+        for (name, kept) in names {
+            let content = Data("content of \(name)".utf8)
+            let (id, _, answer) = try stage.upload(
+                "/files/\(name)",
+                content,
+                [
+                    "Content-Type: text/x-test",
+                    "Content-Disposition: attachment; filename*=UTF-8''\(name)",
+                    "x-amz-acl: public-read", "x-amz-copy-source: /drop/other",
+                ]
+            )
+            #expect(answer.status == 201)
+            #expect(
+                answer.text
+                    == "{\"id\":\"\(id)\",\"name\":\"\(kept)\",\"length\":\(content.count)}\n"
+            )
+            let key = "\(encoded)\(id)-\(kept)"
+            #expect(try store.content(key) == content)
+            let fields = try store.fields(key)
+            #expect(fields.contains("content-type: text/x-test\r\n"))
+            #expect(fields.contains("x-amz-meta-spoolgate-upload: \(id)\r\n"))
+            #expect(fields.contains("content-disposition: attachment; filename*=utf-8''"))
+        }
+        #expect(try store.keys().allSatisfy { $0.hasPrefix("in coming/Ü+(1)/") })
+        let (id, _, answer) = try stage.upload("/files/empty", Data())
+        #expect(answer.status == 201)
+        #expect(try store.fields("\(encoded)\(id)-empty").contains("content-length: 0\r\n"))
+        // An ordinary upload, and one with a digest that the store verifies.
+        let small = try stage.sandbox.ask("PUT", "/files/small.bin", content: Data([1, 2, 3]))
+        #expect(small.status == 201)
+        let hello = try stage.sandbox.ask(
+            "PUT",
+            "/files/hello",
+            ["Repr-Digest: sha-256=:WJG1tSLV3whtD/CxEPvZ0hu0/HFjrzTQgoai6Eb2vgM=:"],
+            content: Data("hello\n".utf8)
+        )
+        #expect(hello.status == 201)
+        #expect(try store.keys().count == names.count + 3)
+        #expect(try stage.sandbox.ask("GET", "/files/small.bin").status == 405)
+    }
+
+    @Test(
+        "200 MB are there, by one request and in parts, in little memory",
+        arguments: ["1GiB", "64MiB"]
+    )
+    func large(partSize: String) throws {
+        let store = try ObjectGateway()
+        let stage = try Stage("\(store.url)/drop", partSize: partSize)
+        let (file, bytes) = try stage.sandbox.randomFile(200_000_000)
+        let sent = try stage.sandbox.curl([
+            "-T", file.path(), "-H", "Upload-Complete: ?1", "-w", "%{http_code}", "-o", "/dev/null",
+            "http://127.0.0.1:\(stage.sandbox.port)/files/large.bin",
+        ])
+        #expect(sent.output == "201", "\(sent.errors); \(stage.sandbox.log.suffix(1_000))")
+        let keys = try store.keys()
+        #expect(keys.count == 1)
+        #expect(try store.content(try #require(keys.first)) == bytes)
+        #expect(try store.begun() == 0)
+        #expect(stage.sandbox.daemon.footprint().rss < 150_000)
+    }
+
+    // MARK: What is refused
+
+    @Test("a wrong secret defers with its cause, and the right one delivers, without a restart")
+    func wrongSecret() throws {
+        let store = try ObjectGateway()
+        let stage = try Stage("\(store.url)/drop")
+        try Stage.write("wrong", to: stage.keyFile)
+        let content = Data("x".utf8)
+        let (_, resource, answer) = try stage.upload("/files/a", content)
+        #expect(answer.status == 503)
+        #expect(answer["upload-complete"] == "?0")
+        #expect(!answer.text.contains("127.0.0.1"))
+        let log = stage.sandbox.log
+        #expect(log.contains("the store answered 403 (SignatureDoesNotMatch)"))
+        #expect(log.contains("s3.credentials"))
+        for secret in ["wrong", ObjectGateway.keyID] { #expect(!log.contains(secret)) }
+        try Stage.write(ObjectGateway.secret, to: stage.keyFile)
+        #expect(try stage.sandbox.append(resource, offset: 1).status == 201)
+        #expect(try store.keys().count == 1)
+    }
+
+    @Test("a bucket that is not there defers, and the queue delivers once it is")
+    func missingBucket() throws {
+        let store = try ObjectGateway()
+        let stage = try Stage("\(store.url)/later", ["reply: accepted"])
+        let (_, _, answer) = try stage.upload("/files/a", Data("x".utf8))
+        #expect(answer.status == 202)
+        try eventually("deferred") { stage.sandbox.log.contains("(NoSuchBucket); make the bucket") }
+        try store.ask("PUT", "/later")
+        try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
+            try stage.sandbox.spoolgate("list").output.contains("delivered")
+        }
+        #expect(try store.ask("GET", "/later").contains("-a</Key>"))
+    }
+
+    @Test("what has an upload's key already is not overwritten, and the upload waits")
+    func foreign() throws {
+        let store = try ObjectGateway()
+        let stage = try Stage("\(store.url)/drop")
+        let resource = try stage.sandbox.create("/files/a")
+        let key = "\(resource.split(separator: "/").last ?? "")-a"
+        try store.ask("PUT", "/drop/\(key)", "-d", "other")
+        #expect(try store.keys() == [key])
+        let before = try store.content(key)
+        #expect(try stage.sandbox.append(resource, Data("mine!".utf8)).status == 503)
+        #expect(stage.sandbox.log.contains("is not this upload; move it away"))
+        #expect(try store.content(key) == before)
+        try store.ask("DELETE", "/drop/\(key)")
+        #expect(try stage.sandbox.append(resource, offset: 5).status == 201)
+        #expect(try store.content(key) == Data("mine!".utf8))
+    }
+
+    // MARK: What nobody heard
+
+    @Test(
+        "an answer that is lost, or the daemon with it: the upload is there once, and known to be",
+        arguments: [false, true],
+        ["1GiB", "5MiB"]
+    )
+    func lostAnswer(isKilled: Bool, partSize: String) throws {
+        let store = try ObjectGateway()
+        let loss = Monitor(LostAnswers())
+        let way = try Self.losing(loss, to: store.port)
+        let stage = try Stage(way.base + "/drop", partSize: partSize, ["reply: accepted"])
+        let (_, content) = try stage.sandbox.randomFile(12_000_000)
+        // Of a POST too: a bucket may be sent it again.
+        let (id, _, answer) = try stage.upload("/files/a", content)
+        #expect(answer.status == 202)
+        try eventually("the store has it") { loss.update { $0.isHeld } }
+        #expect(try store.keys() == ["\(id)-a"])
+        if isKilled { try stage.sandbox.crash() }
+        loss.update { $0.isReleased = true }
+        try eventually("known; \(stage.sandbox.log.suffix(1_000))") {
+            try stage.sandbox.spoolgate("list").output.contains("delivered")
+        }
+        #expect(try store.keys() == ["\(id)-a"])
+        #expect(try store.content("\(id)-a") == content)
+        #expect(try store.begun() == 0)
+        let last = way.requests.last
+        #expect(last?.method == "HEAD")
+        #expect(
+            way.requests.count(where: { $0.target.contains("partNumber") })
+                == (partSize == "5MiB" ? 3 : 0)
+        )
+    }
+
+    @Test("the daemon dies while the store is sent an upload: it is sent again, and there once")
+    func killed() throws {
+        let store = try ObjectGateway()
+        let proxy = try CuttingProxy(to: store.port)
+        let stage = try Stage("http://127.0.0.1:\(proxy.port)/drop", ["reply: accepted"])
+        let (_, content) = try stage.sandbox.randomFile(12_000_000)
+        for round in 1...3 {
+            proxy.hold(at: 1_000_000 * round)
+            let before = proxy.passed
+            let (id, _, answer) = try stage.upload("/files/a", content)
+            #expect(answer.status == 202)
+            try eventually("under way") { proxy.passed - before >= 1_000_000 * round }
+            stage.sandbox.kill()
+            #expect(try store.keys().count == round - 1)
+            proxy.hold(at: nil)
+            try stage.sandbox.startAgain()
+            try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
+                try store.keys().contains("\(id)-a")
+            }
+            #expect(try store.content("\(id)-a") == content)
+        }
+        try eventually("noted") {
+            try stage.sandbox.spoolgate("list").output.matches(of: /delivered/).count == 3
+        }
+    }
+
+    /// The first answer that says that an object is there is held, and then lost.
+    private struct LostAnswers {
+        var isHeld = false
+        var isReleased = false
+    }
+
+    /// A way to a store on which an answer is lost.
+    private static func losing(_ loss: Monitor<LostAnswers>, to port: Int) throws -> LoopbackOrigin
+    {
+        try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let store = try StreamSocket(connectedTo: .port(UInt16(port)), patience: 300)
+                defer { store.close() }
+                let head = [request.line] + request.fieldLines + ["Connection: close", "", ""]
+                guard store.send(Array(head.joined(separator: "\r\n").utf8) + request.content)
+                else { return }
+                var answer: [UInt8] = []
+                while let part = store.receive(), !part.isEmpty { answer += part }
+                let isWhole = request.method == "PUT" && !request.target.contains("?")
+                let isCompletion = request.method == "POST" && !request.target.contains("uploads=")
+                let isLost = loss.update { loss in
+                    guard isWhole || isCompletion, !loss.isHeld else { return false }
+                    loss.isHeld = true
+                    return true
+                }
+                if isLost {
+                    _ = loss.wait(until: .after(.seconds(300))) { $0.isReleased ? true : nil }
+                    return
+                }
+                try connection.send(answer)
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+// A real store that speaks S3 and checks every signature: Ceph's object gateway over a cluster of one monitor and
+// one storage daemon in memory. All of it is on loopback and in one temporary directory; gone with the test.
+
+import Foundation
+import TestSupport
+
+/// Ceph's object gateway with one user and the bucket `drop`.
+final class ObjectGateway {
+    static let keyID = "AKIDTEST"
+    static let secret = "se/cr+et"
+    private static let programs = [
+        "radosgw", "radosgw-admin", "ceph", "ceph-mon", "ceph-osd", "monmaptool",
+    ]
+    /// Whether all of it is installed.
+    static let isInstalled = programs.allSatisfy { Command.find($0) != nil }
+
+    let directory: URL
+    let port: Int
+    /// The endpoint.
+    let url: String
+    private var daemons: [Daemon] = []
+    private var settingsFile: String { directory.path() + "/ceph.conf" }
+    private var log: URL { directory.appending(path: "log") }
+
+    /// Starts everything; takes some 10 s of a quiet machine.
+    init() throws {
+        directory = FileManager.default.temporaryDirectory
+            .appending(path: "ceph-\(UUID().uuidString.prefix(8))")
+        for folder in ["mon", "osd", "run"] {
+            try FileManager.default.createDirectory(
+                at: directory.appending(path: folder),
+                withIntermediateDirectories: true
+            )
+        }
+        let ports = try FreePort.take(2)
+        port = ports[1]
+        url = "http://127.0.0.1:\(port)"
+        let cluster = UUID().uuidString.lowercased()
+        let monitor = "v2:127.0.0.1:\(ports[0])"
+        try Self.settings(directory.path(), cluster: cluster, monitor: monitor, port: port)
+            .write(toFile: settingsFile, atomically: true, encoding: .utf8)
+        let map = directory.path() + "/monmap"
+        try run("monmaptool", "--create", "--addv", "a", "[\(monitor)]", "--fsid", cluster, map)
+        try run("ceph-mon", "-i", "a", "--mkfs", "--monmap", map)
+        try start("ceph-mon", "-i", "a")
+        try run("ceph", "osd", "create")
+        try run("ceph-osd", "-i", "0", "--mkfs")
+        try start("ceph-osd", "-i", "0")
+        try run(
+            "radosgw-admin",
+            "user",
+            "create",
+            "--uid=test",
+            "--display-name=test",
+            "--access-key=\(Self.keyID)",
+            "--secret-key=\(Self.secret)"
+        )
+        try start("radosgw", "-n", "client.admin")
+        try eventually("the bucket is made") {
+            (try? ask("PUT", "/drop", "-o", "/dev/null", "-w", "%{http_code}")) == "200"
+        }
+    }
+
+    deinit {
+        for daemon in daemons.reversed() {
+            daemon.signal(SIGKILL)
+            _ = daemon.wait()
+        }
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    private func run(_ program: String, _ arguments: String...) throws {
+        let command = try Command(
+            Command.find(program) ?? program,
+            ["--conf", settingsFile] + arguments
+        )
+        guard command.status == 0 else {
+            throw NeverHappened(description: "\(program) \(arguments): \(command.errors)")
+        }
+    }
+
+    private func start(_ program: String, _ arguments: String...) throws {
+        daemons.append(
+            try Daemon(
+                Command.find(program) ?? program,
+                ["--conf", settingsFile, "-f"] + arguments,
+                log: log
+            )
+        )
+    }
+
+    /// The output of a request signed by curl, with further arguments.
+    @discardableResult
+    func ask(_ method: String, _ path: String, _ arguments: String...) throws -> String {
+        try Command(
+            Command.find("curl") ?? "curl",
+            [
+                "-sS", "--max-time", "120", "--path-as-is", "-X", method, "--aws-sigv4",
+                "aws:amz:us-east-1:s3", "-u", "\(Self.keyID):\(Self.secret)", "-H",
+                "x-amz-content-sha256: UNSIGNED-PAYLOAD", url + path,
+            ] + arguments
+        ).output
+    }
+
+    /// The keys of all objects in `drop`.
+    func keys() throws -> [String] {
+        try ask("GET", "/drop").matches(of: /<Key>([^<]*)<\/Key>/).map { String($0.1) }
+    }
+
+    /// The content of an object in `drop`, whose key has to be percent-encoded.
+    func content(_ key: String) throws -> Data {
+        let file = directory.appending(path: "got")
+        try ask("GET", "/drop/\(key)", "-o", file.path())
+        return try Data(contentsOf: file)
+    }
+
+    /// The fields of an object in `drop`, in lower case.
+    func fields(_ key: String) throws -> String {
+        try ask("HEAD", "/drop/\(key)", "-I").lowercased()
+    }
+
+    /// Uploads in parts that were begun and neither completed nor removed.
+    func begun() throws -> Int {
+        try ask("GET", "/drop?uploads=").matches(of: /<UploadId>/).count
+    }
+
+    private static func settings(
+        _ directory: String,
+        cluster: String,
+        monitor: String,
+        port: Int
+    ) -> String {
+        """
+        [global]
+        fsid = \(cluster)
+        mon host = \(monitor)/0
+        auth cluster required = none
+        auth service required = none
+        auth client required = none
+        # Without keys there is nothing to encrypt with.
+        ms mon client mode = crc
+        ms bind msgr1 = false
+        ms bind port min = 26800
+        ms bind port max = 27800
+        public addr = 127.0.0.1
+        mon allow pool size one = true
+        osd pool default size = 1
+        osd pool default min size = 1
+        osd pool default pg num = 1
+        osd pool default pgp num = 1
+        osd pool default pg autoscale mode = off
+        mon max pg per osd = 1000
+        osd crush chooseleaf type = 0
+        run dir = \(directory)/run
+        admin socket = \(directory)/run/$name.$pid.asok
+        pid file = \(directory)/run/$name.pid
+        log file = \(directory)/run/$name.log
+        mon data = \(directory)/mon
+        mon data avail crit = 1
+        mon initial members = a
+        osd data = \(directory)/osd
+        osd objectstore = memstore
+        memstore device bytes = 2147483648
+        osd op num shards = 1
+        osd op num threads per shard = 2
+        [mon.a]
+        public addrv = \(monitor)/0
+        [client]
+        rgw frontends = beast endpoint=127.0.0.1:\(port)
+        rgw thread pool size = 16
+        rgw run sync thread = false
+        rgw enable gc threads = false
+        rgw enable lc threads = false
+        rgw override bucket index max shards = 1
+
+        """
+    }
+}
