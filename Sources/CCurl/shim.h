@@ -42,6 +42,10 @@ static inline CURLcode spoolgate_curl_get_long(CURL *easy, CURLINFO info, long *
     return curl_easy_getinfo(easy, info, value);
 }
 
+static inline CURLcode spoolgate_curl_get_offset(CURL *easy, CURLINFO info, curl_off_t *value) {
+    return curl_easy_getinfo(easy, info, value);
+}
+
 /* CURL_GLOBAL_DEFAULT is a cast macro. */
 static inline CURLcode spoolgate_curl_global_init(void) {
     return curl_global_init(CURL_GLOBAL_DEFAULT);

@@ -149,6 +149,14 @@ final class CurlContext {
         return count
     }
 
+    /// Whether the other side has closed the connection, and everything that it said was read.
+    var isHungUp: Bool {
+        guard let socket = sockets.last else { return false }
+        var byte: UInt8 = 0
+        let count = recv(socket.number, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
+        return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)
+    }
+
     /// Whether the upstream has said something that was not read yet, its end included.
     var isReadable: Bool {
         guard let socket = sockets.last else { return false }

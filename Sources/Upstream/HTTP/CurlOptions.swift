@@ -210,7 +210,7 @@ struct CurlOptions {
         try set(option, Int(value))
     }
 
-    private func set(offset option: CURLoption, _ value: Int64) throws(CurlOptionError) {
+    func set(offset option: CURLoption, _ value: Int64) throws(CurlOptionError) {
         try check(spoolgate_curl_set_offset(easy, option, curl_off_t(value)), option)
     }
 

@@ -1,0 +1,130 @@
+// One request as a client of the gateway sends it, and what became of it: values only.
+
+package import HTTPTypes
+package import UploadProtocol
+
+/// One request of a client, over a connection of its own.
+package struct ClientRequest {
+    /// The version of HTTP that is asked for.
+    package enum Version: Sendable, Equatable, CaseIterable {
+        /// HTTP/1.1.
+        case http1
+        /// HTTP/2 where the server offers it in the TLS handshake, else HTTP/1.1.
+        case http2
+    }
+
+    /// The method; HEAD has no content.
+    package var method: HTTPRequest.Method
+    /// The whole URL, `http://` or `https://`; sent as it is.
+    package var url: String
+    /// The fields; framing and `Host` are added.
+    ///
+    /// `Expect: 100-continue` is honoured over HTTP/1.1.
+    package var fields: HTTPFields
+    /// The version of HTTP.
+    package var version: Version
+    /// The content; nil: none.
+    package var content: ClientContent?
+    /// Longest time to connect, and then without a byte either way while the content does not wait.
+    package var timeout = Duration.seconds(30)
+    /// PEM file of the authorities to trust instead of the system's.
+    package var certificateAuthority: String?
+    /// Whether TLS 1.2 is too old.
+    package var wantsNewestTLS = false
+    /// A unix socket to connect to in place of the URL's host.
+    package var socket: String?
+    /// Whether it ends once connected, TLS included, and nothing is sent.
+    package var onlyConnects = false
+
+    /// Makes a request.
+    package init(
+        _ method: HTTPRequest.Method,
+        _ url: String,
+        fields: HTTPFields = [:],
+        version: Version = .http1,
+        content: ClientContent? = nil
+    ) {
+        self.method = method
+        self.url = url
+        self.fields = fields
+        self.version = version
+        self.content = content
+    }
+}
+
+/// Content that comes at a pace of its own.
+package struct ClientContent {
+    /// What the content does next.
+    package enum Step {
+        /// It put so many bytes into the buffer; 0: it has ended.
+        case bytes(Int)
+        /// It has nothing yet, and is asked again soon.
+        case later
+        /// It breaks the connection, over TCP by a reset.
+        case reset
+    }
+
+    /// Bytes in all; nil: not told.
+    let length: Int64?
+    let next: (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
+
+    /// Makes content.
+    ///
+    /// - Parameters:
+    ///   - length: bytes in all; nil: not told.
+    ///   - next: called for each piece, with the transfer under way; it may send other requests meanwhile.
+    package init(
+        length: Int64?,
+        next: @escaping (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
+    ) {
+        self.length = length
+        self.next = next
+    }
+}
+
+/// Why a request has no whole answer.
+package struct ClientFault: Error, Sendable, Equatable {
+    /// How far it came.
+    package enum Kind: Sendable, Equatable {
+        /// The host has no address.
+        case noAddress
+        /// Nobody takes connections there, or not in time.
+        case noConnection
+        /// TLS was not agreed on, or the certificate is not trusted.
+        case noTLS
+        /// The connection ended before an answer, or within it.
+        case noAnswer
+        /// Nothing came or went for the request's `timeout`.
+        case silence
+        /// This side ended it.
+        case stopped
+        /// It could not be tried.
+        case notTried
+    }
+
+    /// How far it came.
+    package var kind: Kind
+    /// Why, in libcurl's or the system's words.
+    package var reason: String
+
+    /// Makes a fault.
+    package init(_ kind: Kind, _ reason: String) {
+        self.kind = kind
+        self.reason = reason
+    }
+}
+
+/// An interim response, and when it came.
+package struct ClientInterim: Sendable, Equatable {
+    /// Its status and fields.
+    package var head: ResponseHead
+    /// How long after the request was begun.
+    package var after: Duration
+    /// Bytes of content that had been given by then.
+    package var sent: Int64
+
+    /// Makes it of its parts.
+    package init(head: ResponseHead, after: Duration, sent: Int64) {
+        (self.head, self.after, self.sent) = (head, after, sent)
+    }
+}
