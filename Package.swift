@@ -110,6 +110,13 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
+        .target(
+            name: "Diagnosis",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Upstream", "Settings", httpTypes,
+            ],
+            swiftSettings: settings
+        ),
         // Floor 5
         .target(
             name: "Delivery",
@@ -134,9 +141,8 @@ let package = Package(
             name: "spoolgate",
             dependencies: [
                 "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
-                "FastCGIFront", "Settings", "Journal", "Delivery", "Gateway", argumentParser,
-                logging,
-                httpTypes,
+                "FastCGIFront", "Settings", "Journal", "Diagnosis", "Delivery", "Gateway",
+                argumentParser, logging, httpTypes,
             ],
             swiftSettings: settings
         ),
@@ -181,6 +187,14 @@ let package = Package(
             dependencies: [
                 "Journal", "Settings", "Upstream", "UploadProtocol", "TextFormats", "Posix",
                 httpTypes, logging,
+            ],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
+            name: "DiagnosisTests",
+            dependencies: [
+                "Diagnosis", "Upstream", "UploadProtocol", "TextFormats", "Posix", "TestSupport",
+                httpTypes,
             ],
             swiftSettings: testSettings
         ),

@@ -64,10 +64,11 @@ private let allowed: [String: Set<String>] = {
         "FastCGIFront": base.union(["Exchange", "CFastCGI", "Glibc"]),
         "Settings": base.union(["Spool", "Upstream", "CYAML", "Logging"]),
         "Journal": second.union(["Settings", "Crypto", "Logging"]),
+        "Diagnosis": base.union(["Upstream", "Settings", "Glibc"]),
         "Delivery": second.union(["Settings", "Journal", "Crypto"]),
         "Gateway": upper,
         "spoolgate": upper.union([
-            "FastCGIFront", "Gateway", "ArgumentParser", "Logging", "Glibc",
+            "FastCGIFront", "Gateway", "Diagnosis", "ArgumentParser", "Logging", "Glibc",
         ]),
     ]
 }()

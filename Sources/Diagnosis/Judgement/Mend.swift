@@ -1,0 +1,26 @@
+// What mends a front, each in one place: nginx's directives first, as they stand in the shipped files.
+
+/// What is to be written, and where.
+enum Mend {
+    /// The one include that has most of the others.
+    static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
+    static let buffering = "fastcgi_request_buffering off;"
+    static let proxy = "proxy_request_buffering off;  (where another nginx stands in front)"
+    static let size = "client_max_body_size 0;"
+    static let window = "client_body_buffer_size 1m;"
+    static let gap = "client_body_timeout 60s;"
+    static let errors = "fastcgi_intercept_errors off;"
+    static let http2 = "listen 443 ssl http2;"
+    static let snippet = "include snippets/spoolgate*.conf;"
+    static let login = "auth_basic \"Uploads\";"
+    static let module = "apt install libnginx-mod-http-interim"
+    static let units = "systemctl status spoolgate.socket spoolgate"
+
+    /// The first two words of a mend, by which nginx knows the directive: `fastcgi_param SPOOLGATE_ORIGIN`.
+    static func directive(of mend: String) -> [String] {
+        let words = mend.split { " ;".contains($0) }.map(String.init)
+        return Array(words.prefix(words.first == "fastcgi_param" ? 2 : 1))
+    }
+
+    static func origin(_ origin: String) -> String { "fastcgi_param SPOOLGATE_ORIGIN \(origin);" }
+}

@@ -1,0 +1,219 @@
+// What of the protocols reaches a client: interim responses, refusals, what pages may do, tus, and that
+// nothing is left.
+//
+// Pure: what was seen, and what that means.
+
+import HTTPTypes
+import TextFormats
+import UploadProtocol
+package import Upstream
+
+/// Whether 104 came to a creation that has content.
+package struct InterimSeen: Sendable, Equatable {
+    /// The version of HTTP.
+    package var version: ClientRequest.Version
+    /// The first 104; nil: none came.
+    package var first: ClientInterim?
+    /// The final answer.
+    package var answer: ProbeAnswer
+
+    /// Makes it.
+    package init(_ version: ClientRequest.Version, first: ClientInterim?, answer: ProbeAnswer) {
+        (self.version, self.first, self.answer) = (version, first, answer)
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        let name = version == .http2 ? "104-http2" : "104-http1"
+        if let first {
+            guard first.head.fields.contains(.location) else {
+                return Finding(
+                    .warning,
+                    name,
+                    "without a Location: nothing to resume from",
+                    mends: ["a proxy in front of nginx must not touch 1xx"]
+                )
+            }
+            let place = first.sent == 0 ? "before content" : "with content under way"
+            return .ok(name, "\(place), \(first.after.milliseconds)")
+        }
+        guard answer.status == 201 else {
+            return Finding(.failure, name, answer.description, mends: [Mend.location])
+        }
+        return Finding(
+            .warning,
+            name,
+            "none: what a client sends at once cannot be resumed",
+            mends: [Mend.module, Mend.location, "a proxy in front of nginx may drop it"]
+        )
+    }
+}
+
+/// Whether the gateway's refusals reach the client as they are.
+package struct ErrorsSeen: Sendable, Equatable {
+    /// The answer to an append at a wrong offset; 409 is right.
+    package var conflict: ProbeAnswer
+    /// The answer to an append to an upload that is not there; 404 is right.
+    package var unknown: ProbeAnswer
+
+    /// Makes it.
+    package init(conflict: ProbeAnswer, unknown: ProbeAnswer) {
+        (self.conflict, self.unknown) = (conflict, unknown)
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        if conflict.status == 409, conflict.offset != nil, conflict.isProblem,
+            unknown.status == 404, unknown.isProblem
+        {
+            return .ok("errors", "409 and 404 reached us with Upload-Offset and problem+json")
+        }
+        let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
+        let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
+        return Finding(
+            .failure,
+            "errors",
+            "\(right) of the gateway reached us as \(wrong.description)",
+            mends: [Mend.errors, Mend.location + "  (has it)"]
+        )
+    }
+}
+
+/// What a page of another origin may do.
+package struct CrossOriginSeen: Sendable, Equatable {
+    /// The page's origin.
+    package var origin: String
+    /// The answer to the preflight request.
+    package var preflight: ProbeAnswer
+    /// The answer to a creation with that `Origin`.
+    package var creation: ProbeAnswer
+
+    /// Makes it.
+    package init(origin: String, preflight: ProbeAnswer, creation: ProbeAnswer) {
+        (self.origin, self.preflight, self.creation) = (origin, preflight, creation)
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        let setting = "cors: {origins: [\"\(origin)\"]}  (of the route in spoolgate.yaml)"
+        if preflight.status == 401 {
+            return failure(
+                "the browser's question (OPTIONS) was answered \(preflight.description)",
+                "auth_basic $spoolgate_realm;"
+            )
+        }
+        guard (200..<300).contains(preflight.status) else {
+            return failure(
+                "the browser's question (OPTIONS) was answered \(preflight.description)",
+                setting
+            )
+        }
+        guard allows(preflight) else {
+            return failure("pages of \(origin) may not upload", setting)
+        }
+        guard lists(preflight, .accessControlAllowMethods, "PATCH"),
+            lists(preflight, .accessControlAllowHeaders, "Upload-Offset")
+        else { return failure("pages may not send PATCH with Upload-Offset", setting) }
+        guard allows(creation), lists(creation, .accessControlExposeHeaders, "Location") else {
+            return failure("pages may upload, and not read Location", setting)
+        }
+        return .ok("cors", "pages of \(origin) may upload and resume")
+    }
+
+    private func failure(_ text: String, _ mend: String) -> Finding {
+        Finding(.failure, "cors", text, mends: [mend])
+    }
+
+    private func allows(_ answer: ProbeAnswer) -> Bool {
+        let allowed = answer[.accessControlAllowOrigin]
+        return allowed == origin || allowed == CrossOrigin.anyOrigin
+    }
+
+    private func lists(_ answer: ProbeAnswer, _ field: HTTPField.Name, _ name: String) -> Bool {
+        (answer[field] ?? "").split(separator: ",").contains {
+            $0.withoutOuterWhitespace.lowercased() == name.lowercased()
+        }
+    }
+}
+
+/// What a client of tus got.
+package struct TusSeen: Sendable, Equatable {
+    /// The answer to OPTIONS.
+    package var options: ProbeAnswer
+    /// The answer to a creation; nil where tus is not spoken.
+    package var creation: ProbeAnswer?
+    /// The answer to HEAD on what it made; nil where nothing was made.
+    package var retrieval: ProbeAnswer?
+
+    /// Makes it.
+    package init(options: ProbeAnswer, creation: ProbeAnswer?, retrieval: ProbeAnswer?) {
+        (self.options, self.creation, self.retrieval) = (options, creation, retrieval)
+    }
+
+    /// Whether the route speaks it.
+    package var isSpoken: Bool { options[.tusVersion] != nil }
+
+    /// What it means.
+    package var finding: Finding {
+        guard isSpoken else { return .skipped("tus", "not spoken on this route") }
+        guard let creation, creation.status == 201 else {
+            return failure("creation: \(creation?.description ?? "not tried")")
+        }
+        guard let retrieval, retrieval.offset == 0 else {
+            return failure("offset: \(retrieval?.description ?? "not asked")")
+        }
+        let version = options[.tusVersion] ?? ""
+        return .ok("tus", "tus \(version): created, and its offset told")
+    }
+
+    private func failure(_ text: String) -> Finding {
+        Finding(.failure, "tus", text, mends: [Mend.location])
+    }
+}
+
+/// What is left of the uploads that were created.
+package struct CleanupSeen: Sendable, Equatable {
+    /// How many were cancelled.
+    package var cancelled: Int
+    /// Those that were not, and why.
+    package var left: [(address: String, answer: ProbeAnswer)]
+    /// How many there may be besides, whose address was lost with the answer.
+    package var unnamed: Int
+
+    /// Makes it.
+    package init(
+        cancelled: Int,
+        left: [(address: String, answer: ProbeAnswer)],
+        unnamed: Int = 0
+    ) {
+        (self.cancelled, self.left, self.unnamed) = (cancelled, left, unnamed)
+    }
+
+    /// The same uploads and answers.
+    package static func == (one: CleanupSeen, other: CleanupSeen) -> Bool {
+        one.cancelled == other.cancelled && one.unnamed == other.unnamed
+            && one.left.elementsEqual(other.left) {
+                $0.address == $1.address && $0.answer == $1.answer
+            }
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        let counted = "\(cancelled) upload\(cancelled == 1 ? "" : "s") cancelled"
+        guard let first = left.first else {
+            guard unnamed > 0 else { return .ok("cleanup", counted) }
+            return Finding(
+                .warning,
+                "cleanup",
+                "\(counted); of \(unnamed) the answer was lost, and with it where to cancel",
+                mends: ["nothing: what is left of it goes by itself (limits.max-age)"]
+            )
+        }
+        return Finding(
+            .failure,
+            "cleanup",
+            "\(counted), \(left.count) left: \(first.answer.description)",
+            mends: left.map { "curl -X DELETE \($0.address)" }
+        )
+    }
+}

@@ -1,0 +1,59 @@
+// The room that the spool has, against what one upload may have.
+//
+// Pure: what was seen, and what that means.
+
+import TextFormats
+
+/// How much room the spool has.
+package struct RoomSeen: Sendable, Equatable {
+    /// The spool.
+    package var path: String
+    /// Whose it is.
+    package var user: String
+    /// Bytes that are free on its file system.
+    package var free: Int64
+    /// Bytes that must stay free.
+    package var reserve: Int64
+    /// Most bytes of the spool; 0: no limit.
+    package var quota: Int64
+    /// The greatest upload that any route takes.
+    package var largest: Int64
+
+    /// Makes it.
+    package init(
+        path: String,
+        user: String,
+        free: Int64,
+        reserve: Int64,
+        quota: Int64,
+        largest: Int64
+    ) {
+        (self.path, self.user, self.free) = (path, user, free)
+        (self.reserve, self.quota, self.largest) = (reserve, quota, largest)
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        let room = max(0, free - reserve)
+        let shown = "\(path), \(ByteSize.rounded(room)) free above the reserve"
+        guard room > 0 else {
+            return Finding(
+                .failure,
+                "spool",
+                "\(path): \(ByteSize.rounded(free)) free, all of it spool.reserve "
+                    + "(\(ByteSize.rounded(reserve))): nothing is taken",
+                mends: ["make room, or a smaller spool.reserve in spoolgate.yaml"]
+            )
+        }
+        let most = quota == 0 ? room : min(room, quota)
+        guard most >= largest else {
+            return Finding(
+                .warning,
+                "spool",
+                "\(shown); one upload may have \(ByteSize.rounded(largest)) (limits.max-size)",
+                mends: ["a larger disk or quota, or a smaller limits.max-size in spoolgate.yaml"]
+            )
+        }
+        return .ok("spool", shown)
+    }
+}

@@ -1,0 +1,183 @@
+// The way to the gateway: whether it can be reached, who answers there, and which address it tells.
+//
+// Pure: what was seen, and what that means.
+
+import HTTPTypes
+import TextFormats
+import UploadProtocol
+package import Upstream
+
+/// What connecting brought.
+package struct ReachSeen: Sendable, Equatable {
+    /// Whether the URL is `https`.
+    package var isSecure: Bool
+    /// The versions of HTTP that were asked for.
+    package var asked: [ClientRequest.Version]
+    /// `TLS 1.3`; nil without TLS.
+    package var tls: String?
+    /// Why there was no connection.
+    package var fault: ClientFault?
+    /// Whether HTTP/2 was answered; nil: nobody asked, or nothing was answered at all.
+    package var hasHTTP2: Bool?
+    /// What the server calls itself.
+    package var server: String?
+
+    /// Makes it.
+    package init(isSecure: Bool, asked: [ClientRequest.Version]) {
+        (self.isSecure, self.asked) = (isSecure, asked)
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        if let fault { return Finding(.failure, "reach", fault.reason, mends: [mend(fault)]) }
+        let wanted = asked.contains(.http2)
+        var text: String
+        switch (asked.contains(.http1), hasHTTP2) {
+        case (true, true?): text = "HTTP/1.1 and HTTP/2"
+        case (true, _): text = "HTTP/1.1"
+        case (false, true?): text = "HTTP/2"
+        case (false, _): text = "connected"
+        }
+        text = "\(tls ?? "no TLS"), \(text)" + (server.map { ", \($0)" } ?? "")
+        guard wanted, hasHTTP2 == false else { return .ok("reach", text) }
+        if !isSecure {
+            // Nobody expects it there, unless it is all that was asked for.
+            return asked.contains(.http1)
+                ? .ok("reach", text)
+                : Finding(.failure, "reach", "no HTTP/2 without TLS", mends: ["an https URL"])
+        }
+        let level: Finding.Level = asked.contains(.http1) ? .warning : .failure
+        return Finding(level, "reach", "\(text); HTTP/2 is not offered", mends: [Mend.http2])
+    }
+
+    private func mend(_ fault: ClientFault) -> String {
+        switch fault.kind {
+        case .noAddress: "look at the host's name, and at its record in the DNS"
+        case .noTLS:
+            "look at ssl_certificate and the names in it; --cacert for an authority of one's own"
+        default: "look whether nginx runs and listens there, and at what stands before it"
+        }
+    }
+}
+
+/// What the first creation brought.
+package struct GatewaySeen: Sendable, Equatable {
+    /// The answer to it.
+    package var answer: ProbeAnswer
+    /// The answer to OPTIONS; asked only where there was none to the creation.
+    package var options: ProbeAnswer?
+    /// Where it was sent.
+    package var url: ProbeURL
+    /// The interop version that it speaks with us.
+    package var version: Int?
+
+    /// Makes it.
+    package init(_ answer: ProbeAnswer, options: ProbeAnswer? = nil, url: ProbeURL, version: Int?) {
+        (self.answer, self.options, self.url, self.version) = (answer, options, url, version)
+    }
+
+    /// Whether the gateway took the creation.
+    package var isTaken: Bool {
+        answer.status == 201 && answer[.location] != nil && answer[.uploadOffset] != nil
+            && version != nil
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        if isTaken {
+            let limits = ProbeLimits(answer[.uploadLimit] ?? "").maxSize.map {
+                ", uploads of up to \(ByteSize.rounded($0))"
+            }
+            return .ok("gateway", "interop version \(version ?? 0)\(limits ?? "")")
+        }
+        let (text, mends) = refusal
+        return Finding(.failure, "gateway", text, mends: mends)
+    }
+
+    private var refusal: (String, [String]) {
+        let told = answer.description
+        guard answer.head != nil else { return unanswered }
+        if let code = answer.code { return (told, mends(ofCode: code)) }
+        switch answer.status {
+        case 401:
+            let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
+            return ("\(told): a login stands in front\(realm)", ["-H 'Authorization: ...'"])
+        case 403:
+            return ("\(told): nobody may, or not from here", ["allow, deny: in the location"])
+        case 404, 405:
+            return (
+                "\(told): no location of nginx hands \(url.path) to the gateway",
+                [Mend.snippet + "  (in this server block; it serves /files/)"]
+            )
+        case 413: return (told, [Mend.size])
+        case 502, 503, 504:
+            return ("\(told): nginx does not reach the gateway", [Mend.units, "--local says more"])
+        case 200..<300:
+            return (
+                "\(told): an answer without an upload resource", [Mend.snippet, Mend.location]
+            )
+        case 300..<400:
+            let target = answer[.location].map { " to \($0)" } ?? ""
+            return ("\(told): redirected\(target)", ["name the URL that clients upload to"])
+        default: return (told, [Mend.location])
+        }
+    }
+
+    private var unanswered: (String, [String]) {
+        let mends = [Mend.units, "--local says more"]
+        if let options, [502, 503, 504].contains(options.status), !options.isProblem {
+            return (
+                "nginx does not reach the gateway: no answer to a creation, \(options.status) to "
+                    + "OPTIONS", mends
+            )
+        }
+        return ("to a creation \(answer.description)", mends)
+    }
+
+    private func mends(ofCode code: String) -> [String] {
+        switch code {
+        case "front-misconfigured": [Mend.location]
+        case "unknown-route":
+            ["fastcgi_param SPOOLGATE_ROUTE default;  (one of the routes in spoolgate.yaml)"]
+        case "anonymous-refused":
+            ["-H 'Authorization: ...'", "fastcgi_param SPOOLGATE_OWNER $remote_user;", Mend.login]
+        case "check-unavailable": ["authorize: in spoolgate.yaml; look whether that service runs"]
+        case "client-too-many-requests": ["limit_conn, limit_req: wait, and probe again"]
+        default: ["journalctl -u spoolgate; the codes stand in spoolgate(8)"]
+        }
+    }
+}
+
+/// The address that a creation's answer told.
+package struct LocationSeen: Sendable, Equatable {
+    /// `Location` as it came.
+    package var location: String
+    /// Where the creation was sent.
+    package var url: ProbeURL
+
+    /// Makes it.
+    package init(_ location: String, url: ProbeURL) { (self.location, self.url) = (location, url) }
+
+    /// What it means.
+    package var finding: Finding {
+        let mend = [Mend.origin(url.origin)]
+        guard let told = ProbeURL(location) else {
+            guard location.hasPrefix("/") else {
+                return Finding(.failure, "location", "'\(location)' is no address", mends: mend)
+            }
+            return Finding(
+                .warning,
+                "location",
+                "only a path, on which some clients fail",
+                mends: mend
+            )
+        }
+        guard !told.hasSameOrigin(as: url) else { return .ok("location", "on \(told.origin)") }
+        return Finding(
+            .warning,
+            "location",
+            "clients are sent to \(told.origin), not back to \(url.origin)",
+            mends: mend
+        )
+    }
+}

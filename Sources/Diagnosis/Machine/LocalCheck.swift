@@ -1,0 +1,70 @@
+// A probe's look at the machine that it runs on: nginx's files, the gateway's socket and its units.
+//
+// It only looks. nginx's files need root, since nginx opens its certificates and logs to print them.
+
+/// What this machine tells of the way to the gateway.
+package struct LocalCheck {
+    /// What was found.
+    package private(set) var findings: [Finding] = []
+    private var place: NginxPlace?
+
+    /// Looks.
+    ///
+    /// - Parameters:
+    ///   - url: where uploads are created.
+    ///   - nginx: the command that prints nginx's files: `nginx -T`.
+    package init(of url: ProbeURL, nginx: [String]) {
+        let processes = NginxProcesses(of: nginx)
+        switch SystemCommand.output(of: nginx) {
+        case .failure(let fault):
+            findings.append(
+                Finding(.warning, "nginx", fault.reason, mends: ["run it as root, where nginx is"])
+            )
+        case .success(let text):
+            look(at: NginxDump(text), url, processes)
+        }
+        if let units = UnitsSeen() {
+            findings.append(units.finding)
+        } else {
+            findings.append(.skipped("units", "systemd does not know spoolgate.service"))
+        }
+    }
+
+    private mutating func look(
+        at dump: NginxDump,
+        _ url: ProbeURL,
+        _ processes: NginxProcesses
+    ) {
+        guard let place = dump.locations(of: url.path, host: url.host).first else {
+            findings.append(
+                Finding(
+                    .failure,
+                    "nginx",
+                    "no location for \(url.path) hands anything on by fastcgi_pass",
+                    mends: [Mend.snippet + "  (in the server block of \(url.host))"]
+                )
+            )
+            return
+        }
+        self.place = place
+        let faults = place.faults
+        findings += faults
+        if faults.isEmpty {
+            let path = place.location.arguments.joined(separator: " ")
+            findings.append(.ok("nginx", "location \(path), \(place.location.place)"))
+        }
+        if let socket = dump.socket(of: place) {
+            findings.append(SocketSeen(path: socket, workers: processes.workers).finding)
+        }
+    }
+
+    /// A finding whose mends say where in nginx's files they belong.
+    package func placed(_ finding: Finding) -> Finding {
+        guard let place, finding.name != "nginx" else { return finding }
+        var finding = finding
+        finding.mends = finding.mends.map { mend in
+            place.place(of: mend).map { "\(mend)   \($0)" } ?? mend
+        }
+        return finding
+    }
+}

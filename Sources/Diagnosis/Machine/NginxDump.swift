@@ -1,0 +1,170 @@
+// What `nginx -T` prints, taken apart: directives with the file and the line where they stand.
+//
+// Pure. Files that are included stand where the include stands, as nginx has it. What the values mean is
+// judged elsewhere.
+
+import Glibc
+
+/// One directive of nginx.
+package struct NginxDirective: Sendable, Equatable {
+    /// Its name and its parameters.
+    package var words: [String]
+    /// The file.
+    package var file: String
+    /// The line in it, counted from 1.
+    package var line: Int
+    /// What is in its block; nil where it has none.
+    package var block: [NginxDirective]?
+
+    /// Its name.
+    package var name: String { words.first ?? "" }
+    /// Its parameters.
+    package var arguments: ArraySlice<String> { words.dropFirst() }
+    /// `/etc/nginx/nginx.conf:12`.
+    package var place: String { "\(file):\(line)" }
+    /// As it is written.
+    package var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
+}
+
+/// All of nginx's configuration.
+package struct NginxDump: Sendable {
+    /// The directives of the main file, included ones among them.
+    package let directives: [NginxDirective]
+
+    private static let mark = "# configuration file "
+    /// As deep as files that include each other are followed.
+    private static let deepest = 16
+
+    /// Reads what `nginx -T` wrote to standard output.
+    package init(_ text: String) {
+        var files: [(name: String, text: [Substring])] = []
+        for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix(Self.mark), line.hasSuffix(":") {
+                files.append((String(line.dropFirst(Self.mark.count).dropLast()), []))
+            } else if !files.isEmpty {
+                files[files.count - 1].text.append(line)
+            }
+        }
+        let parsed = files.map { file in
+            var reader = NginxReader(file.text.joined(separator: "\n"), file: file.name)
+            return (file.name, reader.directives())
+        }
+        guard let main = parsed.first else {
+            directives = []
+            return
+        }
+        let folder = main.0.lastIndex(of: "/").map { main.0[..<$0] } ?? ""
+        directives = Self.expand(main.1, from: parsed, folder: String(folder), depth: 0)
+    }
+
+    private static func expand(
+        _ directives: [NginxDirective],
+        from files: [(String, [NginxDirective])],
+        folder: String,
+        depth: Int
+    ) -> [NginxDirective] {
+        directives.flatMap { directive -> [NginxDirective] in
+            if directive.name == "include", let pattern = directive.arguments.first {
+                guard depth < deepest else { return [] }
+                let whole = pattern.hasPrefix("/") ? pattern : "\(folder)/\(pattern)"
+                return files.filter { fnmatch(whole, $0.0, FNM_PATHNAME) == 0 }
+                    .flatMap { expand($0.1, from: files, folder: folder, depth: depth + 1) }
+            }
+            var directive = directive
+            directive.block = directive.block.map {
+                expand($0, from: files, folder: folder, depth: depth)
+            }
+            return [directive]
+        }
+    }
+
+    /// The unix socket that a location's requests go to; nil where it is none.
+    package func socket(of place: NginxPlace) -> String? {
+        guard let target = place.value(of: "fastcgi_pass")?.arguments.first else { return nil }
+        if let path = Self.socket(target) { return path }
+        for http in directives where http.name == "http" {
+            let upstream = (http.block ?? []).first {
+                $0.name == "upstream" && $0.arguments.first == target
+            }
+            let servers = (upstream?.block ?? []).filter { $0.name == "server" }
+            if let path = servers.lazy.compactMap({ $0.arguments.first.flatMap(Self.socket) }).first
+            {
+                return path
+            }
+        }
+        return nil
+    }
+
+    private static func socket(_ target: String) -> String? {
+        target.hasPrefix("unix:")
+            ? String(target.dropFirst(5).prefix { $0 != ":" }) : nil
+    }
+
+    /// The places where requests for a path of a host are handed on by FastCGI, the best match first.
+    package func locations(of path: String, host: String) -> [NginxPlace] {
+        var found: [(place: NginxPlace, rank: Int)] = []
+        for http in directives where http.name == "http" {
+            for server in http.block ?? [] where server.name == "server" {
+                let named = (server.block ?? []).contains {
+                    $0.name == "server_name" && $0.arguments.contains(host)
+                }
+                collect([server, http], path, named ? 10_000 : 0, into: &found)
+            }
+        }
+        return found.sorted { $0.rank > $1.rank }.map(\.place)
+    }
+
+    private func collect(
+        _ around: [NginxDirective],
+        _ path: String,
+        _ rank: Int,
+        into found: inout [(place: NginxPlace, rank: Int)]
+    ) {
+        for location in around.first?.block ?? [] where location.name == "location" {
+            let place = NginxPlace(around: [location] + around)
+            if place.value(of: "fastcgi_pass") != nil, let length = place.match(path) {
+                found.append((place, rank + length))
+            }
+            collect([location] + around, path, rank, into: &found)
+        }
+    }
+}
+
+/// One location, with the blocks around it.
+package struct NginxPlace: Sendable {
+    /// The location, then what it is in, up to `http`.
+    let around: [NginxDirective]
+
+    /// The location itself.
+    package var location: NginxDirective { around[0] }
+
+    /// How much of a path it matches; nil: it does not.
+    ///
+    /// Patterns are taken for the least match.
+    func match(_ path: String) -> Int? {
+        let words = Array(location.arguments)
+        switch words.first {
+        case "=": return words.last == path ? 9_000 : nil
+        case "~", "~*": return 0
+        default:
+            guard let prefix = words.last, path.hasPrefix(prefix) else { return nil }
+            return prefix.utf8.count
+        }
+    }
+
+    /// The directive that is in force here for `name`, and for a first parameter, where one is given.
+    package func value(of name: String, _ first: String? = nil) -> NginxDirective? {
+        for block in around {
+            let found = (block.block ?? []).last {
+                $0.name == name && (first == nil || $0.arguments.first == first)
+            }
+            if let found { return found }
+            // It is never inherited; parameters are only where a level has none of its own.
+            if name == "fastcgi_pass" { return nil }
+            if name == "fastcgi_param", block.block?.contains(where: { $0.name == name }) ?? false {
+                return nil
+            }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,105 @@
+// nginx's own grammar: words, quotes, comments, `;` and blocks.
+//
+// Pure. What an include brings is put in its place by NginxDump.swift.
+
+/// Takes one file apart.
+struct NginxReader {
+    private var rest: Substring
+    private var line = 1
+    private let file: String
+
+    init(_ text: String, file: String) {
+        rest = Substring(text)
+        self.file = file
+    }
+
+    /// The directives up to the end of the block, or of the file.
+    mutating func directives() -> [NginxDirective] {
+        var all: [NginxDirective] = []
+        var words: [String] = []
+        var start = 1
+        while let token = next() {
+            switch token {
+            case .word(let word):
+                if words.isEmpty { start = line }
+                words.append(word)
+            case .end:
+                if !words.isEmpty {
+                    all.append(NginxDirective(words: words, file: file, line: start, block: nil))
+                }
+                words = []
+            case .open:
+                let block = directives()
+                all.append(NginxDirective(words: words, file: file, line: start, block: block))
+                words = []
+            case .close: return all
+            }
+        }
+        return all
+    }
+
+    private enum Token {
+        case word(String)
+        case end
+        case open
+        case close
+    }
+
+    private mutating func next() -> Token? {
+        while let character = rest.first {
+            if character == "\n" { line += 1 }
+            if character == "#" {
+                rest = rest.drop { $0 != "\n" }
+            } else if character.isWhitespace {
+                rest.removeFirst()
+            } else {
+                break
+            }
+        }
+        guard let character = rest.first else { return nil }
+        switch character {
+        case ";":
+            rest.removeFirst()
+            return .end
+        case "{":
+            rest.removeFirst()
+            return .open
+        case "}":
+            rest.removeFirst()
+            return .close
+        case "\"", "'": return .word(quoted(by: rest.removeFirst()))
+        default: return .word(plain())
+        }
+    }
+
+    private mutating func quoted(by quote: Character) -> String {
+        var word = ""
+        while let character = rest.popFirst(), character != quote {
+            if character == "\n" { line += 1 }
+            if character == "\\", let escaped = rest.popFirst() {
+                word.append(escaped)
+            } else {
+                word.append(character)
+            }
+        }
+        return word
+    }
+
+    private mutating func plain() -> String {
+        var word = ""
+        while let character = rest.first, !character.isWhitespace, character != ";" {
+            // `${name}` is part of a word, and `{` else begins a block.
+            if character == "{", word.last != "$" { break }
+            rest.removeFirst()
+            word.append(character)
+            if character == "{" {
+                while let inner = rest.popFirst() {
+                    word.append(inner)
+                    if inner == "}" { break }
+                }
+            }
+            if character == "\\", let escaped = rest.popFirst() { word.append(escaped) }
+        }
+        return word
+    }
+}

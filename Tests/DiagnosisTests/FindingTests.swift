@@ -1,0 +1,44 @@
+// How findings are written, for people and for programs.
+
+import Diagnosis
+import Testing
+import TextFormats
+
+@Suite struct FindingTests {
+    @Test(
+        "a line has its level, its name and its sentence in columns, and mends below the sentence"
+    )
+    func lines() {
+        #expect(Finding.ok("reach", "TLS 1.3").line == " ok    reach       TLS 1.3")
+        #expect(
+            Finding.skipped("cors", "not asked").line == " -     cors        not asked"
+        )
+        let failure = Finding(.failure, "streaming", "it buffers", mends: ["a off;", "b;"])
+        #expect(
+            failure.line == """
+                 FAIL  streaming   it buffers
+                                   a off;
+                                   b;
+                """
+        )
+        #expect(
+            Finding(.warning, "104-http2", "none\u{1b}[2J", mends: ["x\ny"]).line
+                == " warn  104-http2   none\u{fffd}[2J\n                   x\u{fffd}y"
+        )
+    }
+
+    @Test("JSON has the same in members, one line")
+    func json() {
+        let failure = Finding(.failure, "size", "413 \"x\"", mends: ["a;"])
+        #expect(
+            failure.json.text
+                == #"{"v":1,"check":"size","level":"fail","text":"413 \"x\"","mend":["a;"]}"#
+        )
+        var verdict = Verdict()
+        for level in Finding.Level.allCases { verdict.count(Finding(level, "a", "b")) }
+        verdict.count(failure)
+        #expect(verdict.line == "2 failures, 1 warning.")
+        #expect(verdict.json.text == #"{"v":1,"failures":2,"warnings":1}"#)
+        #expect(Verdict().line == "no failures, no warnings.")
+    }
+}

@@ -1,0 +1,345 @@
+// What each thing that was seen means: its level, and the directive that mends it.
+
+import Diagnosis
+import HTTPTypes
+import Testing
+import UploadProtocol
+import Upstream
+
+/// One thing seen, and what must be said of it.
+struct Judged: Sendable, CustomTestStringConvertible {
+    var finding: Finding
+    var level: Finding.Level
+    /// Parts of the sentence and of the mends.
+    var words: [String]
+
+    var testDescription: String { finding.line }
+
+    init(_ finding: Finding, _ level: Finding.Level, _ words: String...) {
+        (self.finding, self.level, self.words) = (finding, level, words)
+    }
+
+    func expectRight() {
+        #expect(finding.level == level)
+        let text = ([finding.text] + finding.mends).joined(separator: "\n")
+        for word in words { #expect(text.contains(word), "\(text)") }
+        #expect(
+            [.ok, .skipped].contains(level) == finding.mends.isEmpty,
+            "what is wrong has a mend"
+        )
+    }
+}
+
+@Suite struct JudgementTests {
+    private static func answer(
+        _ status: Int,
+        _ fields: HTTPFields = [:],
+        content: String = ""
+    ) -> ProbeAnswer {
+        ProbeAnswer(ResponseHead(status: .init(code: status), fields: fields), content: content)
+    }
+
+    private static func page(_ status: Int, _ fields: HTTPFields = [:]) -> ProbeAnswer {
+        answer(status, fields, content: "<hr><center>nginx</center>")
+    }
+
+    private static func problem(
+        _ status: Int,
+        _ code: String,
+        _ fields: HTTPFields = [:]
+    ) -> ProbeAnswer {
+        var fields = fields
+        fields[.contentType] = "application/problem+json"
+        return answer(
+            status,
+            fields,
+            content: "{\"title\":\"x\",\"detail\":\"say \\\"why\\\"\",\"code\":\"\(code)\"}\n"
+        )
+    }
+
+    private static let silent = ProbeAnswer(nil, fault: ClientFault(.noAnswer, "Empty reply"))
+    private static let taken = answer(
+        201,
+        [
+            .location: "https://up.example/files/upload-resource/1", .uploadOffset: "0",
+            .uploadLimit: "max-size=17179869184, min-size=0, max-age=60",
+        ]
+    )
+
+    // MARK: The way
+
+    private static func url(_ text: String = "https://up.example/files/") -> ProbeURL {
+        guard let url = ProbeURL(text) else { preconditionFailure("\(text) is a URL") }
+        return url
+    }
+
+    private static func reach(
+        _ url: String,
+        _ asked: [ClientRequest.Version],
+        http2: Bool? = nil,
+        fault: ClientFault? = nil
+    ) -> Finding {
+        var seen = ReachSeen(isSecure: url.hasPrefix("https"), asked: asked)
+        seen.tls = seen.isSecure ? "TLS 1.3" : nil
+        (seen.hasHTTP2, seen.fault, seen.server) = (http2, fault, "nginx/1.22.1")
+        return seen.finding
+    }
+
+    private static func gateway(
+        _ answer: ProbeAnswer,
+        options: ProbeAnswer? = nil,
+        version: Int? = nil
+    ) -> Finding {
+        GatewaySeen(answer, options: options, url: url(), version: version).finding
+    }
+
+    static let way = [
+        Judged(
+            reach("https:", [.http1, .http2], http2: true),
+            .ok,
+            "TLS 1.3, HTTP/1.1 and HTTP/2, nginx/1.22.1"
+        ),
+        Judged(reach("https:", [.http1, .http2], http2: false), .warning, "not offered", "http2"),
+        Judged(reach("https:", [.http2], http2: false), .failure, "http2"),
+        Judged(reach("http:", [.http1, .http2], http2: false), .ok, "no TLS, HTTP/1.1"),
+        Judged(reach("http:", [.http2], http2: false), .failure, "no HTTP/2 without TLS"),
+        Judged(reach("https:", [.http1]), .ok, "TLS 1.3, HTTP/1.1, nginx"),
+        Judged(
+            reach("https:", [.http1], fault: ClientFault(.noTLS, "self-signed")),
+            .failure,
+            "self-signed",
+            "ssl_certificate"
+        ),
+        Judged(
+            reach("https:", [.http1], fault: ClientFault(.noConnection, "refused")),
+            .failure,
+            "refused",
+            "nginx runs"
+        ),
+        Judged(gateway(taken, version: 10), .ok, "interop version 10, uploads of up to 16.0GiB"),
+        Judged(gateway(taken), .failure, "snippets"),
+        Judged(gateway(page(404)), .failure, "404 from nginx", "snippets/spoolgate*.conf"),
+        Judged(gateway(page(401, [.wwwAuthenticate: "Basic"])), .failure, "login", "-H "),
+        Judged(gateway(page(403)), .failure, "403 from nginx", "allow, deny"),
+        Judged(gateway(page(413)), .failure, "client_max_body_size 0;"),
+        Judged(gateway(page(502)), .failure, "does not reach", "systemctl status"),
+        Judged(gateway(silent, options: page(502)), .failure, "does not reach", "systemctl"),
+        Judged(gateway(silent, options: silent), .failure, "Empty reply", "systemctl"),
+        Judged(gateway(page(301, [.location: "/x"])), .failure, "redirected to /x"),
+        Judged(
+            gateway(problem(500, "front-misconfigured")),
+            .failure,
+            "500 from the gateway: say \"why\"",
+            "location*.conf"
+        ),
+        Judged(gateway(problem(500, "unknown-route")), .failure, "SPOOLGATE_ROUTE"),
+        Judged(gateway(problem(403, "anonymous-refused")), .failure, "SPOOLGATE_OWNER"),
+        Judged(gateway(problem(503, "too-many-requests")), .failure, "journalctl"),
+        Judged(LocationSeen("https://up.example/x", url: url()).finding, .ok, "https://up.example"),
+        Judged(LocationSeen("https://UP.example:443/x", url: url()).finding, .ok),
+        Judged(
+            LocationSeen("http://up.example/x", url: url()).finding,
+            .warning,
+            "fastcgi_param SPOOLGATE_ORIGIN https://up.example;"
+        ),
+        Judged(LocationSeen("/files/x", url: url()).finding, .warning, "SPOOLGATE_ORIGIN"),
+        Judged(LocationSeen("files/x", url: url()).finding, .failure, "SPOOLGATE_ORIGIN"),
+    ]
+
+    @Test("the way there", arguments: way)
+    func judgesWay(judged: Judged) { judged.expectRight() }
+
+    // MARK: Content
+
+    private static func streaming(_ arrived: Int64?) -> Finding {
+        let told = arrived == nil ? silent : Self.answer(204)
+        return StreamingSeen(
+            sent: 4 << 20,
+            arrived: arrived,
+            after: .milliseconds(2_100),
+            answer: told
+        ).finding
+    }
+
+    private static func cut(_ kept: Int64?, _ resumed: ProbeAnswer?) -> Finding {
+        CutSeen(sent: 4 << 20, kept: kept, resumed: resumed).finding
+    }
+
+    private static func size(_ answer: ProbeAnswer, isWelcome: Bool = false) -> Finding {
+        SizeSeen(declared: 16 << 30, isWelcome: isWelcome, answer: answer).finding
+    }
+
+    private static func speed(_ first: Int64, _ second: Int64, trip: Duration) -> Finding {
+        let runs = [(ClientRequest.Version.http1, first), (.http2, second)].map {
+            SpeedSeen.Run($0.0, bytes: $0.1, time: .seconds(1), answer: answer(204))
+        }
+        return SpeedSeen(runs, roundTrip: trip).finding
+    }
+
+    static let content = [
+        Judged(streaming(4 << 20), .ok, "4.0MiB of 4.0MiB had arrived after 2.1s"),
+        Judged(streaming(0), .failure, "0B of 4.0MiB", "fastcgi_request_buffering off;"),
+        Judged(streaming(1 << 20), .warning, "holds content back", "fastcgi_request_buffering"),
+        Judged(streaming(nil), .failure, "Empty reply"),
+        Judged(cut(4 << 20, answer(204)), .ok, "4.0MiB kept; resumed on a second connection"),
+        Judged(cut(4 << 20, answer(201)), .ok),
+        Judged(cut(0, answer(204)), .failure, "fastcgi_request_buffering off;"),
+        Judged(cut(1 << 20, answer(204)), .warning, "fastcgi_request_buffering off;"),
+        Judged(cut(4 << 20, problem(409, "x")), .failure, "not resumed: 409 from the gateway"),
+        Judged(cut(nil, nil), .failure, "no offset"),
+        Judged(size(silent, isWelcome: true), .ok, "16.0GiB"),
+        Judged(size(page(413)), .failure, "413 from nginx, not", "client_max_body_size 0;"),
+        Judged(size(problem(507, "no-room")), .warning, "507 from the gateway", "spool.quota"),
+        Judged(size(problem(413, "too-large")), .failure, "413 from the gateway"),
+        Judged(speed(100_000_000, 90_000_000, trip: .microseconds(200)), .ok, "0.2ms", "h2 90MB/s"),
+        Judged(
+            speed(100_000_000, 650_000, trip: .milliseconds(100)),
+            .warning,
+            "h2 0.6MB/s at 100ms",
+            "window of some 63.4KiB",
+            "client_body_buffer_size 1m;"
+        ),
+        Judged(speed(700_000, 650_000, trip: .milliseconds(100)), .ok),
+        Judged(speed(100_000_000, 10_000_000, trip: .milliseconds(100)), .ok),
+        Judged(
+            SpeedSeen(
+                [.init(.http1, bytes: 7, time: .seconds(1), answer: silent)],
+                roundTrip: .zero
+            )
+            .finding,
+            .failure,
+            "h1: no answer"
+        ),
+        Judged(SilenceSeen(borne: .seconds(70), wasEnded: false).finding, .ok, "70s"),
+        Judged(SilenceSeen(borne: .seconds(60), wasEnded: true).finding, .ok, "60s"),
+        Judged(
+            SilenceSeen(borne: .milliseconds(3_100), wasEnded: true).finding,
+            .warning,
+            "3.1s",
+            "client_body_timeout 60s;"
+        ),
+    ]
+
+    @Test("content", arguments: content)
+    func judgesContent(judged: Judged) { judged.expectRight() }
+
+    // MARK: Protocols
+
+    private static func interim(
+        _ fields: HTTPFields?,
+        sent: Int64 = 0,
+        _ final: ProbeAnswer = taken
+    ) -> Finding {
+        let first = fields.map {
+            ClientInterim(
+                head: ResponseHead(status: .init(code: 104), fields: $0),
+                after: .milliseconds(3),
+                sent: sent
+            )
+        }
+        return InterimSeen(.http1, first: first, answer: final).finding
+    }
+
+    private static let conflict = problem(409, "mismatching-offset", [.uploadOffset: "0"])
+    private static let unknown = problem(404, "unknown-upload")
+
+    private static func crossOrigin(
+        _ preflight: ProbeAnswer,
+        _ creation: ProbeAnswer = answer(
+            201,
+            [
+                .accessControlAllowOrigin: "https://app",
+                .accessControlExposeHeaders: "Upload-Offset, Location",
+            ]
+        )
+    ) -> Finding {
+        CrossOriginSeen(origin: "https://app", preflight: preflight, creation: creation).finding
+    }
+
+    private static let allowing: HTTPFields = [
+        .accessControlAllowOrigin: "*", .accessControlAllowMethods: "POST, PATCH",
+        .accessControlAllowHeaders: "content-type, upload-offset",
+    ]
+
+    private static func tus(
+        _ options: HTTPFields,
+        _ creation: ProbeAnswer?,
+        _ retrieval: ProbeAnswer?
+    ) -> Finding {
+        TusSeen(options: answer(204, options), creation: creation, retrieval: retrieval).finding
+    }
+
+    private static let tusSpoken: HTTPFields = [.tusVersion: "1.0.0"]
+
+    static let protocols = [
+        Judged(interim([.location: "/x"]), .ok, "before content, 3.0ms"),
+        Judged(interim([.location: "/x"], sent: 5), .ok, "with content under way"),
+        Judged(interim([:]), .warning, "Location"),
+        Judged(interim(nil), .warning, "none", "libnginx-mod-http-interim"),
+        Judged(interim(nil, page(500)), .failure, "500 from nginx"),
+        Judged(
+            ErrorsSeen(conflict: conflict, unknown: unknown).finding,
+            .ok,
+            "409 and 404 reached us"
+        ),
+        Judged(
+            ErrorsSeen(conflict: page(409), unknown: unknown).finding,
+            .failure,
+            "409 of the gateway",
+            "fastcgi_intercept_errors off;"
+        ),
+        Judged(
+            ErrorsSeen(conflict: conflict, unknown: page(404)).finding,
+            .failure,
+            "404 of the gateway",
+            "fastcgi_intercept_errors off;"
+        ),
+        Judged(crossOrigin(answer(200, allowing)), .ok, "https://app may upload"),
+        Judged(crossOrigin(page(401)), .failure, "401 from nginx", "$spoolgate_realm"),
+        Judged(crossOrigin(page(405)), .failure, "cors: {origins: [\"https://app\"]}"),
+        Judged(crossOrigin(answer(204)), .failure, "may not upload", "cors:"),
+        Judged(
+            crossOrigin(answer(204, [.accessControlAllowOrigin: "https://app"])),
+            .failure,
+            "PATCH"
+        ),
+        Judged(crossOrigin(answer(200, allowing), answer(201)), .failure, "not read Location"),
+        Judged(tus([:], nil, nil), .skipped, "not spoken"),
+        Judged(tus(tusSpoken, answer(201), answer(204, [.uploadOffset: "0"])), .ok, "tus 1.0.0"),
+        Judged(tus(tusSpoken, page(413), nil), .failure, "creation: 413 from nginx"),
+        Judged(tus(tusSpoken, answer(201), silent), .failure, "offset: no answer"),
+        Judged(CleanupSeen(cancelled: 1, left: []).finding, .ok, "1 upload cancelled"),
+        Judged(
+            CleanupSeen(cancelled: 2, left: [], unnamed: 1).finding,
+            .warning,
+            "2 uploads cancelled; of 1 the answer was lost",
+            "limits.max-age"
+        ),
+        Judged(
+            CleanupSeen(cancelled: 3, left: [("https://a/b", silent)]).finding,
+            .failure,
+            "3 uploads cancelled, 1 left",
+            "curl -X DELETE https://a/b"
+        ),
+    ]
+
+    @Test("protocols", arguments: protocols)
+    func judgesProtocols(judged: Judged) { judged.expectRight() }
+
+    @Test("a URL is taken apart as far as it is compared")
+    func urls() throws {
+        let url = try #require(ProbeURL("HTTPS://Up.Example:8443/files/?a=b"))
+        #expect(url.isSecure && url.host == "up.example" && url.port == 8443)
+        #expect(url.path == "/files/" && url.target == "/files/?a=b")
+        #expect(url.origin == "https://Up.Example:8443")
+        #expect(ProbeURL("http://a")?.target == "/")
+        #expect(ProbeURL("http://a?b")?.target == "/?b")
+        #expect(ProbeURL("http://[::1]:80/")?.host == "::1")
+        #expect(ProbeURL("http://[::1]/")?.port == 80)
+        for text in [
+            "", "a", "/files/", "ftp://a/", "http://", "http://a b/", "http://u@a/", "http://a/#x",
+        ] {
+            #expect(ProbeURL(text) == nil, "\(text)")
+        }
+    }
+}

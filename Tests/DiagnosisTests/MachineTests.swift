@@ -1,0 +1,217 @@
+// What is read of nginx's files, of its processes, of the socket and of the units.
+
+import Diagnosis
+import Posix
+import Testing
+
+@Suite struct MachineTests {
+    private static let dump = """
+        # configuration file /etc/nginx/nginx.conf:
+        user www-data;   # who
+        http {
+            include conf.d/*.conf;
+            client_max_body_size 8m;
+            log_format a '$remote_addr { "$request" ; ';
+            server {
+                server_name up.example;
+                include "snippets/spoolgate*.conf";
+                location / { return 404; }
+            }
+            server { server_name other; location /files/ { fastcgi_pass unix:/other.sock; } }
+        }
+
+        # configuration file /etc/nginx/conf.d/spoolgate.conf:
+        upstream spoolgate {
+            server unix:/run/spoolgate/spoolgate.sock;
+            keepalive 64;
+        }
+
+        # configuration file /etc/nginx/snippets/spoolgate.conf:
+        location /files/ {
+            fastcgi_pass spoolgate;
+            fastcgi_param REQUEST_METHOD $request_method;
+            fastcgi_request_buffering on;
+            fastcgi_intercept_errors off;
+            client_body_timeout 10s;
+            set $x ${uri}a;
+            if ($request_method ~ ^(POST|PUT)$) { return 444; }
+        }
+
+        """
+
+    @Test("nginx's files are read with their includes, each directive with its place")
+    func dumped() throws {
+        let dump = NginxDump(Self.dump)
+        let places = dump.locations(of: "/files/a", host: "up.example")
+        #expect(
+            places.map(\.location.place) == [
+                "/etc/nginx/snippets/spoolgate.conf:1", "/etc/nginx/nginx.conf:11",
+            ]
+        )
+        let place = try #require(places.first)
+        #expect(place.value(of: "client_max_body_size")?.place == "/etc/nginx/nginx.conf:4")
+        #expect(place.value(of: "client_body_timeout")?.text == "client_body_timeout 10s;")
+        #expect(place.value(of: "set")?.words == ["set", "$x", "${uri}a"])
+        #expect(place.value(of: "log_format")?.words.last == #"$remote_addr { "$request" ; "#)
+        #expect(dump.socket(of: place) == "/run/spoolgate/spoolgate.sock")
+        #expect(
+            dump.locations(of: "/files/a", host: "other").first.flatMap(dump.socket)
+                == "/other.sock"
+        )
+        #expect(dump.locations(of: "/", host: "up.example").isEmpty)
+    }
+
+    @Test("what breaks uploads is named with its place, and the mend with what it replaces")
+    func faults() throws {
+        let place = try #require(
+            NginxDump(Self.dump).locations(of: "/files/", host: "up.example").first
+        )
+        let found = place.faults.map { [$0.level.rawValue, $0.text] + $0.mends }
+        #expect(
+            found == [
+                [
+                    "fail",
+                    "'fastcgi_request_buffering on;' at /etc/nginx/snippets/spoolgate.conf:4",
+                    "fastcgi_request_buffering off;",
+                ],
+                [
+                    "fail", "'client_max_body_size 8m;' at /etc/nginx/nginx.conf:4",
+                    "client_max_body_size 0;",
+                ],
+                [
+                    "warn",
+                    "nginx's own 'client_body_buffer_size 16k;' is in force at "
+                        + "/etc/nginx/snippets/spoolgate.conf:1",
+                    "client_body_buffer_size 1m;",
+                ],
+                [
+                    "warn", "'client_body_timeout 10s;' at /etc/nginx/snippets/spoolgate.conf:6",
+                    "client_body_timeout 60s;",
+                ],
+            ]
+        )
+        #expect(
+            place.place(of: "fastcgi_request_buffering off;")
+                == "(in place of fastcgi_request_buffering on; at /etc/nginx/snippets/spoolgate.conf:4)"
+        )
+        #expect(
+            place.place(of: "fastcgi_param SPOOLGATE_ORIGIN https://a;")
+                == "(location /files/, /etc/nginx/snippets/spoolgate.conf:1)"
+        )
+        #expect(
+            place.place(of: "fastcgi_intercept_errors off;")
+                == "(is there already, at /etc/nginx/snippets/spoolgate.conf:5)"
+        )
+        #expect(place.place(of: "systemctl status spoolgate.socket") == nil)
+        #expect(NginxDump("").directives.isEmpty)
+        #expect(NginxDump("# configuration file a:\ninclude a;\nb {").directives.count == 1)
+    }
+
+    // MARK: The socket
+
+    private static func facts(_ path: String, _ permissions: UInt32) -> PathFacts {
+        PathFacts(
+            path: path,
+            owner: 10,
+            group: 20,
+            permissions: permissions,
+            isDirectory: path != "/run/s.sock"
+        )
+    }
+
+    private static func socket(
+        _ worker: Credentials?,
+        _ mode: UInt32 = 0o660,
+        directory: UInt32 = 0o755
+    ) -> Finding {
+        let way = [facts("/", 0o755), facts("/run", directory), facts("/run/s.sock", mode)]
+        let workers: Set<Credentials> = worker.map { [$0] } ?? []
+        return SocketSeen(path: "/run/s.sock", state: .listening, way: way, workers: workers)
+            .finding
+    }
+
+    @Test("nginx's workers may connect by the socket's owner, group or mode, or are told why not")
+    func sockets() {
+        let owner = Credentials(user: 10, groups: [99])
+        let member = Credentials(user: 11, groups: [20, 99])
+        let other = Credentials(user: 12, groups: [99])
+        for (worker, mode) in [(owner, 0o600), (member, 0o660), (other, 0o666)] {
+            #expect(Self.socket(worker, UInt32(mode)).level == .ok)
+        }
+        for (worker, mode) in [(owner, 0o066), (member, 0o606), (other, 0o660)] {
+            let finding = Self.socket(worker, UInt32(mode))
+            #expect(finding.level == .failure)
+            #expect(finding.text.contains("may not connect to /run/s.sock (owner "))
+            #expect(finding.mends.contains { $0.contains("SocketMode=0660") })
+        }
+        #expect(Self.socket(Credentials(user: 0, groups: []), 0o000).level == .ok)
+        let closed = Self.socket(other, 0o666, directory: 0o700)
+        #expect(closed.level == .failure && closed.mends == ["chmod o+x /run"])
+        #expect(Self.socket(nil).level == .warning)
+        let way = [Self.facts("/", 0o755), Self.facts("/run/s.sock", 0o660)]
+        let two = SocketSeen(
+            path: "/run/s.sock",
+            state: .listening,
+            way: way,
+            workers: [member, other]
+        )
+        #expect(two.finding.level == .ok, "another nginx may run beside")
+        let deaf = SocketSeen(path: "/a", state: .deaf, way: [], workers: [])
+        #expect(deaf.finding.mends.first?.contains("systemctl start") == true)
+        let absent = SocketSeen(path: "/nowhere/at/all.sock", workers: [])
+        #expect(absent.finding.level == .failure)
+        #expect(absent.finding.text == "/nowhere/at/all.sock is not there (/nowhere)")
+    }
+
+    @Test("a process's credentials are those for files, with all groups")
+    func credentials() {
+        let status = "Name:\tnginx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n"
+        #expect(Credentials(status: status) == Credentials(user: 4, groups: [8, 9, 10]))
+        #expect(Credentials(status: "Name: x\nUid: 1\n") == nil)
+    }
+
+    // MARK: Units
+
+    @Test("the units' times are compared with the daemon's")
+    func units() {
+        let read = UnitsSeen.read("LoadState=loaded\nTimeoutStopUSec=1min 30s\nResult=\n")
+        #expect(read == ["LoadState": "loaded", "TimeoutStopUSec": "1min 30s", "Result": ""])
+        func stopping(_ text: String) -> Finding {
+            UnitsSeen(service: ["TimeoutStopUSec": text], socket: [:]).stopping(
+                within: .seconds(30)
+            )
+        }
+        #expect(stopping("45s").level == .ok)
+        #expect(stopping("1min 30s").level == .ok)
+        #expect(stopping("infinity").level == .ok)
+        #expect(stopping("30s").level == .warning)
+        #expect(stopping("20s 500ms").mends == ["TimeoutStopSec=45s  (systemctl edit spoolgate)"])
+        #expect(stopping("soon").level == .skipped)
+        let states = [("active", "inactive", Finding.Level.ok), ("inactive", "failed", .failure)]
+        for (socket, service, level) in states {
+            let units = UnitsSeen(
+                service: ["ActiveState": service],
+                socket: ["ActiveState": socket]
+            )
+            #expect(units.finding.level == level)
+        }
+    }
+
+    @Test("room is what is free above the reserve, up to the quota")
+    func room() {
+        func finding(free: Int64, quota: Int64 = 0) -> Finding {
+            RoomSeen(
+                path: "/s",
+                user: "u",
+                free: free,
+                reserve: 1 << 30,
+                quota: quota,
+                largest: 4 << 30
+            ).finding
+        }
+        #expect(finding(free: 5 << 30) == .ok("spool", "/s, 4.0GiB free above the reserve"))
+        #expect(finding(free: 4 << 30).level == .warning)
+        #expect(finding(free: 50 << 30, quota: 1 << 30).level == .warning)
+        #expect(finding(free: 1 << 30).level == .failure)
+    }
+}
