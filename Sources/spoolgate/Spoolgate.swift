@@ -16,7 +16,7 @@ struct Spoolgate: ParsableCommand {
         version: version,
         subcommands: [
             Serve.self, Check.self, List.self, Show.self, Hold.self, Release.self, Requeue.self,
-            Purge.self,
+            Purge.self, Probe.self,
         ]
     )
 
@@ -26,8 +26,10 @@ struct Spoolgate: ParsableCommand {
 /// What a command ends with that did not do all it should: one sentence for the operator and the exit
 /// code.
 struct CommandFailure: Error {
-    /// Exit codes of sysexits(3).
+    /// Exit codes of sysexits(3), but for the first.
     enum Code: Int32 {
+        /// It works, and less well than it could.
+        case warnings = 1
         case refused = 65
         case unknownUpload = 66
         case unknownUser = 67

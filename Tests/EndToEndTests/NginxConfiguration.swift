@@ -16,6 +16,12 @@ enum NginxMistake {
     case distributionsParameters
     /// What nginx passes on is no list of statuses.
     case wrongInterim
+    /// Uploads may have no more than 8 MiB.
+    case smallContent
+    /// Refusals are replaced by pages of nginx's own.
+    case errorPages
+    /// Content may not pause for more than five seconds.
+    case shortGap
 
     /// A line of the shipped files with the mistake made in it.
     func made(in line: String) -> String {
@@ -29,6 +35,12 @@ enum NginxMistake {
             return "include /etc/nginx/fastcgi_params; client_max_body_size 0;"
         case .wrongInterim where words.first == "include" && line.contains("params"):
             return line + " fastcgi_param SPOOLGATE_INTERIM on;"
+        case .smallContent where words.first == "client_max_body_size":
+            return "client_max_body_size 8m;"
+        case .errorPages where words.first == "fastcgi_intercept_errors":
+            return "fastcgi_intercept_errors on; error_page 404 409 /sorry.html;"
+        case .shortGap where words.first == "client_body_timeout":
+            return "client_body_timeout 5s;"
         default: return line
         }
     }

@@ -1,14 +1,18 @@
 // `spoolgate check`: reads the settings as `serve` would, looks at what they name as the daemon's user
-// would, and prints what differs from the defaults.
+// would, and prints what differs from the defaults; with --live, looks at what runs as well.
 
 import ArgumentParser
+import Diagnosis
 import Posix
 import Settings
 
 struct Check: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check the settings and print what differs from the defaults.",
-        discussion: "Changes nothing. Exits 0 if a daemon could serve with these settings, else 78."
+        discussion: """
+            Changes nothing. Exits 0 if a daemon could serve with these settings, else 78; with --live \
+            0 if all is well, 1 with warnings, 69 with failures.
+            """
     )
 
     /// The user as whom the shipped unit runs the daemon.
@@ -30,8 +34,23 @@ struct Check: ParsableCommand {
     @Flag(name: .shortAndLong, help: "Say nothing but what is wrong.")
     var quiet = false
 
+    @Flag(
+        help: "Also look at what runs: socket, nginx, spool, upstreams, authorizers and units."
+    )
+    var live = false
+
+    @Flag(help: "With --live: one JSON object a line, for each check, and one for the sum.")
+    var json = false
+
+    func validate() throws {
+        if json, !live { throw ValidationError("--json goes with --live.") }
+        if quiet, live { throw ValidationError("--quiet and --live exclude each other.") }
+    }
+
     func run() throws {
         try spoolgate.run { () throws(CommandFailure) in
+            // As another user one may not look into nginx.
+            let nginx = live ? NginxProcesses() : nil
             // Another user might not even see that it is there.
             let file = options.file
             let isSystems = SettingsOptions.isSystems(file)
@@ -49,6 +68,14 @@ struct Check: ParsableCommand {
                 makesDirectories: file == nil
             ).sentences
             if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
+            if let nginx {
+                let report = FindingReport("spoolgate check \(source)", json: json)
+                for finding in Self.findings(faults, settings) { report.tell(finding) }
+                for finding in LiveCheck(settings, as: judge, nginx: nginx).findings {
+                    report.tell(finding)
+                }
+                return try report.end()
+            }
             for fault in faults { printError(fault) }
             guard faults.isEmpty else {
                 throw CommandFailure(
@@ -62,6 +89,29 @@ struct Check: ParsableCommand {
             print("\(source): ok")
             printDifferences(settings)
         }
+    }
+
+    /// What `check` finds without --live, in the words of findings.
+    private static func findings(_ faults: [String], _ settings: Settings) -> [Finding] {
+        var findings = faults.map { fault in
+            // The sentences end in what mends them.
+            let parts = fault.split(separator: "; ").map(String.init)
+            let text = parts.count > 1 ? parts.dropLast().joined(separator: "; ") : fault
+            return Finding(
+                .failure,
+                "settings",
+                text,
+                mends: parts.count > 1 ? [parts[parts.count - 1]] : []
+            )
+        }
+        if faults.isEmpty { findings.append(.ok("settings", "usable")) }
+        let doors = settings.openDoors
+        findings += doors.map { door in
+            let parts = door.split(separator: ". ", maxSplits: 1).map(String.init)
+            return Finding(.warning, "login", parts[0], mends: Array(parts.dropFirst()))
+        }
+        if doors.isEmpty { findings.append(.ok("login", "the settings say who may upload")) }
+        return findings
     }
 
     /// Becomes the user whom the daemon runs as, so that all that follows sees what it would see.

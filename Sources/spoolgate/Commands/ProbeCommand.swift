@@ -1,0 +1,181 @@
+// `spoolgate probe`: looks at the whole way from a client to the gateway, and says what to mend.
+//
+// What it does on the way is UploadProbe's; here is what a person asks for, and the signals that end it.
+
+import ArgumentParser
+import Diagnosis
+import Glibc
+import HTTPTypes
+import Posix
+import Synchronization
+import TextFormats
+import UploadProtocol
+import Upstream
+
+struct Probe: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Look at an upload URL as clients meet it, and say what to mend.",
+        discussion: """
+            Uploads to the URL in all the ways that clients do, breaks connections and goes on, and \
+            names the directive that mends what does not work. Nothing is ever delivered: no upload is \
+            completed, and each is cancelled in the end. Exits 0 if all is well, 1 with warnings, 69 \
+            with failures.
+            """
+    )
+
+    /// The versions of HTTP to look at.
+    enum Versions: String, CaseIterable, ExpressibleByArgument {
+        case first = "1.1"
+        case second = "2"
+        case all
+
+        var versions: [ClientRequest.Version] {
+            switch self {
+            case .first: [.http1]
+            case .second: [.http2]
+            case .all: [.http1, .http2]
+            }
+        }
+    }
+
+    @Argument(
+        help: "Where clients upload: https://uploads.example.org/files/.",
+        transform: { text in
+            guard let url = ProbeURL(text) else {
+                throw ValidationError("'\(text)' is no http or https URL.")
+            }
+            return url
+        }
+    )
+    var url: ProbeURL
+
+    @Option(
+        name: [.customShort("H"), .customLong("header")],
+        help: ArgumentHelp(
+            "A field of every request, as a login needs it; may be repeated.",
+            valueName: "field"
+        ),
+        transform: { text in
+            let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2, let name = HTTPField.Name(String(parts[0])),
+                HTTPField.isValidValue(String(parts[1].withoutOuterWhitespace))
+            else {
+                throw ValidationError("'\(text)' is no field; write 'Name: value'.")
+            }
+            return HTTPField(name: name, value: String(parts[1].withoutOuterWhitespace))
+        }
+    )
+    var header: [HTTPField] = []
+
+    @Option(help: ArgumentHelp("Which versions of HTTP: 1.1, 2 or all.", valueName: "version"))
+    var http: Versions = .all
+
+    @Option(
+        help: ArgumentHelp("Bytes for the speed, over each version of HTTP.", valueName: "size"),
+        transform: { text in
+            guard let size = ByteSize.read(text), size > 0 else {
+                throw ValidationError("'\(text)' is no size; write it as 32MiB.")
+            }
+            return size
+        }
+    )
+    var size: Int64 = 32 << 20
+
+    @Option(
+        help: ArgumentHelp(
+            "Also look whether pages of this origin may upload: https://app.example.org.",
+            valueName: "origin"
+        ),
+        transform: { text in
+            guard CrossOrigin.isOrigin(text) else {
+                throw ValidationError(
+                    "'\(text)' is no origin; write it as https://app.example.org."
+                )
+            }
+            return text
+        }
+    )
+    var origin: String?
+
+    @Option(
+        help: ArgumentHelp("Trust the authorities in this PEM file instead.", valueName: "file")
+    )
+    var cacert: String?
+
+    @Flag(help: "Also look at this machine: nginx's files, the socket and the units. As root.")
+    var local = false
+
+    @Option(
+        help: ArgumentHelp(
+            "With --local: the command that prints nginx's files.",
+            valueName: "command"
+        )
+    )
+    var nginx: String = "nginx -T"
+
+    @Flag(help: "Also be silent for 70 seconds, and see who minds.")
+    var thorough = false
+
+    @Flag(help: "One JSON object a line, for each check, and one for the sum.")
+    var json = false
+
+    func validate() throws {
+        if let cacert, access(cacert, R_OK) != 0 {
+            throw ValidationError("--cacert \(cacert) cannot be read.")
+        }
+    }
+
+    func run() throws {
+        try spoolgate.run { () throws(CommandFailure) in
+            let stop = try Stop()
+            let report = FindingReport("spoolgate probe \(url.text)", json: json)
+            var machine: LocalCheck?
+            if local {
+                let check = LocalCheck(
+                    of: url,
+                    nginx: nginx.split(separator: " ").map(String.init)
+                )
+                for finding in check.findings { report.tell(finding) }
+                machine = check
+            }
+            var question = ProbeQuestion(url)
+            question.fields = HTTPFields(header)
+            question.versions = http.versions
+            question.size = size
+            question.origin = origin
+            question.certificateAuthority = cacert
+            question.isThorough = thorough
+            let probe = UploadProbe(question, isStopped: { stop.isAsked }) { finding in
+                report.tell(machine?.placed(finding) ?? finding)
+            }
+            probe.run()
+            if stop.isAsked {
+                throw CommandFailure(code: .unavailable, sentence: "stopped before the end")
+            }
+            try report.end()
+        }
+    }
+}
+
+/// Whether somebody asked this process to end.
+private final class Stop: Sendable {
+    private let flag = Atomic<Bool>(false)
+
+    /// Takes SIGINT and SIGTERM from now on.
+    init() throws(CommandFailure) {
+        let signals = Signals.block()
+        do throws(SystemError) {
+            try Thread.start(name: "signals") { [self] in
+                while true {
+                    if [.interrupt, .terminate].contains(signals.next()) {
+                        flag.store(true, ordering: .relaxed)
+                    }
+                }
+            }
+        } catch {
+            throw CommandFailure(code: .unavailable, sentence: "\(error)")
+        }
+    }
+
+    var isAsked: Bool { flag.load(ordering: .relaxed) }
+}

@@ -1,0 +1,347 @@
+// `probe` before a real nginx with the shipped files: as shipped, and with the mistakes that people make.
+// After each probe the spool is empty and the upstream has seen nothing.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("probe", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct ProbeTests {
+    /// One line of a report.
+    struct Line: Decodable {
+        var check: String?
+        var level: String?
+        var text: String?
+        var mend: [String]?
+        var failures: Int?
+        var warnings: Int?
+    }
+
+    /// What a probe said.
+    struct Report {
+        var status: Int32
+        var lines: [Line]
+        var shown: String
+
+        init(_ command: Command) throws {
+            status = command.status
+            shown = command.output + command.errors
+            lines = try command.output.split(separator: "\n").map {
+                try JSONDecoder().decode(Line.self, from: Data($0.utf8))
+            }
+        }
+
+        /// The lines that are not well, with their level.
+        var complaints: [String] {
+            lines.filter { ["warn", "fail"].contains($0.level) }
+                .map { "\($0.level ?? "") \($0.check ?? "")" }
+        }
+
+        func expect(_ check: String, _ level: String, _ words: [String] = []) {
+            let found = lines.filter { $0.check == check }
+            #expect(found.contains { $0.level == level }, "\(check): \(shown)")
+            let texts = found.map { ([$0.text ?? ""] + ($0.mend ?? [])).joined(separator: "\n") }
+            for word in words {
+                #expect(texts.contains { $0.contains(word) }, "\(word): \(shown)")
+            }
+        }
+    }
+
+    /// A gateway with an upstream that counts.
+    private final class Stage {
+        let origin: LoopbackOrigin
+        let sandbox: Sandbox
+
+        init(
+            _ front: Front,
+            origin publicOrigin: String? = nil,
+            routeSettings: [String] = []
+        ) throws {
+            origin = try LoopbackOrigin(status: "201 Created")
+            sandbox = try Sandbox(
+                upstream: origin.base,
+                // What the disk has room for.
+                routeSettings: ["limits: {max-size: 64MiB}"] + routeSettings,
+                front: front,
+                origin: publicOrigin
+            )
+        }
+
+        var secure: String { "https://localhost:\(sandbox.tlsPort)/files/" }
+        var plain: String { "http://localhost:\(sandbox.port)/files/" }
+
+        /// Probes, and looks whether anything is left or was delivered.
+        func probe(_ url: String, _ arguments: [String] = []) throws -> Report {
+            let trust = ["--cacert", "\(sandbox.directory.path())/nginx/server.pem"]
+            let report = try Report(
+                Command(
+                    Sandbox.program,
+                    ["probe", "--json", "--size", "2MiB", url] + trust + arguments
+                )
+            )
+            try expectNothingLeft(report.shown)
+            return report
+        }
+
+        func expectNothingLeft(_ shown: String) throws {
+            let list = try sandbox.spoolgate("list", "--json")
+            #expect(list.status == 0 && list.output.isEmpty, "\(shown)\(list.output)")
+            #expect(origin.requests.isEmpty, "\(origin.requests.map(\.line))")
+        }
+    }
+
+    @Test("an nginx as it is shipped, with the module, has nothing to complain of")
+    func shipped() throws {
+        let page = "https://app.example"
+        let stage = try Stage(.nginxWithModule, routeSettings: ["cors: {origins: [\"\(page)\"]}"])
+        let report = try stage.probe(stage.secure, ["--origin", page])
+        #expect(report.complaints.isEmpty, "\(report.shown)")
+        #expect(report.status == 0)
+        #expect(
+            report.lines.compactMap(\.check) == [
+                "reach", "gateway", "streaming", "104-http1", "104-http2", "cut", "size",
+                "location", "errors", "speed", "cors", "tus", "cleanup",
+            ]
+        )
+        #expect(report.lines.dropLast().allSatisfy { $0.level == "ok" }, "\(report.shown)")
+        #expect(report.lines.last?.failures == 0 && report.lines.last?.warnings == 0)
+        report.expect("reach", "ok", ["TLS 1.3, HTTP/1.1 and HTTP/2, nginx"])
+        report.expect("streaming", "ok", ["4.0MiB of 4.0MiB"])
+        report.expect("104-http1", "ok", ["before content"])
+        report.expect("104-http2", "ok", ["before content"])
+        report.expect("cut", "ok", ["4.0MiB kept; resumed"])
+        report.expect("size", "ok", ["64.0MiB may come"])
+    }
+
+    @Test("people get the same in columns, and a version of HTTP that is asked for alone")
+    func shown() throws {
+        let stage = try Stage(.nginxWithModule)
+        let command = try Command(
+            Sandbox.program,
+            ["probe", "--http", "1.1", "--size", "1MiB", stage.plain]
+        )
+        #expect(command.status == 0, "\(command.output)")
+        let lines = command.output.split(separator: "\n")
+        #expect(lines.first == "spoolgate probe \(stage.plain)")
+        #expect(lines.dropFirst().first?.hasPrefix(" ok    reach       no TLS, HTTP/1.1") == true)
+        #expect(lines.contains(" -     cors        not asked (--origin)"))
+        #expect(lines.last == "no failures, no warnings.")
+        let second = try stage.probe(stage.secure, ["--http", "2"])
+        #expect(second.complaints.isEmpty, "\(second.shown)")
+        second.expect("reach", "ok", ["TLS 1.3, HTTP/2"])
+        second.expect("size", "skip")
+        try stage.expectNothingLeft(command.output)
+    }
+
+    /// A mistake, and what must be said of it.
+    struct Mistake: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var front: Front
+        /// Everything that is complained of.
+        var complaints: [String]
+        /// Of the first of them, parts of the sentence and the line to change.
+        var words: [String]
+        var origin: String?
+        var arguments: [String] = []
+        var path = "/files/"
+    }
+
+    static let mistakes = [
+        Mistake(
+            testDescription: "uploads are buffered",
+            front: .nginxMistaken(.buffering),
+            complaints: ["fail streaming", "fail cut"],
+            words: ["0B of 4.0MiB", "fastcgi_request_buffering off;"]
+        ),
+        Mistake(
+            testDescription: "large content is refused",
+            front: .nginxMistaken(.smallContent),
+            complaints: ["fail size"],
+            words: ["413 from nginx, not the gateway", "client_max_body_size 0;"]
+        ),
+        Mistake(
+            testDescription: "the parameters are not included",
+            front: .nginxMistaken(.noParameters),
+            complaints: ["fail gateway"],
+            words: ["500 from the gateway", "include /usr/share/spoolgate/nginx/location*.conf;"]
+        ),
+        Mistake(
+            testDescription: "the public origin is another one",
+            front: .nginx,
+            complaints: ["warn location"],
+            words: [
+                "http://uploads.example, not back to https://localhost", "SPOOLGATE_ORIGIN",
+            ],
+            origin: "http://uploads.example"
+        ),
+        Mistake(
+            testDescription: "no public origin is passed",
+            front: .nginxMistaken(.noOrigin),
+            complaints: ["warn location"],
+            words: ["only a path", "fastcgi_param SPOOLGATE_ORIGIN https://localhost"]
+        ),
+        Mistake(
+            testDescription: "nginx has error pages of its own",
+            front: .nginxMistaken(.errorPages),
+            complaints: ["fail errors"],
+            words: ["409 of the gateway", "from nginx", "fastcgi_intercept_errors off;"]
+        ),
+        Mistake(
+            testDescription: "the path is none of the gateway's",
+            front: .nginx,
+            complaints: ["fail gateway"],
+            words: ["404 from nginx", "include snippets/spoolgate*.conf;"],
+            path: "/elsewhere/"
+        ),
+        Mistake(
+            testDescription: "the distribution's parameters stand in place of the shipped location",
+            front: .nginxMistaken(.distributionsParameters),
+            complaints: ["fail streaming", "fail cut"],
+            words: ["fastcgi_request_buffering off;", "location*.conf;"]
+        ),
+        Mistake(
+            testDescription: "content may not pause",
+            front: .nginxMistaken(.shortGap),
+            complaints: ["warn silence"],
+            words: ["was ended after ", "client_body_timeout 60s;"],
+            arguments: ["--thorough"]
+        ),
+        Mistake(
+            testDescription: "a login stands in front",
+            front: .nginxWithLogin(.password),
+            complaints: ["fail gateway"],
+            words: ["401 from nginx", "Basic realm", "-H 'Authorization"]
+        ),
+    ]
+
+    @Test("a mistake in nginx is named with the line to change", arguments: mistakes)
+    func mistaken(mistake: Mistake) throws {
+        if mistake.front == .nginxMistaken(.distributionsParameters),
+            !FileManager.default.fileExists(atPath: "/etc/nginx/fastcgi_params")
+        {
+            return
+        }
+        let stage = try Stage(mistake.front, origin: mistake.origin)
+        let url = stage.secure.replacing("/files/", with: mistake.path)
+        let report = try stage.probe(url, mistake.arguments)
+        // Without the module there is no 104, which is a mistake of its own.
+        let complaints = report.complaints.filter { !$0.contains("104") }
+        #expect(complaints == mistake.complaints, "\(report.shown)")
+        let isFailure = mistake.complaints.contains { $0.hasPrefix("fail") }
+        #expect(report.status == (isFailure ? 69 : 1))
+        let check = mistake.complaints[0].split(separator: " ")
+        report.expect(String(check[1]), String(check[0]), mistake.words)
+    }
+
+    @Test("without the module there is no 104, and what is to be installed is said")
+    func noModule() throws {
+        let stage = try Stage(.nginx)
+        let report = try stage.probe(stage.secure)
+        #expect(report.complaints == ["warn 104-http1", "warn 104-http2"], "\(report.shown)")
+        #expect(report.status == 1)
+        report.expect("104-http1", "warn", ["apt install libnginx-mod-http-interim"])
+    }
+
+    @Test("with the login that is asked for, all is well")
+    func login() throws {
+        let stage = try Stage(.nginxWithLogin(.password))
+        let login = "Authorization: Basic \(Data("alice:secret".utf8).base64EncodedString())"
+        let report = try stage.probe(stage.plain, ["-H", login, "--http", "1.1"])
+        #expect(report.complaints == ["warn 104-http1"], "\(report.shown)")
+    }
+
+    @Test("a gateway that does not run, and one whose socket nginx may not use, are told apart")
+    func socket() throws {
+        let stage = try Stage(.nginx)
+        let folder = stage.sandbox.directory.path()
+        let nginx = [
+            Command.find("nginx") ?? "nginx", "-p", "\(folder)/nginx", "-c",
+            "\(folder)/nginx/nginx.conf", "-T",
+        ]
+        let local = ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
+        let well = try stage.probe(stage.plain, local)
+        well.expect("nginx", "ok", ["location /files/", "/snippets/spoolgate.conf:"])
+        well.expect("socket", "ok", ["spoolgate.sock", "may connect"])
+        // Its owner is root, who may everything: then nginx's workers are another user's.
+        if geteuid() == 0 {
+            chmod("\(folder)/spoolgate.sock", 0o600)
+            let closed = try stage.probe(stage.plain, local)
+            #expect(closed.status == 69)
+            closed.expect("gateway", "fail", ["nginx does not reach the gateway"])
+            closed.expect("socket", "fail", ["may not connect to", "mode 0600", "SocketMode=0660"])
+            chmod("\(folder)/spoolgate.sock", 0o666)
+        }
+        stage.sandbox.kill()
+        let dead = try stage.probe(stage.plain, local)
+        #expect(dead.status == 69)
+        dead.expect("gateway", "fail", ["nginx does not reach the gateway", "systemctl status"])
+        dead.expect("socket", "fail", ["nobody listens", "systemctl start"])
+    }
+
+    @Test("nobody there, a certificate that nobody trusts, and a host without an address")
+    func unreachable() throws {
+        let stage = try Stage(.nginx)
+        let port = try FreePort.take(1)[0]
+        for (url, words) in [
+            ("http://localhost:\(port)/files/", ["nginx runs"]),
+            ("http://nowhere.invalid/files/", ["DNS"]),
+        ] {
+            let report = try stage.probe(url)
+            #expect(report.status == 69)
+            report.expect("reach", "fail", words)
+        }
+        let report = try Report(Command(Sandbox.program, ["probe", "--json", stage.secure]))
+        #expect(report.status == 69)
+        report.expect("reach", "fail", ["ssl_certificate"])
+        try stage.expectNothingLeft(report.shown)
+    }
+
+    @Test("another application gets one request, and what it makes of that is left alone")
+    func otherApplication() throws {
+        let application = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                try connection.answer("201 Created", fields: ["Location: /things/1"])
+            }
+        }
+        let command = try Command(
+            Sandbox.program,
+            ["probe", "--json", "\(application.base)/things"]
+        )
+        let report = try Report(command)
+        #expect(report.status == 69)
+        report.expect("gateway", "fail", ["without an upload resource", "include snippets/"])
+        #expect(application.requests.map(\.method) == ["POST"])
+    }
+
+    @Test("a probe that is stopped cancels what it has begun", arguments: [SIGINT, SIGTERM])
+    func stopped(signal: Int32) throws {
+        let stage = try Stage(.nginxWithModule)
+        let log = stage.sandbox.directory.appending(path: "probe.log")
+        let probe = try Daemon(
+            Sandbox.program,
+            ["probe", "--http", "1.1", "--thorough", stage.plain],
+            log: log
+        )
+        try eventually("an upload is received") {
+            try stage.sandbox.spoolgate("list").output.contains("receiving")
+        }
+        probe.signal(signal)
+        #expect(probe.wait() == 69)
+        let text = try String(contentsOf: log, encoding: .utf8)
+        #expect(text.contains("cleanup") && text.contains("cancelled"), "\(text)")
+        #expect(text.contains("stopped before the end"))
+        try stage.expectNothingLeft(text)
+    }
+
+    @Test(
+        "what cannot be asked is refused",
+        arguments: [
+            ["files"], ["ftp://a/"], ["http://a/", "-H", "x"], ["http://a/", "--size", "0"],
+            ["http://a/", "--origin", "https://a/"], ["http://a/", "--http", "3"],
+            ["http://a/", "--cacert", "/nowhere"],
+        ]
+    )
+    func refused(arguments: [String]) throws {
+        #expect(try Command(Sandbox.program, ["probe"] + arguments).status == 64)
+    }
+}
