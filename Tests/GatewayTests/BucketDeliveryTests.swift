@@ -1,6 +1,7 @@
 // What becomes of uploads whose upstream is a bucket: repeated whatever the method, and never answered with a
 // store's own refusal.
 
+import Exchange
 import Foundation
 import HTTPTypes
 import Posix
