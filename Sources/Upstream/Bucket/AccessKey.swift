@@ -16,13 +16,16 @@ package struct AccessKeyFault: Error, Equatable {
 }
 
 /// An access key of a store that speaks S3.
-struct AccessKey: Equatable {
+struct AccessKey: CustomStringConvertible {
     /// What the store knows it by.
     let id: String
     /// What proves it.
     let secret: String
     /// What goes with a key for a limited time; nil: nothing.
     let token: String?
+
+    /// Not what it was made of: texts are logged.
+    let description = "an access key"
 
     /// Larger files are none.
     private static let limit = 64 << 10
