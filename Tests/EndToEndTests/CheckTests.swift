@@ -180,6 +180,36 @@ struct CheckTests {
         #expect(try stage.check("--user", "nobody", "--listen", "systemd").status == 0)
     }
 
+    @Test("the key of a bucket is read, and a file that has none is named with what is wrong")
+    func bucketKey() throws {
+        let stage = try Stage(
+            "upstream: \"s3:https://a.example/drop\", anonymous: allow, s3: {credentials: ROOT/key}"
+        )
+        try stage.sh("mkdir over")
+        let steps = [
+            ("true", "ROOT/key is not there; put it there, or name the file that is meant"),
+            (
+                "printf 'id\\nsecret\\n' > key && chmod 0644 key",
+                "ROOT/key may be read by others, or changed by its group, or is no file; make its mode "
+                    + "0600 or 0640"
+            ),
+            ("echo secret > key && chmod 0600 key", "ROOT/key has 1 lines; an access key has two"),
+        ]
+        for (script, fault) in steps {
+            try stage.sh(script)
+            let found = try stage.check("--quiet")
+            #expect(found.status == 78)
+            let whole =
+                "spoolgate: routes.default.s3.credentials: "
+                + fault.replacing("ROOT", with: stage.root)
+            #expect(found.errors.hasPrefix(whole), "\(found.errors)")
+            #expect(!found.errors.contains("secret "))
+        }
+        try stage.sh("printf 'id\\nsecret\\n' > key")
+        let taken = try stage.check("--quiet")
+        #expect(taken.status == 0, "\(taken.errors)")
+    }
+
     @Test("a file of events may be made by the first start, but its directory has to be there")
     func eventFile() throws {
         let stage = try Stage()
