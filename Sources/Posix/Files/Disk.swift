@@ -80,6 +80,8 @@ package struct Disk: Sendable {
 
     private let check: Check?
     private let witness: Witness?
+    /// How long it took each time until content or entries were durable; nil: it is not measured.
+    package var syncTimes: Histogram?
 
     /// Makes a disk; `check` and `witness` are for tests and nil otherwise.
     package init(check: Check? = nil, witness: Witness? = nil) {
@@ -241,6 +243,8 @@ package struct Disk: Sendable {
         subject: @autoclosure () -> String
     ) throws(SystemError) {
         _ = try check?(.sync, subject())
+        let watch = Stopwatch()
+        defer { syncTimes?.add(nanoseconds: watch.nanoseconds) }
         try Call.sync.check(fdatasync(file.number), subject())
         witness?(.synced(file.number))
     }
@@ -248,6 +252,8 @@ package struct Disk: Sendable {
     /// Makes the entries of a directory durable.
     package func syncDirectory(_ directory: Directory) throws(SystemError) {
         _ = try check?(.syncDirectory, directory.path)
+        let watch = Stopwatch()
+        defer { syncTimes?.add(nanoseconds: watch.nanoseconds) }
         try Call.syncDirectory.check(fsync(directory.descriptor.number), directory.path)
         witness?(.syncedDirectory(path: directory.path))
     }

@@ -1,0 +1,48 @@
+// Metrics as text: what Prometheus reads.
+
+import Testing
+import TextFormats
+
+@Suite("Metrics as text")
+struct MetricsTextTests {
+    @Test("a metric says what it is for and of which type, then its samples")
+    func counter() {
+        var text = MetricsText(prefix: "house_")
+        text.begin("doors_total", .counter, "Doors that were opened.")
+        text.add(3, [("room", "kitchen"), ("side", "left")])
+        text.add(4)
+        #expect(
+            text.text == """
+                # HELP house_doors_total Doors that were opened.
+                # TYPE house_doors_total counter
+                house_doors_total{room="kitchen",side="left"} 3
+                house_doors_total 4
+
+                """
+        )
+    }
+
+    @Test("no label ends its value, its line or its name")
+    func escaping() {
+        var text = MetricsText(prefix: "")
+        text.begin("a", .gauge, "b")
+        text.add(1, [("route", "\"} 9\nb 2\\")])
+        #expect(text.text.split(separator: "\n").count == 3)
+        #expect(text.text.hasSuffix("a{route=\"\\\"} 9\\nb 2\\\\\"} 1\n"))
+    }
+
+    @Test("a histogram has its buckets, the last of them all, then sum and count")
+    func histogram() {
+        var text = MetricsText(prefix: "")
+        text.begin("took_seconds", .histogram, "How long it took.")
+        text.add(bounds: [0.5, 5], [1, 3, 4], sum: 11.25, [("route", "a")])
+        #expect(
+            text.text.split(separator: "\n").dropFirst(2) == [
+                "took_seconds_bucket{route=\"a\",le=\"0.5\"} 1",
+                "took_seconds_bucket{route=\"a\",le=\"5\"} 3",
+                "took_seconds_bucket{route=\"a\",le=\"+Inf\"} 4",
+                "took_seconds_sum{route=\"a\"} 11.25", "took_seconds_count{route=\"a\"} 4",
+            ]
+        )
+    }
+}
