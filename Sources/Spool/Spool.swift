@@ -16,6 +16,8 @@ package final class Spool: Sendable {
 
     let layout: SpoolLayout
     let disk: Disk
+    /// How long it took each time until something was durable.
+    package let syncTimes = Histogram(Histogram.short)
     let room: SpoolRoom
     /// What time it is here.
     package let clock: SpoolClock
@@ -90,7 +92,9 @@ package final class Spool: Sendable {
     ) throws(SpoolError) {
         self.layout = layout
         self.directory = directory
-        self.disk = disk
+        var timed = disk
+        timed.syncTimes = syncTimes
+        self.disk = timed
         if let writer {
             self.writer = writer
         } else {

@@ -71,7 +71,9 @@ extension Spool {
         }
     }
 
-    private func forEachName(
+    /// Calls `body` with each name in `queue`, and with what reads its record: nil where that is gone or cannot be
+    /// read.
+    func forEachName(
         _ body: (QueueName, _ record: () throws(SpoolError) -> LoadedRecord?) throws(SpoolError) ->
             Void
     ) throws(SpoolError) {

@@ -56,6 +56,8 @@ final class SpoolRoom: Sendable {
         /// What a count that is under way may miss: what was pending when it began, and was taken since;
         /// nil: there is none.
         var since: Census?
+        /// Whether the last count may have found what was taken meanwhile as well.
+        var isTooHigh = false
         /// When the next count may begin.
         var nextCount = Deadline.after(.zero)
 
@@ -102,6 +104,19 @@ final class SpoolRoom: Sendable {
         self.reserve = reserve
         self.quota = quota
         self.leastCountInterval = leastCountInterval
+    }
+
+    /// What is known.
+    var figures: SpoolFigures {
+        state.updateQuietly { state in
+            SpoolFigures(
+                uploads: state.known.uploads,
+                unfinished: state.known.unfinished.values.reduce(0, +),
+                bytes: state.known.data + state.nameless + state.known.records,
+                reserve: reserve,
+                quota: quota
+            )
+        }
     }
 
     // MARK: Asking and taking bytes
@@ -294,6 +309,9 @@ final class SpoolRoom: Sendable {
         try? finish { () throws(SystemError) in try layout.census(readingRecords: readsRecords) }
     }
 
+    /// Whether the figures may be too high, because something was taken while they were counted.
+    var isTooHigh: Bool { state.updateQuietly { $0.isTooHigh } }
+
     /// Takes the result of a count that goes through the spool for another reason too.
     ///
     /// One that is under way already is left to end.
@@ -320,6 +338,7 @@ final class SpoolRoom: Sendable {
         state.update { state in
             if case .success(var census) = counted {
                 if let since = state.since { census += since }
+                state.isTooHigh = state.since.map { $0 != Census() } ?? false
                 state.known = census
             }
             state.since = nil
