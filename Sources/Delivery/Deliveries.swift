@@ -36,14 +36,17 @@ package final class Deliveries: Sendable {
         package let routes: [String: Route]
         let bounds: DeliveryBounds
 
-        init(_ settings: Settings, keeping old: Configuration?, log: Log) {
+        init(_ settings: Settings, keeping old: Configuration?, _ journal: Journal) {
             self.settings = settings
             bounds = DeliveryBounds(settings)
             routes = settings.routes.reduce(into: [:]) { routes, named in
                 let (name, settings) = named
-                routes[name] = Route(name, settings, keeping: old?.routes[name]) {
-                    log.upstreamSkipped(route: name, reason: $0)
-                }
+                routes[name] = Route(
+                    name,
+                    settings,
+                    keeping: old?.routes[name],
+                    metrics: journal.metrics
+                ) { journal.log.upstreamSkipped(route: name, reason: $0) }
             }
         }
     }
@@ -58,8 +61,8 @@ package final class Deliveries: Sendable {
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission
-        journal = Journal(log, Events(settings, spool: spool, log: log))
-        let first = Configuration(settings, keeping: nil, log: log)
+        journal = Journal(log, Events(settings, spool: spool, log: log), Metrics())
+        let first = Configuration(settings, keeping: nil, journal)
         slots = DeliverySlots(first.bounds)
         configuration = Mutex(first)
     }
@@ -72,7 +75,7 @@ package final class Deliveries: Sendable {
 
     /// Puts new settings in force for the requests and attempts that begin from now on.
     package func reload(_ settings: Settings) {
-        configuration.withLock { $0 = Configuration(settings, keeping: $0, log: log) }
+        configuration.withLock { $0 = Configuration(settings, keeping: $0, journal) }
         slots.setBounds(current.bounds)
         journal.events.reload(settings)
         // The pause before the next run was the old settings', and uploads may have a route again.

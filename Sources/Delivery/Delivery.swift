@@ -188,8 +188,8 @@ package struct Delivery {
             )
         }
         try upload.beginAttempt(isRepeatable: isRepeatable)
-        journal.log.delivering(id, length: upload.state.offset)
-        let outcome = route.upstream.attempt(form.request, sink: relay)
+        journal.delivering(upload)
+        let outcome = attempt(form, relay)
         if outcome == .answered { relay.finish() }
         form.end(status: relay.isStored ? relay.status : nil)
         if let error = relay.spoolError {
@@ -232,6 +232,22 @@ package struct Delivery {
         deliveries.holdSizes.add(upload.state.offset, of: route.name)
         journal.indeterminate(upload, reason: reason)
         return refusal
+    }
+
+    /// Makes the attempt itself, and counts it.
+    private func attempt(_ form: UploadForm, _ relay: FinalResponseRelay) -> AttemptOutcome {
+        let watch = Stopwatch()
+        journal.metrics.delivering.add()
+        defer { journal.metrics.delivering.add(-1) }
+        let outcome = route.upstream.attempt(form.request, sink: relay)
+        journal.attempted(
+            on: route.name,
+            outcome,
+            status: relay.status,
+            isPutOff: relay.isPutOff,
+            nanoseconds: watch.nanoseconds
+        )
+        return outcome
     }
 
     private func noteFinalResponse(of upload: Upload, _ relay: FinalResponseRelay) {

@@ -1,6 +1,7 @@
 // One route in force: its settings and what was made from them, held by reference: thousands of requests
 // wait at a time, each with frames that would hold copies of it.
 
+package import Journal
 package import Posix
 package import Settings
 package import Upstream
@@ -19,6 +20,8 @@ package final class Route: Sendable {
     package let authorizer: Authorizer?
     /// What looks at a whole upload; nil: nothing.
     package let inspection: Inspection?
+    /// Bytes of content received.
+    package let received: Tally
 
     /// Makes a route from its settings.
     ///
@@ -27,11 +30,13 @@ package final class Route: Sendable {
     ///   - settings: what the operator set; at least one target.
     ///   - old: the route of that name before, of which is kept what its settings do not change: open
     ///     connections, and places that are taken.
+    ///   - metrics: where it counts.
     ///   - skipped: called where targets of the upstream were not reached and another one was.
     package init(
         _ name: String,
         _ settings: RouteSettings,
         keeping old: Route?,
+        metrics: Metrics,
         skipped: @escaping @Sendable (_ reason: String) -> Void
     ) {
         self.name = name
@@ -41,10 +46,11 @@ package final class Route: Sendable {
             ?? Upstream(settings.upstream, skipped: skipped)
         authorizer =
             old?.authorizer?.settings == settings.authorization
-            ? old?.authorizer : Authorizer(settings.authorization)
+            ? old?.authorizer : Authorizer(settings.authorization, metrics.authorizerTimes)
         inspection =
             old?.inspection?.settings == settings.inspection
-            ? old?.inspection : Inspection(settings.inspection)
+            ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
+        received = metrics.received[name]
     }
 
     private init(_ route: Route, _ settings: RouteSettings) {
@@ -52,6 +58,7 @@ package final class Route: Sendable {
         upstream = route.upstream
         authorizer = route.authorizer
         inspection = route.inspection
+        received = route.received
         self.settings = settings
     }
 

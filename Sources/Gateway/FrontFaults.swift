@@ -19,6 +19,8 @@ package final class FrontFaults: Sendable {
 
     private struct State {
         var counts: [FrontFault: Int] = [:]
+        /// Until when each is recent.
+        var recent: [FrontFault: Deadline] = [:]
         var lines = RareLines<Subject>()
     }
 
@@ -33,12 +35,18 @@ package final class FrontFaults: Sendable {
     /// How many there were since the process began, by kind; a kind without any is absent.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
+    /// Those that were seen in the last quarter of an hour.
+    package var recent: Set<FrontFault> {
+        state.update { Set($0.recent.filter { !$0.value.hasPassed }.keys) }
+    }
+
     /// Counts a fault of a route, or one that no route can be told for.
     ///
     /// - Returns: how many of these are to be told now, this one included; nil: nothing is to be told.
     func note(_ fault: FrontFault, route: String = "") -> Int? {
         state.update { state in
             state.counts[fault, default: 0] += 1
+            state.recent[fault] = .after(.seconds(900))
             var subject = Subject(fault: fault, route: route)
             let subjects = state.lines.subjects
             if subjects.count >= Self.mostSubjects, !subjects.contains(subject) {

@@ -21,6 +21,8 @@ package final class Gateway: Sendable {
     /// What delivers whole uploads, now or later.
     package let deliveries: Deliveries
     let buffers = BufferShelf()
+    /// What content comes just now.
+    package let transfers: Transfers
     let admission: Admission
     /// What requests are turned away for, told now and then.
     let turnedAway = Monitor(RareLines<String>())
@@ -32,6 +34,8 @@ package final class Gateway: Sendable {
     /// What happens to uploads, for other programs.
     package var events: Events { deliveries.journal.events }
     var log: Log { deliveries.journal.log }
+    /// What is counted.
+    package var metrics: Metrics { deliveries.journal.metrics }
 
     /// Makes a gateway over an opened and recovered spool.
     ///
@@ -47,6 +51,7 @@ package final class Gateway: Sendable {
         admission = Admission(RequestBounds(settings, budget))
         spool.setBounds(UploadBounds(settings))
         deliveries = Deliveries(settings, spool: spool, log: log, admission: admission)
+        transfers = Transfers(deliveries.journal.metrics)
     }
 
     /// Puts new settings in force for the requests that begin from now on.
@@ -63,6 +68,8 @@ package final class Gateway: Sendable {
     ///   - exchange: the request.
     ///   - place: where the front has room for it.
     package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
+        let exchange = CountedExchange(exchange, metrics)
+        defer { exchange.end() }
         guard let (request, asked) = request(of: exchange) else { return }
         switch admission.admit(request.client, isShort: asked.isShort, at: place) {
         case .admitted(let visit):
@@ -78,7 +85,7 @@ package final class Gateway: Sendable {
     ///
     /// By itself, as what `Request.run` names.
     @inline(never)
-    private func request(of exchange: any Exchange) -> (Request, UploadRequest)? {
+    private func request(of exchange: CountedExchange) -> (Request, UploadRequest)? {
         let configuration = deliveries.current
         let context = exchange.context
         var head: RequestHead
@@ -87,6 +94,7 @@ package final class Gateway: Sendable {
         case .failure(let refusal):
             noteMissing(context, reason: refusal.detail)
             log.refused(refusal, target: nil)
+            metrics.refusals[refusal.code].add()
             exchange.answer(refusal.response)
             return nil
         }
@@ -94,9 +102,12 @@ package final class Gateway: Sendable {
         let name = context.route ?? RouteSettings.defaultName
         guard let route = configuration.routes[name] else {
             noteUnknownRoute(name, target: head.target)
-            exchange.answer(Refusal.unknownRoute(name: name).response)
+            let refusal = Refusal.unknownRoute(name: name)
+            metrics.refusals[refusal.code].add()
+            exchange.answer(refusal.response)
             return nil
         }
+        exchange.take(route)
         guard let exchange = crossing(exchange, head, on: route) else { return nil }
         let resources = route.settings.resources
         func isOnResource() -> Bool { resources.match(head.path) != .none }

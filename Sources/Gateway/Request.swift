@@ -151,6 +151,7 @@ final class Request {
     @inline(never)
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: head.target)
+        journal.metrics.refusals[refusal.code].add()
         let told = isOrdinary ? refusal.ofOrdinaryRequest : refusal
         exchange.answer(responses.refused(told, offset: offset))
     }

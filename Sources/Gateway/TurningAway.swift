@@ -32,6 +32,7 @@ extension Request {
     /// Breaks the client's connection, so that it comes back.
     func breakOff(_ refusal: Refusal) {
         log.brokenOff(refusal, target: head.target)
+        journal.metrics.refusals[refusal.code].add()
         exchange.abort()
     }
 

@@ -16,6 +16,9 @@ import UploadProtocol
 final class EventQueue: Sendable {
     /// Who the spool belongs to; nil where that cannot be seen.
     let owner: UInt32?
+    /// Events added here since `pending` was taken, and those left of what is being sent.
+    let added = Tally()
+    let left = Tally()
     private let spool: String
     /// How long an event waits for the queue's lock; whoever has it lets go at once.
     private let patience: Duration
@@ -40,7 +43,10 @@ final class EventQueue: Sendable {
         var file = try openPending()
         while true {
             if try file.descriptor.tryLock(subject: file.path) {
-                if file.isInPlace { return try add(line, to: file) }
+                if file.isInPlace {
+                    try add(line, to: file)
+                    return added.add()
+                }
                 // Renamed before the lock was had: the sender may be done with it.
                 file = try openPending()
                 continue
@@ -101,12 +107,13 @@ final class EventQueue: Sendable {
     func batch() throws(SystemError) -> EventBatch? {
         let directory = try directory()
         if let file = try directory.open("sending", forWriting: true) {
-            return EventBatch(file, in: directory)
+            return try EventBatch(file, in: directory, left: left)
         }
         guard let status = try directory.status(of: "pending"), status.size > 0 else { return nil }
+        added.set(0)
         try Disk().rename("pending", in: directory, to: "sending", in: directory)
         guard let file = try directory.open("sending", forWriting: true) else { return nil }
-        return EventBatch(file, in: directory)
+        return try EventBatch(file, in: directory, left: left)
     }
 }
 
@@ -164,10 +171,33 @@ final class EventBatch {
     /// Longest line that is believed to be one.
     private static let lineLimit = 256 << 10
     private var path: String { directory.path(of: "sending") }
+    /// Events that are not done.
+    private let left: Tally
 
-    init(_ file: consuming Descriptor, in directory: Directory) {
+    /// Begins at the first line; `left` gets the number of events that are not done.
+    init(
+        _ file: consuming Descriptor,
+        in directory: Directory,
+        left: Tally
+    ) throws(SystemError) {
         self.file = file
         self.directory = directory
+        self.left = left
+        left.set(try count())
+    }
+
+    /// Lines with the mark of an event that is not done.
+    private func count() throws(SystemError) -> Int {
+        var (count, place, isStart) = (0, Int64(0), true)
+        while true {
+            let bytes = try file.bytes(at: place, count: Self.lineLimit, subject: path)
+            guard !bytes.isEmpty else { return count }
+            for byte in bytes {
+                if isStart, byte == UInt8(ascii: "-") { count += 1 }
+                isStart = byte == UInt8(ascii: "\n")
+            }
+            place += Int64(bytes.count)
+        }
     }
 
     /// Looks at the line at the place reached.
@@ -191,6 +221,7 @@ final class EventBatch {
             var place = position
             let mark: [UInt8] = [UInt8(ascii: "+")]
             try Disk().write(mark.span.bytes, to: file, at: &place, subject: path)
+            left.add(-1)
         }
         ahead = ahead.dropFirst(Int(next - position))
         position = next

@@ -54,6 +54,12 @@ package final class Events: Sendable {
         webhook = Webhook(settings.events, queue: queue, clock: spool.clock, log: log)
     }
 
+    /// Events that could not be written down.
+    package var lost: Int { losses.total.count }
+    /// Events that wait for the webhook, as far as this process knows; those that others add show once it takes
+    /// them up.
+    package var pending: Int { queue.added.count + queue.left.count }
+
     /// Puts new settings in force, and opens the file anew.
     package func reload(_ settings: Settings) {
         state.update { $0 = State(settings) }
@@ -124,6 +130,8 @@ private final class DroppedEvents: Sendable {
         var next = Deadline.after(.zero)
     }
 
+    /// All that were lost.
+    let total = Tally()
     private let count = Monitor(Count())
     private let log: Log
     private static let interval = Duration.seconds(60)
@@ -132,6 +140,7 @@ private final class DroppedEvents: Sendable {
 
     func counting(_ body: () throws(SystemError) -> Void) {
         do throws(SystemError) { try body() } catch {
+            total.add()
             let lost = count.update { count -> Int? in
                 count.lost += 1
                 guard count.next.hasPassed else { return nil }

@@ -1,14 +1,15 @@
-// What happens to uploads, told once: to the log for people and as an event for programs.
+// What happens to uploads, told once: to the log for people, as an event for programs, and counted.
 //
-// Invariant: what is told to both is told by one call, so that both say the same.
+// Invariant: what is told to all of them is told by one call, so that all say the same.
 
 package import Exchange
 import HTTPTypes
 import Posix
 package import Spool
 package import UploadProtocol
+package import Upstream
 
-/// Log and events of one process, or of one request in it.
+/// Log, events and counts of one process, or of one request in it.
 ///
 /// Any thread; no call waits for whom it tells.
 package struct Journal: Sendable {
@@ -16,16 +17,19 @@ package struct Journal: Sendable {
     package let log: Log
     /// The events.
     package let events: Events
+    /// The counts.
+    package let metrics: Metrics
 
-    /// Makes a journal of both.
-    package init(_ log: Log, _ events: Events) {
+    /// Makes a journal of all three.
+    package init(_ log: Log, _ events: Events, _ metrics: Metrics) {
         self.log = log
         self.events = events
+        self.metrics = metrics
     }
 
     /// The journal with `correlation` in every line; as it is for nil.
     package func correlated(_ correlation: String?) -> Journal {
-        Journal(log.correlated(correlation), events)
+        Journal(log.correlated(correlation), events, metrics)
     }
 
     /// The journal of one upload, with what correlates it; as it is for nil.
@@ -38,33 +42,43 @@ package struct Journal: Sendable {
     /// An upload resource was created.
     package func created(_ upload: Upload) {
         log.created(upload.creation)
+        count(.created, upload.creation)
         events.note(Event(.created, of: upload))
     }
 
     /// Content ended early; what arrived is kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.state.offset, reason: reason)
+        metrics.interruptions["\(reason)"].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
 
     /// The content is whole.
-    package func completed(_ upload: Upload) { events.note(Event(.completed, of: upload)) }
+    package func completed(_ upload: Upload) {
+        let age = max(0, WallTime.now.seconds - upload.creation.created.seconds)
+        metrics.uploadTimes[upload.creation.route].add(nanoseconds: Int(age) * 1_000_000_000)
+        events.note(Event(.completed, of: upload))
+    }
 
     /// An upload that can never become whole was removed.
     package func deactivated(_ upload: Upload, _ refusal: Refusal) {
         log.deactivated(upload.creation.id, reason: refusal.title)
+        countFailure(upload.creation, reason: refusal.title)
         events.note(Event(.failed, of: upload, reason: refusal.title))
     }
 
     /// Its client removed it.
     package func cancelled(_ upload: Upload) {
         log.cancelled(upload.creation.id)
+        count(.cancelled, upload.creation)
+        metrics.waiting.forget(upload.creation.id)
         events.note(Event(.cancelled, of: upload))
     }
 
     /// It was idle for longer than its route keeps one, and was removed.
     package func expired(_ upload: Upload) {
         log.expired(upload.creation.id)
+        count(.expired, upload.creation)
         events.note(Event(.expired, of: upload))
     }
 
@@ -75,10 +89,57 @@ package struct Journal: Sendable {
         case .hold: log.failedExpired(summary)
         case .incoming, .active, .deferred, .corrupt: log.expired(summary.id)
         }
+        count(.expired, summary.creation)
+        metrics.waiting.forget(summary.id)
         events.note(Event(.expired, of: summary))
     }
 
     // MARK: When it is delivered
+
+    /// It was accepted for the queue.
+    package func accepted(_ upload: Upload) {
+        let creation = upload.creation
+        log.accepted(
+            creation.id,
+            route: creation.route,
+            target: creation.head.target,
+            length: upload.state.offset
+        )
+        metrics.waiting.note(upload)
+    }
+
+    /// An attempt to deliver it begins.
+    package func delivering(_ upload: Upload) {
+        log.delivering(upload.creation.id, length: upload.state.offset)
+        metrics.waiting.note(upload)
+    }
+
+    /// An attempt has ended, of an upload with a resource or without.
+    ///
+    /// - Parameters:
+    ///   - route: the route.
+    ///   - outcome: how it ended.
+    ///   - status: the upstream's; 0 where it gave none.
+    ///   - isPutOff: whether that asks for another attempt.
+    ///   - nanoseconds: how long it took.
+    package func attempted(
+        on route: String,
+        _ outcome: AttemptOutcome,
+        status: Int,
+        isPutOff: Bool = false,
+        nanoseconds: Int
+    ) {
+        let result =
+            switch outcome {
+            case .answered, .unheard: isPutOff ? "put_off" : status < 400 ? "taken" : "refused"
+            case .notReached: "not_reached"
+            case .noRoom: "no_room"
+            case .indeterminate: "no_answer"
+            case .abandoned: "abandoned"
+            }
+        metrics.deliveries[Metrics.DeliveryKey(route: route, result: result)].add()
+        metrics.deliveryTimes[route].add(nanoseconds: nanoseconds)
+    }
 
     /// There is a final response of the upstream, which the client gets.
     package func delivered(_ upload: Upload, status: Int) {
@@ -87,18 +148,23 @@ package struct Journal: Sendable {
         } else {
             log.refusedByUpstream(upload.creation.id, status: status)
         }
+        countDelivery(upload.creation, length: upload.state.offset, status: status)
+        metrics.waiting.forget(upload.creation.id)
         events.note(Event(.delivered, of: upload, status: status))
     }
 
     /// The inspection or the authorizer refused it; that is its final response.
     package func refused(_ upload: Upload, status: Int, reason: String) {
         log.notTaken(upload.creation.id, status: status, reason: reason)
+        countFailure(upload.creation, reason: reason)
+        metrics.waiting.forget(upload.creation.id)
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
     /// There is no final response yet, and the bytes stay.
     package func deferred(_ upload: Upload, reason: String) {
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
+        metrics.waiting.note(upload)
         events.note(Event(.deferred, of: upload, reason: reason))
     }
 
@@ -107,18 +173,23 @@ package struct Journal: Sendable {
     /// `status` is the upstream's, where there was one.
     package func failed(_ upload: Upload, status: Int? = nil, reason: String) {
         log.failed(upload.creation.id, reason: reason)
+        countFailure(upload.creation, reason: reason)
+        metrics.waiting.note(upload)
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
     /// The upstream was sent it and gave no answer; it is kept in `hold`.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
+        countFailure(upload.creation, .held, reason: "its outcome is unknown: \(reason)")
+        metrics.waiting.note(upload)
         events.note(Event(.held, of: upload, reason: reason))
     }
 
     /// The same, found by recovery.
     package func indeterminate(_ summary: UploadSummary) {
         of(summary.creation).log.indeterminate(summary.id, reason: summary.reason ?? "")
+        count(.held, summary.creation)
         events.note(Event(.held, of: summary))
     }
 
@@ -132,12 +203,14 @@ package struct Journal: Sendable {
         } else {
             log.ordinaryRefused(id, route: creation.route, length: length, status: status)
         }
+        countDelivery(creation, length: length, status: status)
         events.note(Event(.delivered, ofOrdinary: creation, length: length, status: status))
     }
 
     /// One was not delivered, and its bytes are gone.
     package func ordinaryFailed(_ creation: UploadCreation, length: Int64, reason: String) {
         log.ordinaryFailed(creation.id, route: creation.route, reason: reason)
+        countFailure(creation, reason: reason)
         events.note(Event(.failed, ofOrdinary: creation, length: length, reason: reason))
     }
 
@@ -150,8 +223,46 @@ package struct Journal: Sendable {
     ) {
         let reason = "refused by the inspection: \(message)"
         log.notTaken(creation.id, status: status, reason: reason)
+        countFailure(creation, reason: reason)
         events.note(
             Event(.failed, ofOrdinary: creation, length: length, status: status, reason: message)
         )
+    }
+
+    // MARK: Counting
+
+    private func count(_ outcome: Metrics.Outcome, _ creation: UploadCreation?) {
+        let dialect =
+            switch creation?.kind.family {
+            // An ordinary upload has no resource.
+            case .ietf?: creation?.resourcePath == "" ? "none" : "ietf"
+            case .tus?: "tus"
+            case nil: "none"
+            }
+        metrics.uploads[
+            Metrics.UploadKey(route: creation?.route ?? "-", dialect: dialect, outcome: outcome)
+        ].add()
+    }
+
+    private func countDelivery(_ creation: UploadCreation, length: Int64, status: Int) {
+        count(.delivered, creation)
+        if status < 400 {
+            metrics.delivered[creation.route].add(Int(length))
+        } else {
+            metrics.failures.note(
+                creation.id,
+                route: creation.route,
+                reason: "the upstream answered \(status)"
+            )
+        }
+    }
+
+    private func countFailure(
+        _ creation: UploadCreation,
+        _ outcome: Metrics.Outcome = .failed,
+        reason: String
+    ) {
+        count(outcome, creation)
+        metrics.failures.note(creation.id, route: creation.route, reason: reason)
     }
 }

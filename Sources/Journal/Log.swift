@@ -126,7 +126,7 @@ package struct Log: Sendable {
     }
 
     /// A delivery attempt begins.
-    package func delivering(_ id: UploadID, length: Int64) {
+    func delivering(_ id: UploadID, length: Int64) {
         write(.info, "delivering") { ["upload": id, "length": length] }
     }
 
@@ -153,7 +153,7 @@ package struct Log: Sendable {
     }
 
     /// The upload was accepted for the queue.
-    package func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
+    func accepted(_ id: UploadID, route: String, target: String, length: Int64) {
         write(.info, "upload accepted") {
             ["upload": id, "route": route, "target": shown(target), "length": length]
         }
@@ -344,6 +344,11 @@ package struct Log: Sendable {
     /// The front could not take a connection or start a thread.
     package func frontTrouble(_ reason: String) {
         write(.error, "front in trouble") { ["reason": reason] }
+    }
+
+    /// Nobody can ask how the daemon is.
+    package func adminUnavailable(reason: String) {
+        write(.error, "admin socket unavailable") { ["reason": reason] }
     }
 
     /// Fewer requests can be served at a time than the settings say, for want of descriptors.

@@ -176,7 +176,9 @@ import Upstream
         var settings = InspectionSettings()
         settings.command = ["/bin/sh", "-c", "echo > \"$1.up\"; exec sleep 600", "x"]
         settings.maximumConcurrent = 1
-        let inspection = try #require(Inspection(settings))
+        let inspection = try #require(
+            Inspection(settings, Histograms { Histogram(Histogram.medium) })
+        )
         let path = NSTemporaryDirectory() + "/inspection-\(UInt64.random(in: 0...(.max)))"
         defer { try? FileManager.default.removeItem(atPath: path + ".up") }
         let creation = UploadCreation(

@@ -4,6 +4,7 @@
 // answer that cannot be understood lets nothing in.
 
 package import HTTPTypes
+import Posix
 import Settings
 package import Spool
 package import UploadProtocol
@@ -32,6 +33,15 @@ package enum AuthorizationAnswer {
     case refused(Response)
     /// There is no answer, or none that can be understood.
     case unavailable(reason: String)
+
+    /// Which of them it is.
+    fileprivate var word: String {
+        switch self {
+        case .granted: "granted"
+        case .refused: "refused"
+        case .unavailable: "unavailable"
+        }
+    }
 }
 
 /// The authorizer of one route.
@@ -42,6 +52,7 @@ package final class Authorizer: Sendable {
     let settings: ServiceSettings
     private let url: ServiceURL
     private let upstream: Upstream
+    private let times: Histograms<String>
     /// Most content of an answer that a client gets.
     static let answerCap = 64 << 10
 
@@ -53,12 +64,13 @@ package final class Authorizer: Sendable {
         case delivery
     }
 
-    /// Makes an authorizer; nil where the settings name none.
-    init?(_ settings: ServiceSettings) {
+    /// Makes an authorizer, which counts how long its answers took; nil where the settings name none.
+    init?(_ settings: ServiceSettings, _ times: Histograms<String>) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
         self.url = url
         self.upstream = Upstream(upstream)
+        self.times = times
     }
 
     /// Asks; blocks for up to the timeouts.
@@ -78,6 +90,27 @@ package final class Authorizer: Sendable {
         completing: HTTPFields? = nil,
         policy: FieldPolicy = FieldPolicy(),
         meanwhile: @escaping () -> Void = {}
+    ) -> AuthorizationAnswer {
+        let watch = Stopwatch()
+        let answer = self.answer(
+            at: moment,
+            about: creation,
+            length: length,
+            completing,
+            policy,
+            meanwhile
+        )
+        times[answer.word].add(nanoseconds: watch.nanoseconds)
+        return answer
+    }
+
+    private func answer(
+        at moment: Moment,
+        about creation: UploadCreation,
+        length: Int64?,
+        _ completing: HTTPFields?,
+        _ policy: FieldPolicy,
+        _ meanwhile: @escaping () -> Void
     ) -> AuthorizationAnswer {
         var fields = Self.fields(of: creation, completing: completing, policy)
         fields[.spoolgateEvent] = moment.rawValue

@@ -19,6 +19,15 @@ package enum InspectionVerdict: Sendable, Equatable {
     case refused(message: String)
     /// The command did not come to a verdict.
     case failed(reason: String)
+
+    /// Which of them it is.
+    fileprivate var word: String {
+        switch self {
+        case .taken: "taken"
+        case .refused: "refused"
+        case .failed: "failed"
+        }
+    }
 }
 
 /// The inspection of one route.
@@ -28,16 +37,18 @@ package final class Inspection: Sendable {
     /// The settings it was made with.
     package let settings: InspectionSettings
     private let running = Monitor(0)
+    private let times: Histograms<String>
     /// How long a command has to end by itself once it was told to.
     private static let grace = Duration.seconds(5)
     /// Most of a command's output that is read.
     private static let messageLimit = 4 << 10
     private static let step = Duration.milliseconds(500)
 
-    /// Makes an inspection; nil where the settings name no command.
-    init?(_ settings: InspectionSettings) {
+    /// Makes an inspection, which counts how long its verdicts took; nil where the settings name no command.
+    init?(_ settings: InspectionSettings, _ times: Histograms<String>) {
         guard !settings.command.isEmpty else { return nil }
         self.settings = settings
+        self.times = times
     }
 
     /// Runs the command on a file.
@@ -56,6 +67,18 @@ package final class Inspection: Sendable {
         about creation: UploadCreation,
         length: Int64,
         meanwhile: () throws(SpoolError) -> Void
+    ) throws(SpoolError) -> InspectionVerdict {
+        let watch = Stopwatch()
+        let verdict = try judge(path, about: creation, length: length, meanwhile)
+        times[verdict.word].add(nanoseconds: watch.nanoseconds)
+        return verdict
+    }
+
+    private func judge(
+        _ path: String,
+        about creation: UploadCreation,
+        length: Int64,
+        _ meanwhile: () throws(SpoolError) -> Void
     ) throws(SpoolError) -> InspectionVerdict {
         let place: Void? = try wait(meanwhile) { deadline in
             running.wait(until: deadline) { running in

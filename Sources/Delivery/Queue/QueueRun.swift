@@ -89,6 +89,7 @@ extension Deliveries {
                 let isDue = policy?.isDue(next, at: now) ?? true
                 queue.add(queued.id, route: queued.route, due: isDue ? now : next)
             }
+            try journal.metrics.waiting.look(at: spool)
         } catch {
             log.spoolFailed(error, upload: nil)
         }

@@ -53,11 +53,13 @@ extension Deliveries {
             repeat {
                 watchClock(&wasDoubted)
                 if spool.findsDead() { recoverSpool() }
+                spool.recount(isDue: false)
                 guard nextLook.hasPassed else { continue }
                 nextLook = .after(Self.lookInterval)
                 let isTurnOfPartials = nextPartials.hasPassed
                 if isTurnOfPartials { nextPartials = .after(Self.partialInterval) }
                 removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
+                spool.recount(isDue: isTurnOfPartials)
                 spool.noteClock()
             } while upkeep.pause(Self.clockInterval)
         }
@@ -95,7 +97,10 @@ extension Deliveries {
         let settings = current.settings
         let now = clock.confirmed
         removeOldHandovers(settings, now)
-        do throws(SpoolError) { try removeOld(in: queues, Retention(settings), now) } catch {
+        do throws(SpoolError) {
+            try removeOld(in: queues, Retention(settings), now)
+            if queues == Retention.queues { spool.notePurge() }
+        } catch {
             log.spoolFailed(error, upload: nil)
         }
     }

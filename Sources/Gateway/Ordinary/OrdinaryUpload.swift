@@ -45,7 +45,7 @@ extension Request {
         _ receive: (DigestReading) throws(SpoolError) -> ReceptionEnd
     ) throws(SpoolError) -> Result<UploadDigests, Refusal>? {
         let reading = DigestReading(plan.algorithms)
-        switch try receive(reading) {
+        switch try gateway.transfers.counting({ () throws(SpoolError) in try receive(reading) }) {
         case .ended where !exchange.isPeerGone: return plan.checked(reading.finish())
         case .ended, .interrupted: return nil
         case .exceeded: return .failure(.tooLarge(maxSize: route.settings.limits.maxSize))
@@ -140,7 +140,14 @@ extension Request {
             },
             log: log
         )
+        let watch = Stopwatch()
         let outcome = route.upstream.attempt(form.request, sink: relay)
+        journal.attempted(
+            on: route.name,
+            outcome,
+            status: relay.status,
+            nanoseconds: watch.nanoseconds
+        )
         form.end(status: relay.status)
         guard let reason = outcome.reason,
             let refusal = outcome.refusal(isRepeatable: false, isKept: false)

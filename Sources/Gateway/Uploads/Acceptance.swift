@@ -18,14 +18,7 @@ extension Request {
         if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
         // Also where that was before: who wrote it may have died before it was durable.
         try upload.sync()
-        if isNew {
-            log.accepted(
-                upload.creation.id,
-                route: route.name,
-                target: upload.creation.head.target,
-                length: upload.state.offset
-            )
-        }
+        if isNew { journal.accepted(upload) }
         let due = upload.nextAttempt ?? gateway.clock.now
         answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
         upload.unlock()

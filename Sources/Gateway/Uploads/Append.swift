@@ -92,7 +92,12 @@ extension Request {
         // Its offset will be told at the end.
         let isLast = completeness == .complete || completeness == .atLength && ceiling.isLength
         if !isLast { upload.expectPromise() }
-        let end = try gateway.buffers.withBuffer { buffer throws(SpoolError) in
+        let end = try gateway.transfers.receive(
+            into: upload,
+            from: context.remoteAddress,
+            by: gateway.buffers,
+            isLast: isLast
+        ) { buffer, transfer throws(SpoolError) in
             var progress = ReceptionProgress(
                 progressReport,
                 rate: interimRate,
@@ -106,6 +111,7 @@ extension Request {
                 store: { bytes throws(SpoolError) in
                     check?.reading.update(bytes)
                     try upload.append(bytes)
+                    transfer.note(upload.state.offset)
                 },
                 afterEach: { () throws(SpoolError) in
                     // What may be taken back is not told.

@@ -1,0 +1,93 @@
+// The whole uploads that wait, as this process knows them: told by what it does itself, and put right by each
+// run of the queue, which sees what other processes did.
+//
+// Invariant: what is in memory does not grow with the spool.
+
+import Posix
+package import Spool
+package import UploadProtocol
+
+/// The uploads in `deferred` and `hold`.
+///
+/// Any thread.
+package final class WaitingUploads: Sendable {
+    private struct Table {
+        var known: [UploadID: WaitingUpload] = [:]
+        /// Those for which there is no place in `known`.
+        var others = 0
+        /// Counts runs, and the run in which an upload was seen last.
+        var run = 0
+        var seen: [UploadID: Int] = [:]
+        var corrupt = 0
+
+        mutating func add(_ waiting: WaitingUpload) {
+            guard known[waiting.id] != nil || known.count < WaitingUploads.most else { return }
+            known[waiting.id] = waiting
+            seen[waiting.id] = run
+        }
+
+        mutating func forget(_ id: UploadID) {
+            known[id] = nil
+            seen[id] = nil
+        }
+    }
+
+    /// Most uploads of which more is kept than their number.
+    package static let most = 10_000
+
+    private let table = Monitor(Table())
+
+    /// Begins with none.
+    package init() {}
+
+    /// Notes what an upload is that a request or the queue holds.
+    package func note(_ upload: Upload) {
+        let waiting = upload.waiting
+        table.updateQuietly { table in
+            guard let waiting else { return table.forget(upload.creation.id) }
+            table.add(waiting)
+        }
+    }
+
+    /// Notes that an upload waits no more.
+    package func forget(_ id: UploadID) { table.updateQuietly { $0.forget(id) } }
+
+    /// Goes through what waits in a spool, reading only what is not known.
+    ///
+    /// - Throws: `.disk` where that cannot be seen; then what was known stays.
+    package func look(at spool: Spool) throws(SpoolError) {
+        let run = table.updateQuietly { table in
+            table.run += 1
+            return table.run
+        }
+        var others = 0
+        try spool.forEachWaiting { id, time in
+            table.updateQuietly { table in
+                // What is done to it from here on is told by whoever does it.
+                if table.known[id]?.nameTime == time {
+                    table.seen[id] = run
+                    return true
+                }
+                guard table.known[id] == nil, table.known.count >= Self.most else { return false }
+                others += 1
+                return true
+            }
+        } _: { waiting in
+            table.updateQuietly { $0.add(waiting) }
+        }
+        let corrupt = try spool.corruptCount()
+        table.updateQuietly { table in
+            for (id, seen) in table.seen where seen < run { table.forget(id) }
+            table.others = others
+            table.corrupt = corrupt
+        }
+    }
+
+    /// All of which more is known than their number, and how many others there are.
+    package var all: (known: [WaitingUpload], others: Int) {
+        table.updateQuietly { (Array($0.known.values), $0.others) }
+    }
+
+    /// How many records lie in `corrupt`, at the last run of the queue.
+    package var corrupt: Int { table.updateQuietly { $0.corrupt } }
+}
