@@ -23,6 +23,8 @@ package enum FrontEvent: Sendable, Equatable {
 package final class FastCGIServer: Sendable {
     /// Sizes and limits.
     package struct Settings: Sendable {
+        /// What its threads are called, at most 9 bytes.
+        package var name = "fastcgi"
         /// Threads that wait for connections from the start, at least 1; after a busy time up to
         /// four times as many stay.
         package var minimumSpare = 8
@@ -124,11 +126,18 @@ package final class FastCGIServer: Sendable {
         return (active, threads, kept.update { $0.count })
     }
 
+    /// Whether some thread takes up connections: it is asked to, and has `patience` for that.
+    package func isAccepting(within patience: Duration) -> Bool {
+        ready.isServed(within: patience)
+    }
+
     /// Starts the threads; requests are served from now on.
     /// - Throws: `SystemError` when not even one thread that accepts can be started.
     package func start() throws(SystemError) {
         try ready.watch(listener, as: Self.listening)
-        try Thread.start(name: "fastcgi-watch", stackSize: settings.stackSize) { self.watch() }
+        try Thread.start(name: "\(settings.name)-watch", stackSize: settings.stackSize) {
+            self.watch()
+        }
         try startThread()
         for _ in 1..<max(2, settings.minimumSpare) {
             do throws(SystemError) {
@@ -196,7 +205,7 @@ extension FastCGIServer {
 
     private func startCountedThread() throws(SystemError) {
         do throws(SystemError) {
-            try Thread.start(name: "fastcgi", stackSize: settings.stackSize) { self.run() }
+            try Thread.start(name: settings.name, stackSize: settings.stackSize) { self.run() }
         } catch {
             pool.update { $0.idleThreadEnds() }
             throw error

@@ -9,6 +9,8 @@ import Glibc
 package struct ServiceManager: Sendable {
     /// `NOTIFY_SOCKET`; nil: nobody to tell.
     private let address: [UInt8]?
+    /// How often it wants to hear that the service works, at the latest; nil: it does not.
+    package let watchdog: Duration?
 
     /// What the service manager can be told.
     package enum State: Sendable, Equatable {
@@ -18,12 +20,21 @@ package struct ServiceManager: Sendable {
         case reloading
         /// About to end.
         case stopping
+        /// Works still.
+        case alive
         /// A line for people, shown by `systemctl status`.
         case status(String)
     }
 
-    /// Finds the service manager by `NOTIFY_SOCKET`, a path or `@` and an abstract name.
+    /// Whether there is anybody to tell.
+    package var isThere: Bool { address != nil }
+
+    /// Finds the service manager by `NOTIFY_SOCKET`, a path or `@` and an abstract name, and what it wants by
+    /// `WATCHDOG_USEC` and `WATCHDOG_PID`.
     package init(environment: (String) -> String? = Listener.processEnvironment) {
+        let isMeant = environment("WATCHDOG_PID").map { $0 == String(getpid()) } ?? true
+        let interval = environment("WATCHDOG_USEC").flatMap { Int64($0) } ?? 0
+        watchdog = isMeant && interval > 0 ? .microseconds(interval) : nil
         guard let value = environment("NOTIFY_SOCKET"), let first = value.utf8.first,
             value.utf8.count > 1, first == UInt8(ascii: "/") || first == UInt8(ascii: "@")
         else {
@@ -53,6 +64,7 @@ package struct ServiceManager: Sendable {
         case .ready: "READY=1"
         case .reloading: "RELOADING=1\nMONOTONIC_USEC=\(Deadline.now / 1_000)"
         case .stopping: "STOPPING=1"
+        case .alive: "WATCHDOG=1"
         // A line break would begin another assignment.
         case .status(let line):
             "STATUS=" + String(line.map { $0.isNewline ? " " : $0 })

@@ -27,6 +27,18 @@ package final class Connection: Sendable {
         state = Mutex(State(descriptor: consume descriptor))
     }
 
+    /// Connects to a Unix socket, without waiting for room at the listener.
+    /// - Throws: `SystemError` where nobody listens there, or this process may not.
+    package static func open(unix path: String) throws(SystemError) -> Connection {
+        let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
+        let descriptor = Descriptor(owning: number)
+        let status = spoolgate_unix_probe(descriptor.number, path, path.utf8.count)
+        try SystemError.check(status, "connect", on: path)
+        var isNonblocking: Int32 = 0
+        _ = ioctl(descriptor.number, UInt(FIONBIO), &isNonblocking)
+        return Connection(descriptor)
+    }
+
     /// Whether this connection was asked to let go.
     package var isReleased: Bool { state.withLock { $0.isReleased } }
 

@@ -13,9 +13,14 @@ package final class ReadyQueue: Sendable {
     /// A pipe that is readable, for everybody, once its other end is closed.
     private let wakeUp: Descriptor
     private let wakeUpEnd: Mutex<Descriptor?>
+    /// A pipe that is always readable, watched for one event at a time.
+    private let question: Descriptor
+    /// How many such events were taken.
+    private let answers = Monitor<UInt64>(0)
 
-    /// What a token is not.
+    /// What tokens are not.
     private static let over = UInt64.max
+    private static let asked = UInt64.max - 1
 
     /// What has become ready.
     package struct Event: Sendable {
@@ -37,6 +42,9 @@ package final class ReadyQueue: Sendable {
         try SystemError.check(status, "epoll_ctl", on: subject)
         wakeUp = pipe.source
         wakeUpEnd = Mutex(pipe.sink)
+        // Its other end is closed at once.
+        let closed = try Pipe(for: subject)
+        question = closed.source
     }
 
     /// Watches a listener for the next connection, or its end.
@@ -58,18 +66,32 @@ package final class ReadyQueue: Sendable {
         _ token: UInt64,
         _ subject: String
     ) throws(SystemError) {
-        precondition(token != Self.over, "a token is taken")
+        precondition(token < Self.asked, "a token is taken")
         let status = spoolgate_epoll_watch(epoll.number, number, token, 0)
         try SystemError.check(status, "epoll_ctl", on: subject)
     }
 
     /// Waits for the next event.
-    /// - Returns: nil where `wakeAll` was called, or a signal came.
+    /// - Returns: nil where `wakeAll` or `isServed` was called, or a signal came.
     package func next() -> Event? {
         var (token, isHungUp) = (Self.over, Int32(0))
         let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
         guard count > 0, token != Self.over else { return nil }
+        guard token != Self.asked else {
+            answers.update { $0 += 1 }
+            return nil
+        }
         return Event(token: token, isHungUp: isHungUp != 0)
+    }
+
+    /// Whether some thread takes up events: one that is made for this is taken within `patience`.
+    package func isServed(within patience: Duration) -> Bool {
+        let before = answers.update { $0 }
+        guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {
+            return false
+        }
+        return answers.wait(until: .after(patience), isQuiet: true) { $0 == before ? nil : true }
+            ?? false
     }
 
     /// Ends every wait, now and from now on.

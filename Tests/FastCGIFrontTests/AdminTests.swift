@@ -1,0 +1,93 @@
+// An operator's questions on a socket of their own, and whether anybody takes up connections.
+
+import Exchange
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import FastCGIFront
+
+extension FrontTests {
+    @Suite struct AdminTests {
+        private let request = Record.head(parameters(length: "0")) + Record.bytes(.stdin)
+
+        @Test("a question gets its whole answer, however long that is")
+        func question() throws {
+            let long = String(repeating: "0123456789", count: 30_000)
+            let server = try TestServer { exchange in
+                TestServer.reply(exchange, 200, long)
+            }
+            defer { server.stop() }
+            let answer = try FastCGIQuestion(path: server.path, timeout: .seconds(10)).get("/a")
+            #expect(answer.status == 200)
+            #expect(String(decoding: answer.content, as: UTF8.self) == long)
+        }
+
+        @Test("the target of a question and the status of its answer arrive as they are")
+        func target() throws {
+            let server = try TestServer { exchange in
+                let head = try exchange.head.get()
+                TestServer.reply(exchange, 404, "\(head.method) \(head.target)")
+            }
+            defer { server.stop() }
+            let answer = try FastCGIQuestion(path: server.path, timeout: .seconds(10)).get("/b?c")
+            #expect(answer.status == 404)
+            #expect(String(decoding: answer.content, as: UTF8.self) == "GET /b?c")
+        }
+
+        @Test("where nobody listens, and where no whole answer comes, a question fails")
+        func noAnswer() throws {
+            let path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
+            let nobody = #expect(throws: SystemError.self) {
+                try FastCGIQuestion(path: path, timeout: .seconds(10)).get("/")
+            }
+            #expect(nobody?.errno == ENOENT)
+            let server = try TestServer { $0.abort() }
+            defer { server.stop() }
+            let broken = #expect(throws: SystemError.self) {
+                try FastCGIQuestion(path: server.path, timeout: .seconds(10)).get("/")
+            }
+            #expect(broken?.errno == SystemError.lost)
+        }
+
+        @Test(
+            "an idle server takes up connections, a full one too, and one that has ended does not"
+        )
+        func accepting() throws {
+            let gate = Gate()
+            let server = try TestServer({
+                $0.maximum = 3
+                $0.turningAway = 1
+            }) { exchange in
+                gate.pass()
+                TestServer.reply(exchange, 200, "served")
+            }
+            #expect(server.server.isAccepting(within: .seconds(60)))
+            let clients = try (0..<3).map { _ in try server.client() }
+            for client in clients { client.send(request) }
+            #expect(eventually { server.server.load.active == 3 })
+            for _ in 0..<3 { #expect(server.server.isAccepting(within: .seconds(60))) }
+            gate.open()
+            for client in clients { #expect(client.answer().content == "served") }
+            server.stop()
+            #expect(!server.server.isAccepting(within: .milliseconds(50)))
+        }
+
+        @Test("being asked takes no connection from anybody", .timeLimit(.minutes(5)))
+        func undisturbed() throws {
+            let server = try TestServer { TestServer.reply($0, 200, "served") }
+            defer { server.stop() }
+            let isOver = Monitor(false)
+            try Thread.start(name: "asker") {
+                for _ in 0..<500 { _ = server.server.isAccepting(within: .seconds(60)) }
+                isOver.update { $0 = true }
+            }
+            for _ in 0..<200 { #expect(try server.exchange(request).content == "served") }
+            let ended: Bool? = isOver.wait(until: .after(.seconds(120))) { $0 ? true : nil }
+            #expect(ended == true)
+        }
+    }
+}
