@@ -137,12 +137,22 @@ let package = Package(
             swiftSettings: settings
         ),
         // Floor 7
+        .target(
+            name: "Admin",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Journal",
+                "Delivery",
+                "Gateway", httpTypes,
+            ],
+            swiftSettings: settings
+        ),
+        // Floor 8
         .executableTarget(
             name: "spoolgate",
             dependencies: [
                 "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
                 "FastCGIFront", "Settings", "Journal", "Diagnosis", "Delivery", "Gateway",
-                argumentParser, logging, httpTypes,
+                "Admin", argumentParser, logging, httpTypes,
             ],
             swiftSettings: settings
         ),
@@ -201,7 +211,8 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream", "Exchange",
+                "Admin", "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream",
+                "Exchange",
                 "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
                 logging,
             ],
@@ -211,7 +222,8 @@ let package = Package(
         .testTarget(
             name: "FastCGIFrontTests",
             dependencies: [
-                "FastCGIFront", "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream",
+                "FastCGIFront", "Admin", "Gateway", "Delivery", "Journal", "Settings", "Spool",
+                "Upstream",
                 "Exchange", "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport",
                 httpTypes, logging,
             ],

@@ -17,6 +17,8 @@ package struct Settings: Sendable, Equatable {
         mode: 0o660,
         group: nil
     )
+    /// The path of the socket where an operator asks how things are; nil: `admin.sock` beside `listen`.
+    package var adminPath: String?
     /// The spool directory.
     package var spoolDirectory = "/var/spool/spoolgate"
     /// Bytes that must stay free on the spool's file system.
@@ -62,6 +64,19 @@ package struct Settings: Sendable, Equatable {
 
     /// The product's defaults.
     package init() {}
+
+    /// Where an operator asks how things are: with the mode and the group of `listen`, or 0660 and none where
+    /// that has none.
+    package var admin: ListenAddress {
+        .unix(path: adminSocket, mode: listen.mode ?? 0o660, group: listen.group)
+    }
+
+    /// The path of that socket.
+    package var adminSocket: String {
+        if let adminPath { return adminPath }
+        guard case .unix(let path, _, _) = listen else { return "/run/spoolgate/admin.sock" }
+        return "\(PathAccess.parent(of: path))/admin.sock"
+    }
 
     /// What a daemon cannot serve without: one sentence about routes whose upstream is not named.
     ///

@@ -14,6 +14,7 @@ extension Settings {
             Key("listen", \.listen, .address(), needsRestart: true),
             Key("socket-mode", \.listen.mode, .mode(), needsRestart: true),
             Key("socket-group", \.listen.group, .text(), needsRestart: true),
+            Key("admin-listen", \.adminPath, .socket(), needsRestart: true),
             Key("log-level", \.logLevel, .word(), needsRestart: true),
             Key("log-queries", \.showsQueries, .boolean(), needsRestart: true),
             Key("spool.directory", \.spoolDirectory, .path(), needsRestart: true),

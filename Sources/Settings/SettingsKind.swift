@@ -238,6 +238,15 @@ extension SettingsKind {
         Self(ListenAddress.forms, text: \.text) { ListenAddress($0) }
     }
 
+    /// The path of a unix socket.
+    static func socket() -> Self where Value == String {
+        Self("unix:/path", text: { "unix:\($0)" }) { text in
+            guard text.hasPrefix("unix:") else { return nil }
+            let path = String(text.dropFirst(5))
+            return path.isAbsolutePath ? path : nil
+        }
+    }
+
     /// The journal, or a file's absolute path.
     static func destination() -> Self where Value == EventSettings.Destination {
         Self("an absolute path or journal", text: \.text) { text in

@@ -37,6 +37,9 @@ struct SettingsFaults {
             require(.place, PathAccess.parent(of: path), "listen")
             if let group { requireGroup(group) }
         }
+        if bindsItself, let path = settings.adminPath {
+            require(.place, PathAccess.parent(of: path), "admin-listen")
+        }
         if let sentence = spoolFault(settings.spoolDirectory) {
             sentences.append("spool.directory: \(sentence)")
         }

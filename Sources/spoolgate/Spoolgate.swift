@@ -11,12 +11,13 @@ struct Spoolgate: ParsableCommand {
         abstract: "Resumable uploads for an application you cannot change, behind nginx.",
         discussion: """
             See spoolgate(8) for the commands, spoolgate.yaml(5) for the settings, spoolgate-spool(5) \
-            for the spool directory, and spoolgate-log(5) and spoolgate-events(5) for what it tells.
+            for the spool directory, and spoolgate-log(5), spoolgate-events(5) and \
+            spoolgate-metrics(7) for what it tells.
             """,
         version: version,
         subcommands: [
             Serve.self, Check.self, List.self, Show.self, Hold.self, Release.self, Requeue.self,
-            Purge.self, Probe.self,
+            Purge.self, Probe.self, StatusCommand.self,
         ]
     )
 
@@ -28,8 +29,10 @@ struct Spoolgate: ParsableCommand {
 struct CommandFailure: Error {
     /// Exit codes of sysexits(3), but for the first.
     enum Code: Int32 {
-        /// It works, and less well than it could.
+        /// It works, and less well than it could; somebody should look.
         case warnings = 1
+        /// It does not serve: a Nagios plugin's code, of `status --check` alone.
+        case critical = 2
         case refused = 65
         case unknownUpload = 66
         case unknownUser = 67

@@ -67,8 +67,9 @@ private let allowed: [String: Set<String>] = {
         "Diagnosis": base.union(["Upstream", "Settings", "Glibc"]),
         "Delivery": second.union(["Settings", "Journal", "Crypto"]),
         "Gateway": upper,
+        "Admin": second.union(["Journal", "Delivery", "Gateway"]),
         "spoolgate": upper.union([
-            "FastCGIFront", "Gateway", "Diagnosis", "ArgumentParser", "Logging", "Glibc",
+            "FastCGIFront", "Gateway", "Diagnosis", "Admin", "ArgumentParser", "Logging", "Glibc",
         ]),
     ]
 }()

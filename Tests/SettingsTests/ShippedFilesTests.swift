@@ -139,6 +139,37 @@ import UploadProtocol
         #expect(members == told.map(\.name))
     }
 
+    // MARK: The metrics' page
+
+    @Test(
+        "the page of the metrics has every metric with its type, in their order, and nothing else"
+    )
+    func metricsPage() throws {
+        let source = try Self.text("Sources/Admin/MetricsPage.swift")
+        let told = source.matches(of: /begin\(\s*"([a-z_]+)",\s*\.([a-z]+),/)
+            .map { "spoolgate_\($0.1) \($0.2)" }
+        let page = try Self.text("deploy/man/spoolgate-metrics.7")
+        let rows = page.matches(of: /(?m)^\.It Sy (spoolgate_[a-z_]+) Pq Li ([a-z]+)$/)
+            .map { "\($0.1) \($0.2)" }
+        #expect(told.count >= 30)
+        #expect(rows == told)
+    }
+
+    @Test("the alerts and the dashboard ask for metrics that there are")
+    func alerts() throws {
+        let source = try Self.text("Sources/Admin/MetricsPage.swift")
+        let names = Set(source.matches(of: /begin\(\s*"([a-z_]+)"/).map { String($0.1) })
+        for path in ["spoolgate.rules.yml", "spoolgate.dashboard.json"] {
+            let text = try Self.text("deploy/prometheus/\(path)")
+            let asked = text.matches(of: /spoolgate_([a-z_]+)/).map { String($0.1) }
+            #expect(asked.count >= 8)
+            for name in asked {
+                let plain = name.replacing(/_(bucket|sum|count)$/, with: "")
+                #expect(names.contains(name) || names.contains(plain), "\(path): \(name)")
+            }
+        }
+    }
+
     // MARK: The log's page
 
     /// A log line: its level and the keys that come with it.

@@ -6,8 +6,8 @@ extension SettingsTests {
     private static let wrongKeys = [
         Wrong(
             "spol: {}\n",
-            "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, log-level, "
-                + "log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
+            "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, "
+                + "admin-listen, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
                 + "correlation-field, events, routes"
         ),
         Wrong(
@@ -23,7 +23,7 @@ extension SettingsTests {
         Wrong(
             "spool.reserve: 1GiB\n",
             "1:1: spool.reserve: no such setting; known here: listen, socket-mode, socket-group, "
-                + "log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, "
+                + "admin-listen, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, "
                 + "interop-alias, correlation-field, events, routes"
         ),
         Wrong(

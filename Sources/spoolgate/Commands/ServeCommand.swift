@@ -3,6 +3,7 @@
 // Order matters: signals are blocked before the first thread, the spool knows of this daemon before the first
 // request, and the service manager hears of it when requests can come.
 
+import Admin
 import ArgumentParser
 import Delivery
 import Exchange
@@ -60,16 +61,26 @@ struct Serve: ParsableCommand {
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
             let server = try Self.startServer(settings, threads, gateway, log)
-            try Self.startThreads(of: gateway, spool)
+            let admin = Admin(gateway, version: Spoolgate.version) {
+                FrontLoad(
+                    busy: server.load.active,
+                    maximum: threads.maximum,
+                    isAccepting: server.isAccepting(within: .seconds(2))
+                )
+            }
+            let adminServer = Self.startAdmin(settings, admin, log)
+            let report = ServiceReport(ServiceManager())
+            try Self.startThreads(of: gateway, admin, spool, report, server, log)
             log.serving(
                 listen: settings.listen.text,
                 spool: settings.spoolDirectory,
                 routes: settings.routes.keys.sorted()
             )
-            let manager = ServiceManager()
-            Self.tell(manager, .ready, log)
-            let signal = obey(signals, gateway, manager, settings, log)
-            Self.tell(manager, .stopping, log)
+            report.tell(.ready, log)
+            let signal = obey(signals, gateway, report, settings, log)
+            report.tell(.stopping, log)
+            report.noteEnd()
+            admin.noteEnd()
             log.draining(signal: signal)
             let deadline = Deadline.after(settings.drainTimeout)
             _ = gateway.deliveries.stopQueue(until: .after(.zero))
@@ -80,6 +91,7 @@ struct Serve: ParsableCommand {
             let undone = left + (isDrained ? 0 : server.load.active)
             // What is under way still is left as by a death.
             if undone == 0, !spool.isAfterDeath { spool.leave() }
+            _ = adminServer?.drain(until: .after(.seconds(1))) {}
             log.stopped(left: undone)
         }
     }
@@ -87,7 +99,11 @@ struct Serve: ParsableCommand {
     /// Starts what works beside the requests.
     private static func startThreads(
         of gateway: Gateway,
-        _ spool: Spool
+        _ admin: Admin,
+        _ spool: Spool,
+        _ report: ServiceReport,
+        _ server: FastCGIServer,
+        _ log: Log
     ) throws(CommandFailure) {
         do throws(SystemError) {
             // Lets requests of another process that works in the spool have uploads that are being
@@ -102,6 +118,8 @@ struct Serve: ParsableCommand {
             }
             try gateway.deliveries.startQueue()
             try gateway.events.startSending()
+            try admin.start()
+            try report.start(admin, server, log)
         } catch {
             throw CommandFailure(
                 code: .unavailable,
@@ -130,7 +148,7 @@ struct Serve: ParsableCommand {
     private func obey(
         _ signals: Signals,
         _ gateway: Gateway,
-        _ manager: ServiceManager,
+        _ report: ServiceReport,
         _ started: Settings,
         _ log: Log
     ) -> String {
@@ -141,17 +159,19 @@ struct Serve: ParsableCommand {
             case .user1: gateway.deliveries.runQueue()
             case .user2: continue
             case .hangUp:
-                Self.tell(manager, .reloading, log)
+                report.tell(.reloading, log)
                 // Also where the settings are wrong: the file was rotated all the same.
                 gateway.events.reopen()
                 do throws(CommandFailure) {
                     let settings = try effectiveSettings()
                     gateway.reload(settings)
+                    gateway.metrics.refusedReload.set(0)
                     log.reloaded(unchanged: settings.needingRestart(since: started))
                 } catch {
+                    gateway.metrics.refusedReload.set(1)
                     log.reloadRefused(reason: error.sentence)
                 }
-                Self.tell(manager, .ready, log)
+                report.tell(.ready, log)
             }
         }
     }
@@ -209,16 +229,7 @@ struct Serve: ParsableCommand {
             let server = try FastCGIServer(
                 settings: front,
                 listener: try Listener.open(settings.listen),
-                report: { event in
-                    switch event {
-                    case .acceptFailed(let error):
-                        log.frontTrouble("cannot take a connection: \(error)")
-                    case .threadFailed(let error):
-                        log.frontTrouble("cannot start a thread: \(error)")
-                    case .noRequest: log.noRequest()
-                    case .incompleteAnswer: log.incompleteAnswer()
-                    }
-                },
+                report: { Self.note($0, log) },
                 answer: { exchange, place in gateway.serve(exchange, at: place) }
             )
             try server.start()
@@ -231,11 +242,39 @@ struct Serve: ParsableCommand {
         }
     }
 
-    private static func tell(_ manager: ServiceManager, _ state: ServiceManager.State, _ log: Log) {
+    private static func note(_ event: FrontEvent, _ log: Log) {
+        switch event {
+        case .acceptFailed(let error): log.frontTrouble("cannot take a connection: \(error)")
+        case .threadFailed(let error): log.frontTrouble("cannot start a thread: \(error)")
+        case .noRequest: log.noRequest()
+        case .incompleteAnswer: log.incompleteAnswer()
+        }
+    }
+
+    /// Starts the server that an operator asks; nil where it cannot be had: uploads go on without.
+    private static func startAdmin(
+        _ settings: Settings,
+        _ admin: Admin,
+        _ log: Log
+    ) -> FastCGIServer? {
+        var front = FastCGIServer.Settings()
+        front.name = "admin"
+        // Two that wait; whoever finds both taken comes again.
+        (front.minimumSpare, front.maximum, front.reserve, front.turningAway) = (2, 2, 0, 1)
+        front.maximumKept = 4
+        front.stallTimeout = .seconds(10)
         do throws(SystemError) {
-            try manager.tell(state)
+            let server = try FastCGIServer(
+                settings: front,
+                listener: try Listener.open(settings.admin, backlog: 16),
+                report: { Self.note($0, log) },
+                answer: { exchange, _ in admin.serve(exchange) }
+            )
+            try server.start()
+            return server
         } catch {
-            log.frontTrouble("the service manager was not told: \(error)")
+            log.adminUnavailable(reason: "\(error)")
+            return nil
         }
     }
 }

@@ -1,0 +1,272 @@
+// How one daemon is at one moment: what it does, what waits, what needs a person, and what there is room for.
+//
+// The page, the screen and the JSON are made from it, so that all say the same. Invariant: nothing of it comes
+// from the disk.
+
+import Delivery
+import Exchange
+import Gateway
+import Journal
+import Posix
+import Spool
+import TextFormats
+import UploadProtocol
+
+/// How things are.
+struct Status: Sendable {
+    /// How bad it is, as Nagios has it.
+    enum Level: String, Sendable {
+        case ok = "OK"
+        case warning = "WARNING"
+        case critical = "CRITICAL"
+    }
+
+    /// Uploads of one kind: the first of them, and how many there are.
+    struct Part<Element: Sendable>: Sendable {
+        var first: [Element]
+        var count: Int
+
+        /// The first `most` of `all`, in this order.
+        init(_ all: [Element], most: Int = Status.most, others: Int = 0) {
+            first = Array(all.prefix(most))
+            count = all.count + others
+        }
+
+        /// How many are not among the first.
+        var rest: Int { count - first.count }
+    }
+
+    /// Most uploads of one kind that are named.
+    static let most = 20
+
+    let version: String
+    let start: WallTime
+    let now: WallTime
+    let checks: [Check]
+    let busy: Int
+    let maximum: Int
+    /// Uploads whose content is received, those included that have no resource and are not named.
+    let receiving: Int
+    /// Bytes of content a second.
+    let rate: Int64
+    let transfers: Part<Transfer>
+    /// In the order in which the queue tries them; those that wait for their clients last.
+    let waiting: Part<WaitingUpload>
+    /// The oldest first.
+    let held: Part<WaitingUpload>
+    let failures: [RecentFailure]
+    let figures: SpoolFigures
+    let sample: Sampler.Sample
+    /// Mistakes of the web server's configuration that were seen in the last quarter of an hour.
+    let faults: [FrontFault]
+    let isReloadRefused: Bool
+
+    init(of admin: Admin) {
+        let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
+        version = admin.version
+        start = metrics.start
+        now = gateway.deliveries.clock.now
+        let load = admin.load()
+        (busy, maximum) = (load.busy, load.maximum)
+        checks = admin.checks(load)
+        receiving = max(0, metrics.receiving.count)
+        rate = admin.meter.rate
+        // Those that began first, which changes least from one look to the next.
+        transfers = Part(
+            gateway.transfers.all.sorted {
+                ($1.watch.nanoseconds, $0.id.description) < (
+                    $0.watch.nanoseconds, $1.id.description
+                )
+            }
+        )
+        let (known, others) = metrics.waiting.all
+        waiting = Part(
+            known.filter { $0.cause == nil }.sorted {
+                ($0.next ?? .far, $0.id.description) < ($1.next ?? .far, $1.id.description)
+            },
+            others: others
+        )
+        held = Part(
+            known.filter { $0.cause != nil }.sorted {
+                ($0.since ?? .far, $0.id.description) < ($1.since ?? .far, $1.id.description)
+            }
+        )
+        failures = metrics.failures.newest
+        figures = gateway.deliveries.spool.figures
+        sample = admin.sampler.sample
+        faults = FrontFault.allCases.filter(gateway.faults.recent.contains)
+        isReloadRefused = metrics.refusedReload.count > 0
+    }
+
+    /// For how long the oldest upload has been waiting for the upstream; nil: none does.
+    var oldestWait: Int64? {
+        waiting.first.compactMap { $0.next == nil ? nil : $0.since }.min()
+            .map { max(0, now.seconds - $0.seconds) }
+    }
+
+    // MARK: What it means
+
+    /// How bad it is.
+    var level: Level {
+        if !checks.allSatisfy(\.isGood) { return .critical }
+        return concerns.isEmpty ? .ok : .warning
+    }
+
+    /// What somebody should look at, a few words each.
+    var concerns: [String] {
+        var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
+        if held.count > 0 { all.append("\(held.count) \(held.count == 1 ? "needs" : "need") you") }
+        if let oldestWait, oldestWait > 900 {
+            all.append("an upload has been waiting for \(Self.span(oldestWait))")
+        }
+        if let free = sample.space?.freeBytes, free < 2 * figures.reserve {
+            all.append("only \(ByteSize.rounded(free)) are free")
+        }
+        if let files = sample.space?.freeFiles, files < 2_000 {
+            all.append("only \(files) more files can be made")
+        }
+        if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are taken") }
+        if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
+            all.append("nothing was purged for \(Self.span(now.seconds - purge.seconds))")
+        }
+        if !faults.isEmpty {
+            let words = faults.map(\.rawValue).joined(separator: ", ")
+            all.append("the web server's configuration: \(words) (see the log)")
+        }
+        if isReloadRefused { all.append("the settings were not reloaded (spoolgate check)") }
+        return all
+    }
+
+    /// All of it in one line, as `systemctl status` shows it.
+    var line: String {
+        var parts = [
+            "\(receiving) receiving \(ByteSize.rounded(rate))/s", "\(waiting.count) waiting",
+        ]
+        parts.append("\(held.count) \(held.count == 1 ? "needs" : "need") you")
+        if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
+        return parts.joined(separator: ", ")
+    }
+
+    /// Seconds for people, in the largest whole unit: `3h`.
+    static func span(_ seconds: Int64) -> String {
+        switch seconds {
+        case ..<60: "\(max(0, seconds))s"
+        case ..<3_600: "\(seconds / 60)m"
+        case ..<86_400: "\(seconds / 3_600)h"
+        default: "\(seconds / 86_400)d"
+        }
+    }
+}
+
+extension Admin {
+    /// How things are in one line, for the service manager.
+    package var statusLine: String { Status(of: self).line }
+}
+
+extension Transfer {
+    /// How much of it has come, in hundredths; nil where the length is not known.
+    var percent: Int? {
+        length.map { $0 == 0 ? 100 : Int(Double(offset) / Double($0) * 100) }
+    }
+
+    /// Seconds until it is whole, at the rate so far; nil where nobody knows.
+    var secondsLeft: Int64? {
+        guard let length, rate > 0 else { return nil }
+        return max(0, length - offset) / rate
+    }
+}
+
+extension WaitingUpload {
+    /// When something happens to it, in words.
+    func when(_ now: WallTime) -> String {
+        guard let next else { return "waits for its client" }
+        return next <= now ? "next now" : "next in \(Status.span(next.seconds - now.seconds))"
+    }
+
+    /// What a person can type about it, the likeliest first.
+    var commands: [String] {
+        switch cause {
+        case nil: []
+        case .held?: ["spoolgate release \(id)"]
+        case .failed?, .indeterminate?: ["spoolgate show \(id)", "spoolgate requeue \(id)"]
+        }
+    }
+}
+
+extension WallTime {
+    /// A time after all others.
+    fileprivate static let far = WallTime(seconds: .max)
+}
+
+// MARK: JSON
+
+extension Status {
+    /// The JSON object of `spoolgate status --json`; spoolgate(8) lists its members.
+    var json: JSON {
+        .object([
+            ("v", .integer(1)), ("level", .string(level.rawValue)), ("line", .string(line)),
+            ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
+            ("start", .string(start.description)), ("time", .string(now.description)),
+            (
+                "checks",
+                .object(checks.map { (name: $0.name, value: .string($0.text)) })
+            ),
+            ("threads-busy", .integer(Int64(busy))), ("threads-maximum", .integer(Int64(maximum))),
+            ("receiving", .integer(Int64(receiving))), ("bytes-per-second", .integer(rate)),
+            ("now", .array(transfers.first.map(\.json))),
+            ("waiting", .integer(Int64(waiting.count))),
+            ("next", .array(waiting.first.map(\.json))),
+            ("held", .integer(Int64(held.count))),
+            ("needs-you", .array(held.first.map(\.json))),
+            ("failures", .array(failures.map(\.json))), ("room", roomJSON),
+        ])
+    }
+
+    private var roomJSON: JSON {
+        .object([
+            ("bytes", .integer(figures.bytes)),
+            ("quota", figures.quota.map { .integer($0) } ?? .null),
+            ("reserve", .integer(figures.reserve)),
+            ("free", sample.space.map { .integer($0.freeBytes) } ?? .null),
+            ("free-files", sample.space?.freeFiles.map { .integer($0) } ?? .null),
+            ("last-purge", sample.lastPurge.map { .string($0.description) } ?? .null),
+        ])
+    }
+}
+
+extension Transfer {
+    fileprivate var json: JSON {
+        .object([
+            ("upload", .string(id.description)), ("route", .string(route)),
+            ("owner", owner.map { .string($0) } ?? .null),
+            ("client", client.map { .string($0) } ?? .null), ("offset", .integer(offset)),
+            ("length", length.map { .integer($0) } ?? .null), ("bytes-per-second", .integer(rate)),
+            ("seconds-left", secondsLeft.map { .integer($0) } ?? .null),
+            ("connections", .integer(Int64(connections))),
+        ])
+    }
+}
+
+extension WaitingUpload {
+    fileprivate var json: JSON {
+        .object([
+            ("upload", .string(id.description)), ("route", .string(route)),
+            ("owner", owner.map { .string($0) } ?? .null), ("length", .integer(size)),
+            ("cause", cause.map { .string($0.rawValue) } ?? .null),
+            ("whole-since", since.map { .string($0.description) } ?? .null),
+            ("next-attempt", next.map { .string($0.description) } ?? .null),
+            ("attempts", .integer(Int64(attempts))),
+            ("reason", reason.map { .string($0) } ?? .null),
+            ("commands", .array(commands.map { .string($0) })),
+        ])
+    }
+}
+
+extension RecentFailure {
+    fileprivate var json: JSON {
+        .object([
+            ("time", .string(time.description)), ("upload", .string(id.description)),
+            ("route", .string(route)), ("reason", .string(reason)),
+        ])
+    }
+}

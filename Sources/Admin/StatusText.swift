@@ -1,0 +1,112 @@
+// The status as one screen of text, for `spoolgate status`.
+//
+// Invariants: the first line begins with the level, by which the command exits; what others wrote moves no cursor.
+
+import Gateway
+import Journal
+import Posix
+import Spool
+import TextFormats
+
+extension Status {
+    /// Most rows of one part on the screen.
+    private static let rows = 8
+
+    /// The screen.
+    var text: String {
+        var lines = ["\(level.rawValue): \(([line] + concerns).joined(separator: "; "))"]
+        lines.append(
+            "spoolgate \(version), up \(Self.span(now.seconds - start.seconds)), "
+                + "\(busy) of \(maximum) threads"
+        )
+        add("Now", transfers, to: &lines) { transfer in
+            [
+                "\(transfer.id)", transfer.route, transfer.owner ?? "-",
+                Self.bar(transfer.percent), Self.size(transfer.offset, of: transfer.length),
+                "\(ByteSize.rounded(transfer.rate))/s",
+                transfer.secondsLeft.map { "\(Self.span($0)) left" } ?? "",
+                transfer.client ?? "-", "\(transfer.connections)x",
+            ]
+        }
+        add("Waiting", waiting, to: &lines) { upload in
+            [
+                "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.rounded(upload.size),
+                upload.when(now), upload.reason ?? "",
+            ]
+        }
+        add("Needs you", held, to: &lines) { upload in
+            [
+                "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.rounded(upload.size),
+                upload.cause?.rawValue ?? "", upload.reason ?? "",
+            ]
+        }
+        if let upload = held.first.first {
+            lines.append("  type: \(upload.commands.joined(separator: "   or: "))")
+        }
+        add("Failures", Part(failures), to: &lines) { failure in
+            [
+                "\(Self.span(now.seconds - failure.time.seconds)) ago", "\(failure.id)",
+                failure.route, failure.reason,
+            ]
+        }
+        lines += ["", "Room", "  " + room.joined(separator: ", ")]
+        return lines.map { $0.forTerminal + "\n" }.joined()
+    }
+
+    private func add<Element>(
+        _ title: String,
+        _ part: Part<Element>,
+        to lines: inout [String],
+        _ cells: (Element) -> [String]
+    ) {
+        guard part.count > 0 else { return }
+        lines += ["", "\(title) (\(part.count))"]
+        let rows = part.first.prefix(Self.rows).map(cells)
+        let widths = (rows.first ?? []).indices.map { column in
+            rows.map { $0[column].count }.max() ?? 0
+        }
+        for row in rows {
+            var line = " "
+            for (column, cell) in row.enumerated() where widths[column] > 0 {
+                line += " " + cell
+                if column < row.count - 1 {
+                    line += String(repeating: " ", count: widths[column] - cell.count + 1)
+                }
+            }
+            while line.hasSuffix(" ") { line.removeLast() }
+            lines.append(line)
+        }
+        if part.count > rows.count {
+            lines.append("  and \(part.count - rows.count) more: spoolgate list")
+        }
+    }
+
+    /// What there is room for, in a few parts.
+    var room: [String] {
+        var parts = [
+            "\(ByteSize.rounded(figures.bytes))"
+                + (figures.quota.map { " of \(ByteSize.rounded($0))" } ?? "") + " in the spool"
+        ]
+        if let space = sample.space {
+            parts.append("\(ByteSize.rounded(space.freeBytes)) free")
+            parts.append("\(ByteSize.rounded(figures.reserve)) kept free")
+            if let files = space.freeFiles { parts.append("\(files) more files") }
+        }
+        if let purge = sample.lastPurge {
+            parts.append("purged \(Self.span(now.seconds - purge.seconds)) ago")
+        }
+        return parts
+    }
+
+    /// `12.0MiB of 3.9GiB`.
+    static func size(_ offset: Int64, of length: Int64?) -> String {
+        ByteSize.rounded(offset) + (length.map { " of \(ByteSize.rounded($0))" } ?? "")
+    }
+
+    private static func bar(_ percent: Int?) -> String {
+        guard let percent else { return "[    ?     ]" }
+        let full = min(10, percent / 10)
+        return "[" + String(repeating: "#", count: full) + String(repeating: ".", count: 10 - full)
+            + "]"
+    }
+}

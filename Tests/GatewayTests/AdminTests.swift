@@ -1,0 +1,232 @@
+// What an operator is answered: the pages by their names, readiness, and a status page in which nobody else's word
+// means anything.
+
+import Exchange
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import TextFormats
+import UploadProtocol
+import Upstream
+
+@testable import Admin
+@testable import Delivery
+@testable import Gateway
+@testable import Journal
+@testable import Settings
+@testable import Spool
+
+@Suite("Admin")
+struct AdminTests {
+    private let test: GatewayUnderTest
+
+    init() throws { test = try GatewayUnderTest() }
+
+    private func ask(
+        _ target: String,
+        _ method: HTTPRequest.Method = .get,
+        of admin: Admin? = nil
+    ) -> ScriptedExchange.Record {
+        let exchange = ScriptedExchange(method, target, length: .unknown)
+        (admin ?? Admin.of(test.gateway)).serve(exchange)
+        return exchange.record
+    }
+
+    @Test(
+        "a page is found by the last part of the path, whatever stands before it and behind it",
+        arguments: [
+            ("/live", "text/plain; charset=utf-8"),
+            ("/-/spoolgate/live", "text/plain; charset=utf-8"),
+            ("/-/spoolgate/", "text/html; charset=utf-8"), ("/", "text/html; charset=utf-8"),
+            ("/a/ready?verbose", "application/json"), ("/a/status", "application/json"),
+            ("/a/metrics", "text/plain; version=0.0.4; charset=utf-8"),
+            ("/style.css", "text/css; charset=utf-8"),
+            ("/status.txt", "text/plain; charset=utf-8"),
+        ]
+    )
+    func pages(target: String, type: String) {
+        let record = ask(target)
+        #expect(record.status == 200)
+        #expect(record[.contentType] == type)
+        #expect(record[.cacheControl] == "no-store")
+        #expect(!record.content.isEmpty)
+    }
+
+    @Test("other names are 404, other methods 405", arguments: ["/", "/live", "/metrics"])
+    func others(target: String) {
+        #expect(ask(target + "x").status == 404)
+        let record = ask(target, .post)
+        #expect(record.status == 405)
+        #expect(record[.allow] == "GET, HEAD")
+        #expect(ask(target, .head).status == 200)
+    }
+
+    @Test("ready says each check")
+    func ready() {
+        let record = ask("/ready")
+        #expect(
+            record.text == """
+                {"ready":true,"checks":{"serving":"ok","accepting":"ok","threads":"ok 1/8",\
+                "spool-writable":"ok"}}
+
+                """
+        )
+    }
+
+    @Test(
+        "without a thread for more, or none that accepts, it is not ready",
+        arguments: [
+            (FrontLoad(busy: 8, maximum: 8, isAccepting: true), "\"threads\":\"fail: "),
+            (FrontLoad(busy: 1, maximum: 8, isAccepting: false), "\"accepting\":\"fail: "),
+        ]
+    )
+    func unready(load: FrontLoad, words: String) {
+        let admin = Admin.of(test.gateway, load: load)
+        let record = ask("/ready", of: admin)
+        #expect(record.status == 503)
+        #expect(record.text.contains("\"ready\":false"))
+        #expect(record.text.contains(words))
+        #expect(ask("/live", of: admin).status == 200)
+        #expect(admin.metricsText.contains("spoolgate_ready 0"))
+        #expect(Status(of: admin).level == .critical)
+    }
+
+    @Test("it is not ready once the daemon ends")
+    func ending() {
+        let admin = Admin.of(test.gateway)
+        admin.noteEnd()
+        #expect(ask("/ready", of: admin).status == 503)
+    }
+
+    @Test("a spool in which no file can be made is not ready, a full one is")
+    func writable() throws {
+        for (errno, status) in [(30, 503), (28, 200)] as [(Int32, Int)] {
+            test.disk.allow()
+            test.disk.refuse(.create, on: "tmp", errno: errno)
+            let admin = Admin.of(test.gateway)
+            try admin.start()
+            #expect(ask("/ready", of: admin).status == status)
+        }
+    }
+
+    @Test("an upstream that is down and settings that were refused do not make it unready")
+    func others() throws {
+        let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
+        #expect(test.serve(.creation(method: .put)).status == 502)
+        test.gateway.metrics.refusedReload.set(1)
+        let admin = Admin.of(test.gateway)
+        #expect(ask("/ready", of: admin).status == 200)
+        #expect(Status(of: admin).level == .warning)
+        #expect(admin.metricsText.contains("spoolgate_settings_last_reload_success 0"))
+    }
+
+    // MARK: The status
+
+    @Test("a word of a client or an upstream stays a word in the page, the screen and the JSON")
+    func escaping() throws {
+        let evil = "<script>alert('x')</script>&\"\u{1b}[31m\u{202e}"
+        let gate = test.gateway
+        let running = try test.start(
+            .creation(
+                ["hello", .stuck],
+                length: .known(10),
+                context: ExchangeContext(
+                    owner: evil,
+                    interimStatuses: [104],
+                    remoteAddress: "\(evil)"
+                )
+            )
+        )
+        try eventually("the upload is received") { gate.transfers.all.first?.offset == 5 }
+        gate.metrics.failures.note(.random(), route: "default", reason: evil)
+        for target in ["/", "/status", "/status.txt"] {
+            let text = ask(target).text
+            #expect(!text.unicodeScalars.contains { "\u{1b}\u{202e}".unicodeScalars.contains($0) })
+            if target == "/" {
+                #expect(!text.contains("<script"))
+                #expect(!text.contains("'x'"))
+                #expect(text.contains("&lt;script&gt;alert(&#39;x&#39;)"))
+            }
+        }
+        test.spool.requestReleaseOfAll()
+        _ = try running.finish()
+    }
+
+    @Test(
+        "an upload on its way is shown with its length, rate and connections, and then not any more"
+    )
+    func now() throws {
+        let cut = test.serve(
+            .creation([.bytesThenFails(Array("hello".utf8), .truncated)], length: .known(20))
+        )
+        let location = try #require(cut.location)
+        let append = ScriptedExchange.append(
+            location,
+            at: 5,
+            [" world", .stuck],
+            length: .known(15)
+        )
+        let running = try test.start(append)
+        try eventually("it is received") { test.gateway.transfers.all.first?.offset == 11 }
+        let status = Status(of: Admin.of(test.gateway))
+        #expect(status.receiving == 1)
+        #expect(status.transfers.first.first?.connections == 2)
+        #expect(status.transfers.first.first?.percent == 55)
+        #expect(status.text.contains("11B of 20B"))
+        #expect(status.json.text.contains("\"v\":1"))
+        test.spool.requestReleaseOfAll()
+        _ = try running.finish()
+        #expect(Status(of: Admin.of(test.gateway)).transfers.count == 0)
+    }
+
+    @Test("an upload of unknown outcome needs a person, who is told what to type")
+    func needsYou() throws {
+        let slow = try SlowUpstream(then: "")
+        let test = try GatewayUnderTest(slow.target)
+        let (running, location) = try test.startDelivery(to: slow)
+        slow.gate.open()
+        #expect(try running.finish().status == 502)
+        let status = Status(of: Admin.of(test.gateway))
+        let id = try test.id(location)
+        #expect(status.level == .warning)
+        #expect(status.concerns == ["1 needs you"])
+        #expect(status.held.first.map(\.id) == [id])
+        #expect(status.text.hasPrefix("WARNING: 0 receiving 0B/s, 0 waiting, 1 needs you"))
+        #expect(status.text.contains("type: spoolgate show \(id)   or: spoolgate requeue \(id)"))
+        #expect(status.html.contains("<kbd>spoolgate requeue \(id)</kbd>"))
+        #expect(status.failures.map(\.id) == [id])
+    }
+
+    @Test("the last twenty failures are kept, the newest first")
+    func failures() {
+        for number in 1...25 {
+            test.gateway.metrics.failures.note(.random(), route: "default", reason: "\(number)")
+        }
+        let kept = Status(of: Admin.of(test.gateway)).failures.map(\.reason)
+        #expect(kept == (6...25).reversed().map(String.init))
+    }
+
+    @Test("a fault of the front is a concern for a quarter of an hour")
+    func fault() {
+        test.serve(ScriptedExchange(.put, "/a", context: ExchangeContext(route: "nowhere")))
+        let status = Status(of: Admin.of(test.gateway))
+        #expect(status.faults == [.unknownRoute])
+        #expect(status.level == .warning)
+    }
+
+    @Test("when what is over was removed is noted in the spool, for the next process too")
+    func purged() throws {
+        #expect(test.spool.lastPurge == nil)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
+        let time = try #require(try Spool(existing: "\(test.root)/spool").lastPurge)
+        #expect(abs(time.seconds - WallTime.now.seconds) < 60)
+        let admin = Admin.of(test.gateway)
+        try admin.start()
+        #expect(
+            admin.metricsText.contains(
+                "spoolgate_purge_last_success_timestamp_seconds \(time.seconds)\n"
+            )
+        )
+    }
+}
