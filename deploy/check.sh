@@ -82,6 +82,10 @@ check_page() {
     sed -i '/# run: page$/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }
 silent=yes check 'nginx takes nginx.conf with the page' check_page
+check_admin() {
+    sed -i '/# run: admin$/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
+}
+silent=yes check "nginx takes nginx.conf with the operator's location" check_admin
 check_auth() {
     sed -i '/# run: auth\>/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }

@@ -32,7 +32,8 @@ print_session() {
     list=$(printf '%q list --spool %q' "$SPOOLGATE" "$STATE/spool")
     cat <<EXAMPLE
 
-Open http://localhost:$PORT/upload/ in a browser, and drop files there.
+Open http://localhost:$PORT/upload/ in a browser, and drop files there; at http://localhost:$PORT/-/spoolgate/ is how
+the gateway is, for a browser on this machine.
 
 spoolgate serves http://localhost:$PORT/files/ and https://localhost:$TLS_PORT/files/ (HTTP/2)
   delivers to  ${UPSTREAM:-$DROP}

@@ -55,4 +55,4 @@ trap '' HUP INT TERM
 declare -A session=()
 while read -r name number; do session[$name]=$number; done
 [ ${#session[@]} -eq 0 ] || end "${GRACE:-3}" "${session[@]}"
-rm -f spoolgate.sock spoolgate.pid run.pid
+rm -f spoolgate.sock admin.sock spoolgate.pid run.pid

@@ -122,7 +122,7 @@ write_nginx() {
         cp "$here/nginx/module/interim.conf" nginx/modules/
         cp "$here/nginx/module/keepalive.conf" nginx/modules/upstream/
     }
-    for name in nginx.conf snippets/spoolgate.conf {demo,http,location,params,pass,server}.conf; do
+    for name in nginx.conf snippets/spoolgate.conf {admin,demo,http,location,params,pass,server}.conf; do
         sed -e "$no_ipv6" \
             -e "$user" \
             -e "$module" \
@@ -133,6 +133,8 @@ write_nginx() {
             -e "/# run: key\$/s|/[^;]*;|../tls/key.pem;|" \
             -e "/# run: demo\$/s|/usr[^;]*;|/proc/self/cwd/nginx/demo/;|" \
             -e "/# run: page\$/s|#||" \
+            -e "/# run: admin\$/s|#||" \
+            -e "/# run: admin-socket\$/s|unix:[^;]*;|unix:admin.sock;|" \
             -e "/# run: socket\$/s|unix:[^;]*;|unix:spoolgate.sock;|" \
             -e "s|/usr/share/spoolgate/nginx/||" \
             "$here/nginx/$name" >"$STATE/nginx/$name"
@@ -175,7 +177,7 @@ lead() { # name, log, command...
 }
 
 start_gateway() {
-    rm -f "$STATE/spoolgate.sock"
+    rm -f "$STATE/spoolgate.sock" "$STATE/admin.sock"
     lead gateway "$STATE/log/spoolgate.log" "$SPOOLGATE" serve --config spoolgate.yaml &
     gateway=$!
     gateway_since=$SECONDS

@@ -23,6 +23,8 @@ enum Front: Equatable {
     case nginxWithPage
     /// nginx with the interim module, and these locations in place of the shipped one.
     case nginxServing(String)
+    /// nginx with the files as they are shipped, and the line for an operator's location switched on.
+    case nginxWithAdmin
     /// lighttpd with the shipped configuration; no TLS.
     case lighttpd
 
@@ -82,6 +84,7 @@ enum Front: Equatable {
             bounds: bounds,
             keepsConnections: self == .nginxKeeping,
             hasPage: self == .nginxWithPage,
+            hasAdmin: self == .nginxWithAdmin,
             locations: locations
         )
         return try Daemon(

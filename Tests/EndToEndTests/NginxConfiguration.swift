@@ -110,6 +110,7 @@ enum NginxConfiguration {
     ///   - bounds: what bounds one client in place of the shipped number; nil: that one.
     ///   - keepsConnections: whether connections to the daemon are kept.
     ///   - hasPage: whether the page is there, for which the marked line is switched on.
+    ///   - hasAdmin: whether an operator's location is there, for which the marked line is switched on.
     ///   - locations: what stands in place of the shipped location; nil: that one.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
@@ -125,6 +126,7 @@ enum NginxConfiguration {
         bounds: NginxBounds?,
         keepsConnections: Bool,
         hasPage: Bool,
+        hasAdmin: Bool,
         locations: String?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
@@ -168,7 +170,8 @@ enum NginxConfiguration {
             )
         }
         for name in [
-            "nginx.conf", "http.conf", "demo.conf", "location.conf", "params.conf", "pass.conf",
+            "nginx.conf", "http.conf", "admin.conf", "demo.conf", "location.conf", "params.conf",
+            "pass.conf",
             "server.conf",
             "snippets/spoolgate.conf",
             "snippets/spoolgate_auth.conf",
@@ -188,7 +191,8 @@ enum NginxConfiguration {
                     hasModule: module != nil,
                     authorizer: authorizer,
                     origin: origin,
-                    hasPage: hasPage
+                    hasPage: hasPage,
+                    hasAdmin: hasAdmin
                 )
                 if let login {
                     lines[index] = login.made(in: lines[index], folder: folder.path())
@@ -223,7 +227,8 @@ enum NginxConfiguration {
         hasModule: Bool,
         authorizer: UInt16?,
         origin: String?,
-        hasPage: Bool
+        hasPage: Bool,
+        hasAdmin: Bool
     ) -> String {
         if line.contains("[::]:") { return "" }
         if let origin, line.contains("fastcgi_param SPOOLGATE_ORIGIN") {
@@ -237,10 +242,12 @@ enum NginxConfiguration {
         case "tls-port": return line.replacingOccurrences(of: "8443", with: "127.0.0.1:\(tlsPort)")
         case "certificate": return "ssl_certificate \(folder)/server.pem;"
         case "key": return "ssl_certificate_key \(folder)/server.key;"
+        case "admin-socket": return "fastcgi_pass unix:\(directory.path())/admin.sock;"
         case "socket": return "server unix:\(directory.path())/spoolgate.sock;"
         case "authorizer":
             return line.replacingOccurrences(of: "3000", with: "\(authorizer ?? 3000)")
-        case "module" where hasModule, "auth" where authorizer != nil, "page" where hasPage:
+        case "module" where hasModule, "auth" where authorizer != nil, "page" where hasPage,
+            "admin" where hasAdmin:
             return line.replacing("#", with: "", maxReplacements: 1)
         default: return line
         }

@@ -1,0 +1,261 @@
+// What an operator sees of a real daemon: through the shipped nginx location, by the command, and by the service
+// manager.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("What an operator asks")
+struct AdminTests {
+    private static let prefix = "/-/spoolgate/"
+
+    @Test("through nginx, the pages are this machine's own and nobody else's")
+    func throughNginx() throws {
+        let sandbox = try Sandbox(front: .nginxWithAdmin)
+        #expect(try sandbox.ask("GET", Self.prefix + "live").text == "live\n")
+        let ready = try sandbox.ask("GET", Self.prefix + "ready")
+        #expect(ready.status == 200)
+        #expect(ready.text.hasPrefix("{\"ready\":true,"))
+        let page = try sandbox.ask("GET", Self.prefix)
+        #expect(page.status == 200)
+        #expect(page["content-security-policy"]?.contains("default-src 'none'") == true)
+        #expect(page.text.contains("Nothing is being received."))
+        #expect(
+            try sandbox.ask("GET", Self.prefix + "style.css")["content-type"]?.hasPrefix("text/css")
+                == true
+        )
+        #expect(try sandbox.ask("GET", Self.prefix + "nothing").status == 404)
+        #expect(try sandbox.ask("POST", Self.prefix + "live", content: Data()).status == 405)
+        // Another address of the loopback network stands for another machine.
+        for (address, status) in [("127.0.0.1", "200"), ("127.0.0.2", "403")] {
+            for name in ["", "live", "ready", "metrics", "status"] {
+                let answer = try sandbox.curl([
+                    "--interface", address, "-o", "/dev/null", "-w", "%{http_code}",
+                    "http://127.0.0.1:\(sandbox.port)\(Self.prefix)\(name)",
+                ])
+                #expect(answer.output == status, "\(name) from \(address): \(answer.errors)")
+            }
+        }
+    }
+
+    @Test("as shipped there is no such location")
+    func asShipped() throws {
+        #expect(try Sandbox().ask("GET", Self.prefix + "live").status == 404)
+    }
+
+    @Test("the metrics through nginx tell of an upload, and promtool takes them")
+    func metrics() throws {
+        let sandbox = try Sandbox(
+            routeSettings: ["limits: {min-size: 0}"],
+            front: .nginxWithAdmin
+        )
+        let resource = try sandbox.create("/files/a")
+        #expect(try sandbox.append(resource, Data("hello".utf8)).status == 201)
+        let text = try sandbox.ask("GET", Self.prefix + "metrics").text
+        for line in [
+            "spoolgate_uploads_total{route=\"default\",dialect=\"ietf\",outcome=\"delivered\"} 1",
+            "spoolgate_received_bytes_total{route=\"default\"} 5",
+            "spoolgate_deliveries_total{route=\"default\",result=\"taken\"} 1",
+            "spoolgate_uploads{queue=\"delivered\",cause=\"\"} 1", "spoolgate_ready 1",
+            "spoolgate_build_info{version=\"0.1.0\"} 1",
+        ] {
+            #expect(text.contains("\n\(line)\n"), "\(line) is not in \(text)")
+        }
+        try Promtool.check("metrics", text)
+    }
+
+    @Test("promtool takes the shipped alerts", .enabled(if: Promtool.isInstalled, Promtool.missing))
+    func alerts() throws {
+        let rules = Sandbox.root.appending(path: "deploy/prometheus/spoolgate.rules.yml").path()
+        let said = try Command(Promtool.path, ["check", "rules", rules])
+        #expect(said.status == 0, "\(said.output)\(said.errors)")
+        #expect(said.output.contains("9 rules found"))
+    }
+
+    @Test("with every thread taken the operator is still answered, and it is not ready")
+    func saturated() throws {
+        let sandbox = try Sandbox(
+            extra: [
+                "threads: {minimum-spare: 1, maximum: 4, reserve: 1}",
+                "clients: {maximum-concurrent: 0}",
+            ],
+            front: .nginxWithAdmin
+        )
+        let clients = try (0..<4).map { number in
+            let client = try sandbox.open("PUT", "/files/\(number)", length: 1_000)
+            client.send(Data("begin".utf8))
+            return client
+        }
+        try eventually("every thread is taken") {
+            try sandbox.ask("GET", Self.prefix + "ready").status == 503
+        }
+        let ready = try sandbox.ask("GET", Self.prefix + "ready").text
+        #expect(ready.contains("\"threads\":\"fail: all of threads.maximum (4) are taken\""))
+        #expect(try sandbox.ask("GET", Self.prefix + "live").status == 200)
+        #expect(
+            try sandbox.ask("GET", Self.prefix + "metrics").text
+                .contains("\nspoolgate_threads_busy 4\n")
+        )
+        let check = try sandbox.spoolgate("status", "--check")
+        #expect(check.status == 2)
+        #expect(check.output.hasPrefix("CRITICAL: 4 receiving "))
+        withExtendedLifetime(clients) {}
+    }
+
+    // MARK: The command
+
+    @Test("status says on one screen, in one line and as JSON how the daemon is")
+    func status() throws {
+        let sandbox = try Sandbox()
+        let screen = try sandbox.spoolgate("status")
+        #expect(screen.status == 0)
+        #expect(screen.output.hasPrefix("OK: 0 receiving 0B/s, 0 waiting, 0 need you, "))
+        #expect(screen.output.split(separator: "\n").count <= 24)
+        let check = try sandbox.spoolgate("status", "--check")
+        #expect(check.status == 0)
+        #expect(check.output.split(separator: "\n").count == 1)
+        let json = try sandbox.spoolgate("status", "--json").output
+        let object = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+        #expect(object?["v"] as? Int == 1)
+        #expect(object?["level"] as? String == "OK")
+        #expect(try sandbox.spoolgate("status", "--json", "--check").status == 64)
+    }
+
+    @Test("without a daemon status says so and exits 69, for Nagios 2")
+    func nobody() throws {
+        let sandbox = try Sandbox()
+        sandbox.kill()
+        let screen = try sandbox.spoolgate("status")
+        #expect(screen.status == 69)
+        #expect(screen.errors.contains("nobody listens on \(sandbox.directory.path())/admin.sock"))
+        let check = try sandbox.spoolgate("status", "--check")
+        #expect(check.status == 2)
+        #expect(check.output.hasPrefix("CRITICAL: nobody listens on "))
+        try sandbox.startAgain()
+        try eventually("it answers again") { try sandbox.spoolgate("status").status == 0 }
+    }
+
+    @Test("a reload that is refused is a warning until one is taken")
+    func reload() throws {
+        let sandbox = try Sandbox()
+        try sandbox.reload(replacing: "drain: 20s", with: "drain: nonsense")
+        // The file that is wrong names the socket as well.
+        #expect(try sandbox.spoolgate("status").status == 78)
+        let socket = sandbox.directory.path() + "/admin.sock"
+        let check = try sandbox.spoolgate("status", "--check", "--socket", socket)
+        #expect(check.status == 1)
+        #expect(check.output.contains("the settings were not reloaded"))
+        try sandbox.reload(replacing: "drain: nonsense", with: "drain: 20s")
+        #expect(try sandbox.spoolgate("status", "--check").status == 0)
+    }
+
+    @Test("where the socket cannot be made, uploads go on and the log says so")
+    func noSocket() throws {
+        let sandbox = try Sandbox(extra: ["admin-listen: unix:/proc/none/admin.sock"])
+        #expect(try sandbox.ask("PUT", "/files/a", content: Data("hello".utf8)).status == 201)
+        #expect(sandbox.log.contains("msg=\"admin socket unavailable\""))
+        #expect(try sandbox.spoolgate("status").status == 69)
+    }
+
+    // MARK: The service manager
+
+    @Test("the service manager hears a line of status, and that the daemon works")
+    func serviceManager() throws {
+        let manager = try NotifySocket()
+        let sandbox = try Sandbox(
+            launcher: [
+                Command.find("sh") ?? "sh", "-c",
+                "export NOTIFY_SOCKET=\(manager.path) WATCHDOG_USEC=2000000 && exec \"$0\" \"$@\"",
+            ]
+        )
+        try manager.waitFor { $0 == "READY=1" }
+        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving 0B/s, 0 waiting, 0 need you, ") }
+        for _ in 0..<3 { try manager.waitFor { $0 == "WATCHDOG=1" } }
+        let client = try sandbox.open("PUT", "/files/a", length: 1_000)
+        client.send(Data("begin".utf8))
+        try manager.waitFor { $0.hasPrefix("STATUS=1 receiving ") }
+        client.cut()
+        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving ") }
+        sandbox.daemon.signal(SIGTERM)
+        try manager.waitFor { $0 == "STOPPING=1" }
+        #expect(sandbox.daemon.wait() == 0)
+    }
+
+    @Test("a watchdog that is another process's hears nothing")
+    func othersWatchdog() throws {
+        let manager = try NotifySocket()
+        let sandbox = try Sandbox(
+            launcher: [
+                Command.find("sh") ?? "sh", "-c",
+                "export NOTIFY_SOCKET=\(manager.path) WATCHDOG_USEC=2000000 WATCHDOG_PID=1 "
+                    + "&& exec \"$0\" \"$@\"",
+            ]
+        )
+        try manager.waitFor { $0.hasPrefix("STATUS=") }
+        let client = try sandbox.open("PUT", "/files/a", length: 1_000)
+        client.send(Data("begin".utf8))
+        try manager.waitFor { $0.hasPrefix("STATUS=1 ") }
+        #expect(!manager.heard.contains("WATCHDOG=1"))
+    }
+}
+
+/// promtool, where it is installed.
+enum Promtool {
+    static let isInstalled = Command.find("promtool") != nil
+    static let missing: Comment = "promtool is not installed: apt-get install prometheus"
+    static var path: String { Command.find("promtool") ?? "promtool" }
+
+    /// Has it judge a text; nothing where it is not installed.
+    static func check(_ kind: String, _ text: String) throws {
+        guard isInstalled else { return }
+        let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try text.write(to: file, atomically: true, encoding: .utf8)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let said = try Command(
+            Command.find("sh") ?? "sh",
+            ["-c", "\"$0\" check \(kind) <\"$1\"", path, file.path()]
+        )
+        #expect(said.status == 0, "\(said.output)\(said.errors)")
+    }
+}
+
+/// A service manager's end of sd_notify(3).
+final class NotifySocket {
+    let path: String
+    private let number: Int32
+    /// Everything that was told.
+    private(set) var heard: [String] = []
+
+    init() throws {
+        path = "/tmp/notify-\(UUID().uuidString.prefix(13)).sock"
+        number = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let status = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(number, $0, size) }
+        }
+        guard status == 0 else { throw NeverHappened(description: "bind \(path): \(errno)") }
+        var limit = timeval(tv_sec: 1, tv_usec: 0)
+        setsockopt(number, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+    }
+
+    deinit {
+        close(number)
+        unlink(path)
+    }
+
+    /// Waits until a line is told that is meant.
+    func waitFor(_ isMeant: (String) -> Bool) throws {
+        try eventually("the service manager is told; it heard \(heard)") {
+            var buffer = [UInt8](repeating: 0, count: 4_096)
+            let count = recv(number, &buffer, buffer.count, 0)
+            guard count > 0 else { return false }
+            let lines = String(decoding: buffer[..<count], as: UTF8.self)
+                .split(separator: "\n").map(String.init)
+            heard += lines
+            return lines.contains(where: isMeant)
+        }
+    }
+}
