@@ -38,7 +38,7 @@ extension Status {
     var html: String {
         let kind = level.rawValue.lowercased()
         return """
-            <!doctype html>
+            <!DOCTYPE html>
             <html lang="en">
             <head>
             <meta charset="utf-8">
