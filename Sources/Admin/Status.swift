@@ -52,8 +52,12 @@ struct Status: Sendable {
     let transfers: Part<Transfer>
     /// In the order in which the queue tries them; those that wait for their clients last.
     let waiting: Part<WaitingUpload>
-    /// The oldest first.
+    /// Those in `hold`, the oldest first.
     let held: Part<WaitingUpload>
+    /// How many of these no operator has put there, so that one has to look.
+    let needy: Int
+    /// For how long the oldest of those that wait has been whole; nil: none waits.
+    let oldestWait: Int64?
     let failures: [RecentFailure]
     let figures: SpoolFigures
     let sample: Sampler.Sample
@@ -72,25 +76,18 @@ struct Status: Sendable {
         receiving = max(0, metrics.receiving.count)
         rate = admin.meter.rate
         // Those that began first, which changes least from one look to the next.
-        transfers = Part(
-            gateway.transfers.all.sorted {
-                ($1.watch.nanoseconds, $0.id.description) < (
-                    $0.watch.nanoseconds, $1.id.description
-                )
-            }
-        )
+        transfers = Part(gateway.transfers.all.sorted { $0.number < $1.number })
         let (known, others) = metrics.waiting.all
+        let deferred = known.filter { $0.cause == nil }
         waiting = Part(
-            known.filter { $0.cause == nil }.sorted {
-                ($0.next ?? .far, $0.id.description) < ($1.next ?? .far, $1.id.description)
-            },
+            deferred.sorted { Self.isBefore(($0.next, $0.id), ($1.next, $1.id)) },
             others: others
         )
-        held = Part(
-            known.filter { $0.cause != nil }.sorted {
-                ($0.since ?? .far, $0.id.description) < ($1.since ?? .far, $1.id.description)
-            }
-        )
+        let now = now
+        oldestWait = deferred.compactMap(\.since).min().map { max(0, now.seconds - $0.seconds) }
+        let inHold = known.filter { $0.cause != nil }
+        held = Part(inHold.sorted { Self.isBefore(($0.since, $0.id), ($1.since, $1.id)) })
+        needy = inHold.count { $0.cause != .held }
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
@@ -98,10 +95,13 @@ struct Status: Sendable {
         isReloadRefused = metrics.refusedReload.count > 0
     }
 
-    /// For how long the oldest upload has been waiting for the upstream; nil: none does.
-    var oldestWait: Int64? {
-        waiting.first.compactMap { $0.next == nil ? nil : $0.since }.min()
-            .map { max(0, now.seconds - $0.seconds) }
+    /// By time, what has none last; of the same time in an order that stays.
+    private static func isBefore(
+        _ one: (time: WallTime?, id: UploadID),
+        _ other: (time: WallTime?, id: UploadID)
+    ) -> Bool {
+        let (first, second) = (one.time ?? .far, other.time ?? .far)
+        return first == second ? one.id.description < other.id.description : first < second
     }
 
     // MARK: What it means
@@ -115,7 +115,7 @@ struct Status: Sendable {
     /// What somebody should look at, a few words each.
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
-        if held.count > 0 { all.append("\(held.count) \(held.count == 1 ? "needs" : "need") you") }
+        if needy > 0 { all.append(needs) }
         if let oldestWait, oldestWait > 900 {
             all.append("an upload has been waiting for \(Self.span(oldestWait))")
         }
@@ -137,12 +137,13 @@ struct Status: Sendable {
         return all
     }
 
+    private var needs: String { "\(needy) \(needy == 1 ? "needs" : "need") you" }
+
     /// All of it in one line, as `systemctl status` shows it.
     var line: String {
         var parts = [
-            "\(receiving) receiving \(ByteSize.rounded(rate))/s", "\(waiting.count) waiting",
+            "\(receiving) receiving \(ByteSize.rounded(rate))/s", "\(waiting.count) waiting", needs,
         ]
-        parts.append("\(held.count) \(held.count == 1 ? "needs" : "need") you")
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
         return parts.joined(separator: ", ")
     }

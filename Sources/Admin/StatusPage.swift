@@ -119,6 +119,7 @@ extension Status {
     }
 
     private var needsYou: String {
+        // What an operator holds is among them: nobody else lets it go.
         part("Needs you", held, none: "Nothing needs you.") { upload in
             let waited = upload.since.map { "whole since \(Self.span(now.seconds - $0.seconds))" }
             let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]

@@ -24,12 +24,15 @@ package final class Transfer: Sendable {
     package let length: Int64?
     /// Connections that have brought content to it, this one included, as far as this process knows.
     package let connections: Int
+    /// The later it began the higher.
+    package let number: Int
     /// Since when this one does.
     package let watch = Stopwatch()
     private let first: Int64
     private let received: Tally
 
-    fileprivate init(_ upload: Upload, client: String?, connections: Int) {
+    fileprivate init(_ upload: Upload, client: String?, connections: Int, number: Int) {
+        self.number = number
         id = upload.creation.id
         route = upload.creation.route
         owner = upload.creation.principal
@@ -58,6 +61,7 @@ package final class Transfer: Sendable {
 /// Any thread.
 package final class Transfers: Sendable {
     private struct Table {
+        var begun = 0
         var active: [UploadID: Transfer] = [:]
         /// Uploads that were left before they were whole, each with its connections so far, and whether the
         /// last one broke.
@@ -112,12 +116,16 @@ package final class Transfers: Sendable {
     @inline(never)
     private func begin(_ upload: Upload, client: String?) -> Transfer {
         let id = upload.creation.id
-        let before = table.updateQuietly { $0.left.removeValue(forKey: id) }
+        let (number, before) = table.updateQuietly { table in
+            table.begun += 1
+            return (table.begun, table.left.removeValue(forKey: id))
+        }
         if before?.isInterrupted == true { metrics.resumptions.add() }
         let transfer = Transfer(
             upload,
             client: client,
-            connections: (before?.connections ?? 0) + 1
+            connections: (before?.connections ?? 0) + 1,
+            number: number
         )
         table.updateQuietly { $0.active[id] = transfer }
         metrics.receiving.add()

@@ -1,0 +1,148 @@
+// What a spool says of itself in numbers, and what waits in it.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Figures")
+struct FiguresTests {
+    private func waiting(_ spool: Spool, known: Set<UploadID> = []) throws -> [WaitingUpload] {
+        var all: [WaitingUpload] = []
+        try spool.forEachWaiting { id, _ in
+            known.contains(id)
+        } _: {
+            all.append($0)
+        }
+        return all
+    }
+
+    @Test("figures follow what is made, written, delivered and removed")
+    func figures() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open(reserve: 7)
+        #expect(spool.figures.uploads == 0)
+        #expect(spool.figures.reserve == 7)
+        #expect(spool.figures.quota == nil)
+        let upload = try spool.create(.sample(), requestRelease: {})
+        try upload.append("ten bytes.")
+        let before = spool.figures
+        #expect((before.uploads, before.unfinished) == (1, 1))
+        #expect(before.bytes > 10)
+        try upload.beginAttempt()
+        try upload.finish(with: .sample)
+        #expect((spool.figures.uploads, spool.figures.unfinished) == (1, 0))
+        try upload.remove()
+        #expect(spool.figures.uploads == 0)
+    }
+
+    @Test("what was made during the walk is counted twice, until it is counted again")
+    func recount() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let first = try spool.create(.sample(), requestRelease: {})
+        defer { first.unlock() }
+        var made: Upload?
+        _ = spool.recover { _ in
+        } step: {
+            guard made == nil else { return }
+            made = try? spool.create(.sample(), requestRelease: {})
+        }
+        #expect(made != nil)
+        #expect(spool.figures.uploads >= 2)
+        spool.recount(isDue: false)
+        #expect((spool.figures.uploads, spool.figures.unfinished) == (2, 2))
+        withExtendedLifetime(made) {}
+    }
+
+    @Test("what another process removed shows once it is due")
+    func otherProcess() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let creation = UploadCreation.sample()
+        try spool.create(creation, requestRelease: {}).unlock()
+        let other = try directory.open()
+        let upload = try #require(
+            try other.lock(creation.id, until: .after(.seconds(60)), requestRelease: {})
+        )
+        try upload.remove()
+        spool.recount(isDue: false)
+        #expect(spool.figures.uploads == 1)
+        spool.recount(isDue: true)
+        #expect(spool.figures.uploads == 0)
+    }
+
+    @Test("what waits is told with whom it waits for, and read only where it is not known")
+    func waits() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let creations = (0..<4).map { _ in UploadCreation.sample() }
+        let uploads = try creations.map { creation in
+            let upload = try spool.create(creation, requestRelease: {})
+            try upload.append("ten bytes.")
+            return upload
+        }
+        try uploads[0].postpone(reason: "a", .queue(WallTime(seconds: 5_000_000_000)))
+        try uploads[1].postpone(reason: "b", .client(WallTime(seconds: 5_000_000_001)))
+        try uploads[2].hold(.held, reason: "c")
+        for upload in uploads { upload.unlock() }
+        let seen = try waiting(spool)
+        let found = Dictionary(uniqueKeysWithValues: seen.map { ($0.id, $0) })
+        #expect(found.count == 3)
+        let (first, second) = (found[creations[0].id], found[creations[1].id])
+        #expect(first?.next == WallTime(seconds: 5_000_000_000))
+        #expect(first?.cause == nil)
+        #expect(first?.size == 10)
+        #expect(second?.next == nil)
+        #expect(second?.reason == "b")
+        #expect(found[creations[2].id]?.cause == .held)
+        #expect(try waiting(spool, known: Set(found.keys)) == [])
+    }
+
+    @Test("a spool in which no file can be made says so; a full one does not")
+    func writable() throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        try spool.checkWritable()
+        scripted.refuse(.create, on: "tmp", errno: 28)
+        try spool.checkWritable()
+        let readOnly = try directory.open(
+            Disk { call, _ throws(SystemError) in
+                guard call != .create else {
+                    throw SystemError(call: "openat", subject: "tmp", errno: 30)
+                }
+                return .max
+            }
+        )
+        #expect(throws: SpoolError.self) { try readOnly.checkWritable() }
+    }
+
+    @Test("the time of the last purge is any process's to read, and an unreadable one is none")
+    func purged() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        #expect(spool.lastPurge == nil)
+        spool.notePurge()
+        let time = try #require(try directory.open().lastPurge)
+        #expect(abs(time.seconds - WallTime.now.seconds) < 60)
+        try "x\n".write(toFile: "\(directory.path)/purged", atomically: false, encoding: .utf8)
+        #expect(spool.lastPurge == nil)
+    }
+
+    @Test("each call that makes something durable is timed")
+    func syncs() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let before = spool.syncTimes.cumulated.last ?? 0
+        let upload = try spool.create(.sample(), requestRelease: {})
+        try upload.append("ten bytes.")
+        #expect(spool.syncTimes.cumulated.last == before)
+        try upload.sync()
+        #expect(spool.syncTimes.cumulated.last ?? 0 >= before + 3)
+        upload.unlock()
+    }
+}
