@@ -55,7 +55,7 @@ package final class Admin: Sendable {
         self.version = version
         self.load = load
         sampler = Sampler(gateway.deliveries.spool)
-        meter = RateMeter(gateway.metrics.received)
+        meter = RateMeter(gateway.metrics)
     }
 
     /// Starts looking at the disk now and then.

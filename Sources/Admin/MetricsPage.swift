@@ -48,20 +48,17 @@ extension Admin {
     private func addRequests(to text: inout MetricsText) {
         let metrics = gateway.metrics
         text.begin("requests_total", .counter, "Requests that are over.")
-        for (key, tally) in metrics.requests.all {
-            text.add(
-                tally.count,
-                [
-                    ("route", key.route), ("method", key.method.rawValue),
-                    ("status", key.status == 0 ? "none" : "\(key.status)"),
-                ]
-            )
+        for (route, counts) in metrics.routes {
+            for (method, status, count) in counts.answered {
+                let word = status == 0 ? "none" : "\(status)"
+                text.add(count, [("route", route), ("method", method.label), ("status", word)])
+            }
         }
         text.begin("refusals_total", .counter, "Requests refused by the gateway, by code.")
         text.add(metrics.refusals, "reason")
         text.begin("interim_total", .counter, "Interim responses sent.")
-        for (status, tally) in metrics.interims.all {
-            text.add(tally.count, [("status", "\(status)")])
+        for (status, count) in metrics.interimCounts {
+            text.add(count, [("status", "\(status)")])
         }
         text.begin(
             "front_faults_total",
@@ -77,17 +74,18 @@ extension Admin {
     private func addUploads(to text: inout MetricsText) {
         let metrics = gateway.metrics
         text.begin("uploads_total", .counter, "What became of uploads.")
-        for (key, tally) in metrics.uploads.all {
-            text.add(
-                tally.count,
-                [
-                    ("route", key.route), ("dialect", key.dialect),
-                    ("outcome", key.outcome.rawValue),
-                ]
-            )
+        for (route, counts) in metrics.routes {
+            for (outcome, dialect, count) in counts.outcomes {
+                text.add(
+                    count,
+                    [("route", route), ("dialect", "\(dialect)"), ("outcome", "\(outcome)")]
+                )
+            }
         }
         text.begin("received_bytes_total", .counter, "Bytes of content received.")
-        text.add(metrics.received, "route")
+        for (route, counts) in metrics.routes {
+            text.add(counts.received.count, [("route", route)])
+        }
         text.begin("uploads_receiving", .gauge, "Uploads whose content is received now.")
         text.add(metrics.receiving.count)
         text.begin("interruptions_total", .counter, "Uploads whose content ended early.")
@@ -95,7 +93,7 @@ extension Admin {
         text.begin("resumptions_total", .counter, "Uploads that went on after that.")
         text.add(metrics.resumptions.count)
         text.begin("upload_seconds", .histogram, "From an upload's creation until it is whole.")
-        text.add(metrics.uploadTimes, "route")
+        for (route, counts) in metrics.routes { text.add(counts.uploadTimes, [("route", route)]) }
     }
 
     private func addQueues(to text: inout MetricsText) {
@@ -117,13 +115,19 @@ extension Admin {
     private func addDeliveries(to text: inout MetricsText) {
         let metrics = gateway.metrics
         text.begin("deliveries_total", .counter, "Attempts to deliver an upload.")
-        for (key, tally) in metrics.deliveries.all {
-            text.add(tally.count, [("route", key.route), ("result", key.result)])
+        for (route, counts) in metrics.routes {
+            for (result, count) in counts.results {
+                text.add(count, [("route", route), ("result", result.label)])
+            }
         }
         text.begin("delivery_seconds", .histogram, "How long these attempts took.")
-        text.add(metrics.deliveryTimes, "route")
+        for (route, counts) in metrics.routes {
+            text.add(counts.deliveryTimes, [("route", route)])
+        }
         text.begin("delivered_bytes_total", .counter, "Bytes of uploads that the upstream took.")
-        text.add(metrics.delivered, "route")
+        for (route, counts) in metrics.routes {
+            text.add(counts.delivered.count, [("route", route)])
+        }
         text.begin("authorizer_seconds", .histogram, "How long the authorizer's answers took.")
         text.add(metrics.authorizerTimes, "result")
         text.begin("inspect_seconds", .histogram, "How long inspections took.")
@@ -150,7 +154,7 @@ extension Admin {
             }
         }
         text.begin("sync_seconds", .histogram, "How long it took until something was durable.")
-        text.add(spool.syncTimes)
+        text.add(Disk.syncTimes)
         if let purge = sample.lastPurge {
             text.begin(
                 "purge_last_success_timestamp_seconds",

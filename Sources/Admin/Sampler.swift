@@ -84,17 +84,17 @@ final class RateMeter: Sendable {
 
     private static let least = 2_000_000_000
 
-    private let received: Tallies<String>
+    private let metrics: Metrics
     private let state: Monitor<State>
 
-    init(_ received: Tallies<String>) {
-        self.received = received
-        state = Monitor(State(count: received.sum))
+    init(_ metrics: Metrics) {
+        self.metrics = metrics
+        state = Monitor(State(count: metrics.received))
     }
 
     /// Bytes a second since this was asked before, at least two seconds ago.
     var rate: Int64 {
-        let count = received.sum
+        let count = metrics.received
         return state.update { state in
             let spent = state.watch.nanoseconds
             guard spent >= Self.least else { return state.rate }

@@ -241,7 +241,7 @@ package struct Delivery {
         defer { journal.metrics.delivering.add(-1) }
         let outcome = route.upstream.attempt(form.request, sink: relay)
         journal.attempted(
-            on: route.name,
+            on: route.counts,
             outcome,
             status: relay.status,
             isPutOff: relay.isPutOff,

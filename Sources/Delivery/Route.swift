@@ -20,8 +20,8 @@ package final class Route: Sendable {
     package let authorizer: Authorizer?
     /// What looks at a whole upload; nil: nothing.
     package let inspection: Inspection?
-    /// Bytes of content received.
-    package let received: Tally
+    /// What is counted of it.
+    package let counts: RouteMetrics
 
     /// Makes a route from its settings.
     ///
@@ -50,7 +50,7 @@ package final class Route: Sendable {
         inspection =
             old?.inspection?.settings == settings.inspection
             ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
-        received = metrics.received[name]
+        counts = metrics[name]
     }
 
     private init(_ route: Route, _ settings: RouteSettings) {
@@ -58,7 +58,7 @@ package final class Route: Sendable {
         upstream = route.upstream
         authorizer = route.authorizer
         inspection = route.inspection
-        received = route.received
+        counts = route.counts
         self.settings = settings
     }
 

@@ -43,7 +43,9 @@ package protocol Exchange: AnyObject {
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
     /// Sends an interim response if `context.interimStatuses` has its status; otherwise nothing.
-    func send(interim head: ResponseHead)
+    /// - Returns: whether it was sent.
+    @discardableResult
+    func send(interim head: ResponseHead) -> Bool
 
     /// Sends the final head. With `contentLength` the content that follows must have that length;
     /// nil where it is not known beforehand.

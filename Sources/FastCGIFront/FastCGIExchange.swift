@@ -184,11 +184,15 @@ extension FastCGIExchange {
 extension FastCGIExchange {
     /// Sends an interim head at once; nothing where the web server does not forward its status, or
     /// after the final head.
-    package func send(interim head: ResponseHead) {
+    /// - Returns: whether it was sent.
+    @discardableResult
+    package func send(interim head: ResponseHead) -> Bool {
         guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
-        else { return }
+        else { return false }
         let bytes = ResponseBytes.interim(head)
-        if !(writer.write(bytes.span.bytes) && writer.flush()) { outgoing = .gone }
+        let isSent = writer.write(bytes.span.bytes) && writer.flush()
+        if !isSent { outgoing = .gone }
+        return isSent
     }
 
     /// Sends the final head, once; with exactly this `Content-Length`.

@@ -3,7 +3,6 @@
 //
 // Invariant: what goes through here is not changed.
 
-import Delivery
 import Exchange
 import HTTPTypes
 import Journal
@@ -15,28 +14,27 @@ import UploadProtocol
 /// Used by one thread, as the one it passes on.
 final class CountedExchange: Exchange {
     private let exchange: any Exchange
+    private let method: RouteMetrics.MethodName
     private let metrics: Metrics
-    /// The route, once it is known.
-    private var route: Route?
+    private let counts: RouteMetrics
     /// The final status; 0: none was sent.
     private var status = 0
 
-    init(_ exchange: any Exchange, _ metrics: Metrics) {
+    /// Counts as of a route with these counts, by this method.
+    init(
+        _ exchange: any Exchange,
+        _ method: HTTPRequest.Method,
+        _ metrics: Metrics,
+        _ counts: RouteMetrics
+    ) {
         self.exchange = exchange
+        self.method = RouteMetrics.MethodName(method)
         self.metrics = metrics
+        self.counts = counts
     }
-
-    /// Counts what comes as of this route.
-    func take(_ route: Route) { self.route = route }
 
     /// Counts the request, which is over.
-    func end() {
-        var method = Metrics.MethodName.other
-        if case .success(let head) = exchange.head { method = Metrics.MethodName(head.method) }
-        metrics.requests[
-            Metrics.RequestKey(route: route?.name ?? "-", method: method, status: status)
-        ].add()
-    }
+    func end() { counts.add(method, status: status) }
 
     var head: Result<RequestHead, Refusal> { exchange.head }
     var context: ExchangeContext { exchange.context }
@@ -46,16 +44,14 @@ final class CountedExchange: Exchange {
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         let before = buffer.count
         // Also of what comes together with its early end.
-        defer { route?.received.add(buffer.count - before) }
+        defer { counts.received.add(buffer.count - before) }
         return try exchange.receive(into: buffer)
     }
 
-    func send(interim head: ResponseHead) {
-        // Others the front does not send.
-        if context.interimStatuses.contains(head.status.code) {
-            metrics.interims[head.status.code].add()
-        }
-        exchange.send(interim: head)
+    func send(interim head: ResponseHead) -> Bool {
+        let isSent = exchange.send(interim: head)
+        if isSent { metrics.addInterim(head.status.code) }
+        return isSent
     }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {

@@ -32,7 +32,7 @@ final class CrossOriginExchange: Exchange {
         try exchange.receive(into: buffer)
     }
 
-    func send(interim head: ResponseHead) { exchange.send(interim: head) }
+    func send(interim head: ResponseHead) -> Bool { exchange.send(interim: head) }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
         var head = head

@@ -5,6 +5,7 @@
 
 package import Delivery
 package import Exchange
+import HTTPTypes
 package import Journal
 import Posix
 package import Settings
@@ -68,9 +69,8 @@ package final class Gateway: Sendable {
     ///   - exchange: the request.
     ///   - place: where the front has room for it.
     package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
-        let exchange = CountedExchange(exchange, metrics)
-        defer { exchange.end() }
-        guard let (request, asked) = request(of: exchange) else { return }
+        guard let (request, asked, counted) = request(of: exchange) else { return }
+        defer { counted.end() }
         switch admission.admit(request.client, isShort: asked.isShort, at: place) {
         case .admitted(let visit):
             defer { admission.leave(visit) }
@@ -85,7 +85,9 @@ package final class Gateway: Sendable {
     ///
     /// By itself, as what `Request.run` names.
     @inline(never)
-    private func request(of exchange: CountedExchange) -> (Request, UploadRequest)? {
+    private func request(
+        of exchange: any Exchange
+    ) -> (Request, UploadRequest, CountedExchange)? {
         let configuration = deliveries.current
         let context = exchange.context
         var head: RequestHead
@@ -94,7 +96,7 @@ package final class Gateway: Sendable {
         case .failure(let refusal):
             noteMissing(context, reason: refusal.detail)
             log.refused(refusal, target: nil)
-            metrics.refusals[refusal.code].add()
+            count(refusal, .other)
             exchange.answer(refusal.response)
             return nil
         }
@@ -103,12 +105,15 @@ package final class Gateway: Sendable {
         guard let route = configuration.routes[name] else {
             noteUnknownRoute(name, target: head.target)
             let refusal = Refusal.unknownRoute(name: name)
-            metrics.refusals[refusal.code].add()
+            count(refusal, RouteMetrics.MethodName(head.method))
             exchange.answer(refusal.response)
             return nil
         }
-        exchange.take(route)
-        guard let exchange = crossing(exchange, head, on: route) else { return nil }
+        let counted = CountedExchange(exchange, head.method, metrics, route.counts)
+        guard let exchange = crossing(counted, head, on: route) else {
+            counted.end()
+            return nil
+        }
         let resources = route.settings.resources
         func isOnResource() -> Bool { resources.match(head.path) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())
@@ -150,7 +155,13 @@ package final class Gateway: Sendable {
             isOrdinary: asked.isOrdinary,
             isUnmarked: family == nil
         )
-        return (request, asked)
+        return (request, asked, counted)
+    }
+
+    /// Counts a request that is refused before it has a route.
+    private func count(_ refusal: Refusal, _ method: RouteMetrics.MethodName) {
+        metrics.refusals[refusal.code].add()
+        metrics[Metrics.noRoute].add(method, status: refusal.status.code)
     }
 
     /// What words the answers to a request.

@@ -56,7 +56,8 @@ package struct Journal: Sendable {
     /// The content is whole.
     package func completed(_ upload: Upload) {
         let age = max(0, WallTime.now.seconds - upload.creation.created.seconds)
-        metrics.uploadTimes[upload.creation.route].add(nanoseconds: Int(age) * 1_000_000_000)
+        let times = metrics[upload.creation.route].uploadTimes
+        times.add(nanoseconds: Int(age) * 1_000_000_000)
         events.note(Event(.completed, of: upload))
     }
 
@@ -111,34 +112,34 @@ package struct Journal: Sendable {
     /// An attempt to deliver it begins.
     package func delivering(_ upload: Upload) {
         log.delivering(upload.creation.id, length: upload.state.offset)
-        metrics.waiting.note(upload)
+        metrics.waiting.forget(upload.creation.id)
     }
 
     /// An attempt has ended, of an upload with a resource or without.
     ///
     /// - Parameters:
-    ///   - route: the route.
+    ///   - counts: what is counted of its route.
     ///   - outcome: how it ended.
     ///   - status: the upstream's; 0 where it gave none.
     ///   - isPutOff: whether that asks for another attempt.
     ///   - nanoseconds: how long it took.
     package func attempted(
-        on route: String,
+        on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
         status: Int,
         isPutOff: Bool = false,
         nanoseconds: Int
     ) {
-        let result =
+        let result: RouteMetrics.Result =
             switch outcome {
-            case .answered, .unheard: isPutOff ? "put_off" : status < 400 ? "taken" : "refused"
-            case .notReached: "not_reached"
-            case .noRoom: "no_room"
-            case .indeterminate: "no_answer"
-            case .abandoned: "abandoned"
+            case .answered, .unheard: isPutOff ? .putOff : status < 400 ? .taken : .refused
+            case .notReached: .notReached
+            case .noRoom: .noRoom
+            case .indeterminate: .noAnswer
+            case .abandoned: .abandoned
             }
-        metrics.deliveries[Metrics.DeliveryKey(route: route, result: result)].add()
-        metrics.deliveryTimes[route].add(nanoseconds: nanoseconds)
+        counts.add(result)
+        counts.deliveryTimes.add(nanoseconds: nanoseconds)
     }
 
     /// There is a final response of the upstream, which the client gets.
@@ -231,23 +232,23 @@ package struct Journal: Sendable {
 
     // MARK: Counting
 
-    private func count(_ outcome: Metrics.Outcome, _ creation: UploadCreation?) {
-        let dialect =
-            switch creation?.kind.family {
-            // An ordinary upload has no resource.
-            case .ietf?: creation?.resourcePath == "" ? "none" : "ietf"
-            case .tus?: "tus"
-            case nil: "none"
-            }
-        metrics.uploads[
-            Metrics.UploadKey(route: creation?.route ?? "-", dialect: dialect, outcome: outcome)
-        ].add()
+    @discardableResult
+    private func count(
+        _ outcome: RouteMetrics.Outcome,
+        _ creation: UploadCreation?
+    ) -> RouteMetrics {
+        let counts = metrics[creation?.route ?? Metrics.noRoute]
+        // An ordinary upload has no resource.
+        let isOrdinary = creation?.resourcePath.isEmpty ?? true
+        let isTus = creation?.kind.family == .tus
+        counts.add(outcome, isOrdinary ? .none : isTus ? .tus : .ietf)
+        return counts
     }
 
     private func countDelivery(_ creation: UploadCreation, length: Int64, status: Int) {
-        count(.delivered, creation)
+        let counts = count(.delivered, creation)
         if status < 400 {
-            metrics.delivered[creation.route].add(Int(length))
+            counts.delivered.add(Int(length))
         } else {
             metrics.failures.note(
                 creation.id,
@@ -259,7 +260,7 @@ package struct Journal: Sendable {
 
     private func countFailure(
         _ creation: UploadCreation,
-        _ outcome: Metrics.Outcome = .failed,
+        _ outcome: RouteMetrics.Outcome = .failed,
         reason: String
     ) {
         count(outcome, creation)

@@ -4,104 +4,21 @@
 // What the metrics are called is the operator's page (Admin/MetricsPage). Invariant: the keys are of bounded
 // sets: routes of the settings, methods, statuses, the codes of refusals; never an owner, a path or an identity.
 
-package import HTTPTypes
 package import Posix
+import Synchronization
 package import UploadProtocol
 
 /// The counts of one process.
 ///
 /// Any thread.
 package final class Metrics: Sendable {
-    /// One kind of answered request.
-    package struct RequestKey: Hashable, Sendable {
-        /// The route; `-` where there is none.
-        package var route: String
-        /// The method.
-        package var method: MethodName
-        /// The final status; 0: the connection ended without one.
-        package var status: Int
-
-        /// Makes a key.
-        package init(route: String, method: MethodName, status: Int) {
-            self.route = route
-            self.method = method
-            self.status = status
-        }
-    }
-
-    /// The methods that are told from each other.
-    package enum MethodName: String, Sendable {
-        case get = "GET"
-        case head = "HEAD"
-        case post = "POST"
-        case put = "PUT"
-        case patch = "PATCH"
-        case delete = "DELETE"
-        case options = "OPTIONS"
-        case other
-
-        /// The name of a method; `other` for those that have none here.
-        package init(_ method: HTTPRequest.Method?) {
-            self =
-                switch method {
-                case .get?: .get
-                case .head?: .head
-                case .post?: .post
-                case .put?: .put
-                case .patch?: .patch
-                case .delete?: .delete
-                case .options?: .options
-                default: .other
-                }
-        }
-    }
-
-    /// What became of uploads.
-    package enum Outcome: String, Sendable {
-        /// A resource was made.
-        case created
-        /// The upstream has answered.
-        case delivered
-        /// It is not delivered and will not be.
-        case failed
-        /// The upstream was sent it and gave no answer.
-        case held
-        /// Its client removed it.
-        case cancelled
-        /// It was kept for as long as its route keeps one.
-        case expired
-    }
-
-    /// One kind of happening of uploads.
-    package struct UploadKey: Hashable, Sendable {
-        /// The route; `-` where it cannot be known.
-        package var route: String
-        /// The protocol: `ietf`, `tus`, or `none` for ordinary uploads.
-        package var dialect: String
-        /// What became of it.
-        package var outcome: Outcome
-    }
-
-    /// One kind of delivery attempts.
-    package struct DeliveryKey: Hashable, Sendable {
-        /// The route.
-        package var route: String
-        /// What came of it: see `Journal.attempted`.
-        package var result: String
-    }
-
     /// When this process began.
     package let start = WallTime.now
-    /// Requests that are over.
-    package let requests = Tallies<RequestKey>()
+    private let byRoute = Mutex<[String: RouteMetrics]>([:])
+    /// What stands for a route where there is none.
+    package static let noRoute = "-"
     /// Refusals by their code.
     package let refusals = Tallies<String>()
-    /// Uploads by what became of them.
-    package let uploads = Tallies<UploadKey>()
-    /// Bytes of content received, by route.
-    package let received = Tallies<String>()
-    /// Bytes of uploads that the upstream took, by route.
-    package let delivered = Tallies<String>()
     /// Content that ended early, by why.
     package let interruptions = Tallies<String>()
     /// Uploads that were resumed after that.
@@ -110,14 +27,7 @@ package final class Metrics: Sendable {
     package let receiving = Tally()
     /// Uploads with a resource that an attempt is under way for.
     package let delivering = Tally()
-    /// Delivery attempts by what came of them.
-    package let deliveries = Tallies<DeliveryKey>()
-    /// How long they took, by route.
-    package let deliveryTimes = Histograms<String> { Histogram(Histogram.medium) }
-    /// From the creation of an upload until it is whole, by route.
-    package let uploadTimes = Histograms<String> { Histogram(Histogram.long) }
-    /// Interim responses sent, by status.
-    package let interims = Tallies<Int>()
+    private let interims = (0..<100).map { _ in Tally() }
     /// Questions to authorizers, by their result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }
     /// Inspections, by their result.
@@ -131,6 +41,36 @@ package final class Metrics: Sendable {
 
     /// Begins with nothing counted.
     package init() {}
+
+    /// What is counted of a route.
+    package subscript(route: String) -> RouteMetrics {
+        byRoute.withLock { byRoute in
+            if let found = byRoute[route] { return found }
+            let made = RouteMetrics()
+            byRoute[route] = made
+            return made
+        }
+    }
+
+    /// What is counted of each route, by its name.
+    package var routes: [(name: String, counts: RouteMetrics)] {
+        byRoute.withLock { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    /// Bytes of content received on all routes.
+    package var received: Int {
+        byRoute.withLock { $0.values.reduce(0) { $0 + $1.received.count } }
+    }
+
+    /// Counts an interim response that was sent.
+    package func addInterim(_ status: Int) {
+        if (100..<200).contains(status) { interims[status - 100].add() }
+    }
+
+    /// Interim responses sent, of each status that occurred.
+    package var interimCounts: [(status: Int, count: Int)] {
+        interims.enumerated().map { ($0.offset + 100, $0.element.count) }.filter { $0.1 > 0 }
+    }
 }
 
 /// One upload that was not delivered, or that the upstream refused.

@@ -36,6 +36,8 @@ package final class WaitingUploads: Sendable {
     package static let most = 10_000
 
     private let table = Monitor(Table())
+    /// How many are in `known`, for those who ask of one that is most likely not there.
+    private let count = Tally()
 
     /// Begins with none.
     package init() {}
@@ -43,14 +45,21 @@ package final class WaitingUploads: Sendable {
     /// Notes what an upload is that a request or the queue holds.
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
+        guard let waiting else { return forget(upload.creation.id) }
         table.updateQuietly { table in
-            guard let waiting else { return table.forget(upload.creation.id) }
             table.add(waiting)
+            count.set(table.known.count)
         }
     }
 
     /// Notes that an upload waits no more.
-    package func forget(_ id: UploadID) { table.updateQuietly { $0.forget(id) } }
+    package func forget(_ id: UploadID) {
+        guard count.count > 0 else { return }
+        table.updateQuietly { table in
+            table.forget(id)
+            count.set(table.known.count)
+        }
+    }
 
     /// Goes through what waits in a spool, reading only what is not known.
     ///
@@ -73,11 +82,15 @@ package final class WaitingUploads: Sendable {
                 return true
             }
         } _: { waiting in
-            table.updateQuietly { $0.add(waiting) }
+            table.updateQuietly { table in
+                table.add(waiting)
+                count.set(table.known.count)
+            }
         }
         let corrupt = try spool.corruptCount()
         table.updateQuietly { table in
             for (id, seen) in table.seen where seen < run { table.forget(id) }
+            count.set(table.known.count)
             table.others = others
             table.corrupt = corrupt
         }

@@ -16,8 +16,6 @@ package final class Spool: Sendable {
 
     let layout: SpoolLayout
     let disk: Disk
-    /// How long it took each time until something was durable.
-    package let syncTimes = Histogram(Histogram.short)
     let room: SpoolRoom
     /// What time it is here.
     package let clock: SpoolClock
@@ -92,9 +90,7 @@ package final class Spool: Sendable {
     ) throws(SpoolError) {
         self.layout = layout
         self.directory = directory
-        var timed = disk
-        timed.syncTimes = syncTimes
-        self.disk = timed
+        self.disk = disk
         if let writer {
             self.writer = writer
         } else {

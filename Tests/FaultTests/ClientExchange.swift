@@ -114,13 +114,14 @@ final class ClientExchange: Exchange, Sendable {
         }
     }
 
-    func send(interim head: ResponseHead) {
+    func send(interim head: ResponseHead) -> Bool {
         onInterim(head)
-        guard !isDead(), context.interimStatuses.contains(head.status.code) else { return }
+        guard !isDead(), context.interimStatuses.contains(head.status.code) else { return false }
         state.update { state in
             if state.final != nil { state.faults.append("an interim head after the final one") }
             state.heard.append(head)
         }
+        return true
     }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {

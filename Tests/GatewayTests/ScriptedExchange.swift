@@ -157,13 +157,14 @@ final class ScriptedExchange: Exchange, Sendable {
         return count
     }
 
-    func send(interim head: ResponseHead) {
-        guard context.interimStatuses.contains(head.status.code) else { return }
+    func send(interim head: ResponseHead) -> Bool {
+        guard context.interimStatuses.contains(head.status.code) else { return false }
         monitor.update { record in
             if record.head != nil { record.faults.append("an interim head after the final one") }
             record.events.append(.interim(head.status.code))
             record.interims.append(head)
         }
+        return true
     }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {

@@ -137,12 +137,12 @@ struct FiguresTests {
     func syncs() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
-        let before = spool.syncTimes.cumulated.last ?? 0
         let upload = try spool.create(.sample(), requestRelease: {})
         try upload.append("ten bytes.")
-        #expect(spool.syncTimes.cumulated.last == before)
+        let before = Disk.syncTimes.cumulated.last ?? 0
         try upload.sync()
-        #expect(spool.syncTimes.cumulated.last ?? 0 >= before + 3)
+        // Others sync at the same time, and none takes anything away.
+        #expect(Disk.syncTimes.cumulated.last ?? 0 >= before + 3)
         upload.unlock()
     }
 }

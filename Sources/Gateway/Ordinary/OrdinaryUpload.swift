@@ -143,7 +143,7 @@ extension Request {
         let watch = Stopwatch()
         let outcome = route.upstream.attempt(form.request, sink: relay)
         journal.attempted(
-            on: route.name,
+            on: route.counts,
             outcome,
             status: relay.status,
             nanoseconds: watch.nanoseconds

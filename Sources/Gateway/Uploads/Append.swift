@@ -111,7 +111,7 @@ extension Request {
                 store: { bytes throws(SpoolError) in
                     check?.reading.update(bytes)
                     try upload.append(bytes)
-                    transfer.note(upload.state.offset)
+                    transfer.add(bytes.byteCount)
                 },
                 afterEach: { () throws(SpoolError) in
                     // What may be taken back is not told.

@@ -6,6 +6,7 @@
 import Journal
 package import Posix
 import Spool
+import Synchronization
 package import UploadProtocol
 
 /// Content that one request brings to an upload.
@@ -24,35 +25,42 @@ package final class Transfer: Sendable {
     package let length: Int64?
     /// Connections that have brought content to it, this one included, as far as this process knows.
     package let connections: Int
-    /// The later it began the higher.
+    /// The later it began the higher; two that begin at the same time may have the same.
     package let number: Int
     /// Since when this one does.
     package let watch = Stopwatch()
     private let first: Int64
-    private let received: Tally
+    private let received = Atomic(0)
 
-    fileprivate init(_ upload: Upload, client: String?, connections: Int, number: Int) {
+    fileprivate init(
+        _ creation: UploadCreation,
+        _ state: UploadState,
+        client: String?,
+        connections: Int,
+        number: Int
+    ) {
         self.number = number
-        id = upload.creation.id
-        route = upload.creation.route
-        owner = upload.creation.principal
+        id = creation.id
+        route = creation.route
+        owner = creation.principal
         self.client = client
-        length = upload.state.length
-        first = upload.state.offset
+        length = state.length
+        first = state.offset
         self.connections = connections
-        received = Tally()
     }
 
-    /// Notes how far it has come.
-    func note(_ offset: Int64) { received.set(Int(offset - first)) }
+    /// Notes bytes that were stored.
+    func add(_ count: Int) { received.wrappingAdd(count, ordering: .relaxed) }
+
+    private var count: Int { received.load(ordering: .relaxed) }
 
     /// Bytes of the upload that have come.
-    package var offset: Int64 { first + Int64(received.count) }
+    package var offset: Int64 { first + Int64(count) }
 
     /// Bytes a second that this connection has brought so far.
     package var rate: Int64 {
         let seconds = Double(max(watch.nanoseconds, 1_000_000)) / 1e9
-        return Int64(Double(received.count) / seconds)
+        return Int64(Double(count) / seconds)
     }
 }
 
@@ -61,7 +69,6 @@ package final class Transfer: Sendable {
 /// Any thread.
 package final class Transfers: Sendable {
     private struct Table {
-        var begun = 0
         var active: [UploadID: Transfer] = [:]
         /// Uploads that were left before they were whole, each with its connections so far, and whether the
         /// last one broke.
@@ -69,6 +76,9 @@ package final class Transfers: Sendable {
     }
 
     private let table = Monitor(Table())
+    private let begun = Tally()
+    /// How many are in `left`, most of the time none.
+    private let leftCount = Tally()
     private let metrics: Metrics
     /// Most uploads of which it is known that they were left.
     private static let mostLeft = 4096
@@ -115,21 +125,27 @@ package final class Transfers: Sendable {
 
     @inline(never)
     private func begin(_ upload: Upload, client: String?) -> Transfer {
-        let id = upload.creation.id
-        let (number, before) = table.updateQuietly { table in
-            table.begun += 1
-            return (table.begun, table.left.removeValue(forKey: id))
-        }
+        metrics.receiving.add()
+        begun.add()
+        let before = leftCount.count > 0 ? takeLeft(upload.creation.id) : nil
         if before?.isInterrupted == true { metrics.resumptions.add() }
         let transfer = Transfer(
-            upload,
+            upload.creation,
+            upload.state,
             client: client,
             connections: (before?.connections ?? 0) + 1,
-            number: number
+            number: begun.count
         )
-        table.updateQuietly { $0.active[id] = transfer }
-        metrics.receiving.add()
+        table.updateQuietly { $0.active[transfer.id] = transfer }
         return transfer
+    }
+
+    private func takeLeft(_ id: UploadID) -> (connections: Int, isInterrupted: Bool)? {
+        table.updateQuietly { table in
+            let taken = table.left.removeValue(forKey: id)
+            leftCount.set(table.left.count)
+            return taken
+        }
     }
 
     @inline(never)
@@ -141,6 +157,7 @@ package final class Transfers: Sendable {
             // Any of them: those that never come back are as many as the others.
             if table.left.count >= Self.mostLeft { _ = table.left.popFirst() }
             table.left[transfer.id] = (transfer.connections, isInterrupted)
+            leftCount.set(table.left.count)
         }
     }
 

@@ -80,8 +80,8 @@ package struct Disk: Sendable {
 
     private let check: Check?
     private let witness: Witness?
-    /// How long it took each time until content or entries were durable; nil: it is not measured.
-    package var syncTimes: Histogram?
+    /// How long it took each time in this process until content or entries were durable.
+    package static let syncTimes = Histogram(Histogram.short)
 
     /// Makes a disk; `check` and `witness` are for tests and nil otherwise.
     package init(check: Check? = nil, witness: Witness? = nil) {
@@ -244,7 +244,7 @@ package struct Disk: Sendable {
     ) throws(SystemError) {
         _ = try check?(.sync, subject())
         let watch = Stopwatch()
-        defer { syncTimes?.add(nanoseconds: watch.nanoseconds) }
+        defer { Self.syncTimes.add(nanoseconds: watch.nanoseconds) }
         try Call.sync.check(fdatasync(file.number), subject())
         witness?(.synced(file.number))
     }
@@ -253,7 +253,7 @@ package struct Disk: Sendable {
     package func syncDirectory(_ directory: Directory) throws(SystemError) {
         _ = try check?(.syncDirectory, directory.path)
         let watch = Stopwatch()
-        defer { syncTimes?.add(nanoseconds: watch.nanoseconds) }
+        defer { Self.syncTimes.add(nanoseconds: watch.nanoseconds) }
         try Call.syncDirectory.check(fsync(directory.descriptor.number), directory.path)
         witness?(.syncedDirectory(path: directory.path))
     }

@@ -101,9 +101,6 @@ package typealias Histograms<Key: Hashable & Sendable> = Labelled<Key, Histogram
 extension Labelled where Member == Tally {
     /// Begins with nothing counted.
     package convenience init() { self.init { Tally() } }
-
-    /// The sum of all counts.
-    package var sum: Int { all.reduce(0) { $0 + $1.value.count } }
 }
 
 /// Measures how long something takes, by the monotonic clock.
