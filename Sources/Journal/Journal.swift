@@ -135,6 +135,7 @@ package struct Journal: Sendable {
             case .answered, .unheard: isPutOff ? .putOff : status < 400 ? .taken : .refused
             case .notReached: .notReached
             case .noRoom: .noRoom
+            case .putOff: .putOff
             case .indeterminate: .noAnswer
             case .abandoned: .abandoned
             }

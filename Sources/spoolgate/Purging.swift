@@ -73,7 +73,14 @@ final class Purging {
                 isDryRun: report.isDryRun
             ) { id, status in report.removed(orphan: id, status) }
         }
+        if total == nil, isWhole { spool.notePurge() }
         report.end(retention, clockLead: spool.clock.lead)
+    }
+
+    /// Whether all goes that is over, as when a daemon looks for it.
+    private var isWhole: Bool {
+        !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
+            && Retention.queues.allSatisfy(queues.contains)
     }
 
     private func forEachDue(

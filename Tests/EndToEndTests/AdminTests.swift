@@ -157,6 +157,21 @@ struct AdminTests {
         #expect(try sandbox.spoolgate("status").status == 69)
     }
 
+    @Test("a purge by hand counts as one where it removes all that is over, and only then")
+    func purged() throws {
+        let sandbox = try Sandbox()
+        let note = sandbox.directory.path() + "/spool/purged"
+        try eventually("the daemon has looked") { FileManager.default.fileExists(atPath: note) }
+        sandbox.kill()
+        try FileManager.default.removeItem(atPath: note)
+        for some in [["--dry-run"], ["--queue", "incoming"], ["--older-than", "1d"]] {
+            #expect(try sandbox.spoolgate(["purge"] + some).status == 0)
+            #expect(!FileManager.default.fileExists(atPath: note), "\(some)")
+        }
+        #expect(try sandbox.spoolgate("purge").status == 0)
+        #expect(FileManager.default.fileExists(atPath: note))
+    }
+
     // MARK: The service manager
 
     @Test("the service manager hears a line of status, and that the daemon works")

@@ -185,7 +185,9 @@ extension World {
             complain("\(summary.id) in \(summary.queue) cannot be purged")
         }
         func strangers() -> Set<String> {
-            let spoolItself: Set = ["spool/format", "spool/clock", "spool/wake"]
+            let spoolItself: Set = [
+                "spool/format", "spool/clock", "spool/wake", "spool/purged",
+            ]
             return Set(machine.model.paths.keys).subtracting(spoolItself)
                 .filter { !$0.hasPrefix("spool/daemons/") && !$0.hasPrefix("fresh/") }
         }

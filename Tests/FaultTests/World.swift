@@ -123,7 +123,7 @@ final class World {
         machine.repair()
         machine.begin(nil, at: 0, on: empty)
         // What the run before has seen and said is not this one's.
-        for name in ["clock", "wake"] { unlink("\(machine.root)/spool/\(name)") }
+        for name in ["clock", "wake", "purged"] { unlink("\(machine.root)/spool/\(name)") }
         try startDaemon()
         machine.begin(fault, at: number, on: machine.model)
     }

@@ -51,8 +51,8 @@ struct StatusCommand: ParsableCommand {
             let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
             guard let first = lines.first.map(String.init) else { return }
             if check { return try end(Level(first), first) }
-            let width = Terminal.size?.columns ?? .max
-            for line in lines.dropLast() { print(line.prefix(width)) }
+            let columns = Terminal.size?.columns ?? .max
+            for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
         }
     }
 
