@@ -152,7 +152,7 @@ struct BucketTests {
         try eventually("deferred") { stage.sandbox.log.contains("(NoSuchBucket); make the bucket") }
         try store.ask("PUT", "/later")
         try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
-            try stage.sandbox.spoolgate("list").output.contains("delivered")
+            stage.sandbox.log.contains(" msg=delivered ")
         }
         #expect(try store.ask("GET", "/later").contains("-a</Key>"))
     }
@@ -195,7 +195,7 @@ struct BucketTests {
         if isKilled { try stage.sandbox.crash() }
         loss.update { $0.isReleased = true }
         try eventually("known; \(stage.sandbox.log.suffix(1_000))") {
-            try stage.sandbox.spoolgate("list").output.contains("delivered")
+            stage.sandbox.log.contains(" msg=delivered ")
         }
         #expect(try store.keys() == ["\(id)-a"])
         #expect(try store.content("\(id)-a") == content)
@@ -233,7 +233,7 @@ struct BucketTests {
             #expect(try store.content("\(id)-a") == content)
         }
         try eventually("noted") {
-            try stage.sandbox.spoolgate("list").output.matches(of: /delivered/).count == 3
+            stage.sandbox.log.matches(of: /\ msg=delivered\ /).count == 3
         }
     }
 
