@@ -94,7 +94,9 @@ package final class RouteMetrics: Sendable {
     package let deliveryTimes = Histogram(Histogram.medium)
     /// From the creation of an upload until it is whole.
     package let uploadTimes = Histogram(Histogram.long)
-    /// By method and status, of which few occur. A lock for the time of one addition.
+    /// By method and status, of which few occur.
+    ///
+    /// Locked for the time of one addition.
     private let requests = Mutex<[Int: Int]>([:])
     private let uploads = RouteMetrics.tallies(Outcome.allCases.count * DialectName.allCases.count)
     private let deliveries = RouteMetrics.tallies(Result.allCases.count)
