@@ -11,7 +11,8 @@ struct RecipeTests {
     func complete() {
         let run: Set = [
             "php yaml", "php ini", "php php", "dav yaml", "path yaml", "path django.py",
-            "path ruby", "apache apache.conf", "haproxy haproxy.cfg", "haproxy nginx",
+            "path ruby", "bucket yaml", "apache apache.conf", "haproxy haproxy.cfg",
+            "haproxy nginx",
             "curl upload.sh", "routes yaml", "routes nginx",
         ]
         #expect(Set(RecipeBlock.all.map { "\($0.recipe) \($0.name)" }) == run)
@@ -202,6 +203,31 @@ struct RecipeTests {
         )
         let told = try Command(Command.find("ruby") ?? "ruby", [script.path(), form])
         #expect(told.output == "true\nfalse\nfalse\nfalse\n", "\(told.errors)")
+    }
+
+    @Test(
+        "a bucket",
+        .enabled(if: ObjectGateway.isInstalled, "Ceph's radosgw, mon and osd are not installed")
+    )
+    func bucket() throws {
+        let (folder, key, _) = try handover()
+        try write("\(ObjectGateway.keyID)\n\(ObjectGateway.secret)\n", to: URL(filePath: key))
+        try #require(chmod(key, 0o600) == 0)
+        let store = try ObjectGateway()
+        let sandbox = try Sandbox(
+            upstream: "s3:\(store.url)/drop/incoming",
+            routeSettings: RecipeBlock.route(
+                "bucket",
+                "default",
+                ["/etc/spoolgate/s3.key": key]
+            )
+        )
+        let (_, bytes) = try sandbox.randomFile(1 << 20)
+        #expect(try upload(bytes, to: "/files/film.mp4", in: sandbox).status == 201)
+        let keys = try store.keys()
+        #expect(keys.count == 1 && keys[0].hasSuffix("-film.mp4"))
+        #expect(try store.content(try #require(keys.first)) == bytes)
+        _ = folder
     }
 
     @Test(

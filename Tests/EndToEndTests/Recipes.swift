@@ -52,6 +52,7 @@ struct RecipeBlock: Hashable {
         let lines = try text(recipe, "yaml", others).split(separator: "\n")
         let start = try #require(lines.firstIndex { $0 == "  \(route):" })
         return lines[(start + 1)...].prefix { $0.hasPrefix("    ") }.map { $0.dropFirst(4) }
-            .filter { !$0.hasPrefix("upstream: http") }.map(String.init)
+            .filter { !$0.hasPrefix("upstream: http") && !$0.hasPrefix("upstream: s3:") }
+            .map(String.init)
     }
 }
