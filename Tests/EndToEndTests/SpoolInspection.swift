@@ -68,11 +68,11 @@ struct SpoolInspection {
             for place in ["corrupt", "queue"] {
                 left += try names(in: place).map { "\(place): \($0)" }
             }
-            // A death while the clock's mark was written leaves a file that a start an hour later
-            // removes.
+            // A death while the clock's mark, or the note of a purge, was written leaves a file that a start an
+            // hour later removes.
             left += try FileManager.default.contentsOfDirectory(
                 atPath: spool.appending(path: "tmp").path()
-            ).filter { !$0.hasPrefix("clock.") }
+            ).filter { !$0.hasPrefix("clock.") && !$0.hasPrefix("purged.") }
         } while !left.isEmpty && Date() < deadline
         return left.map { "left after purge: \($0)" }
     }
