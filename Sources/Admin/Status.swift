@@ -137,6 +137,9 @@ struct Status: Sendable {
         return all
     }
 
+    /// Those that the line does not say already.
+    var furtherConcerns: [String] { concerns.filter { $0 != needs } }
+
     private var needs: String { "\(needy) \(needy == 1 ? "needs" : "need") you" }
 
     /// All of it in one line, as `systemctl status` shows it.

@@ -50,7 +50,7 @@ extension Status {
             <body>
             <header class="\(kind)">
             <h1>\(HTML.text(level.rawValue)) <span>\(HTML.text(line))</span></h1>
-            \(concerns.isEmpty ? "" : "<ul>\(concerns.map { HTML.element("li", $0) }.joined())</ul>")
+            \(list(furtherConcerns))
             </header>
             <main>
             \(receives)\(needsYou)\(waits)\(recent)\(roomPart)</main>
@@ -59,6 +59,10 @@ extension Status {
             </html>
 
             """
+    }
+
+    private func list(_ words: [String]) -> String {
+        words.isEmpty ? "" : "<ul>\(words.map { HTML.element("li", $0) }.joined())</ul>"
     }
 
     private var footer: String {
@@ -121,13 +125,13 @@ extension Status {
     private var needsYou: String {
         // What an operator holds is among them: nobody else lets it go.
         part("Needs you", held, none: "Nothing needs you.") { upload in
-            let waited = upload.since.map { "whole since \(Self.span(now.seconds - $0.seconds))" }
+            let waited = upload.since.map { "whole for \(Self.span(now.seconds - $0.seconds))" }
             let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
-            let commands = upload.commands.map { HTML.element("kbd", $0) }
+            let commands = upload.commands.map { "<p>\(HTML.element("kbd", $0))</p>" }
             return
                 "<li class=\"held\"><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
                 + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
-                + reason(upload.reason) + "<p>\(commands.joined(separator: " or "))</p></li>"
+                + reason(upload.reason) + commands.joined() + "</li>"
         }
     }
 
@@ -203,7 +207,7 @@ enum StatusPage {
         .reason { color: var(--quiet); }
         .held .reason { color: var(--critical); }
         progress { width: 100%; height: .6rem; accent-color: var(--bar); }
-        footer { font-size: 13px; text-align: center; }
+        footer { clear: both; margin-top: 1rem; font-size: 13px; text-align: center; }
 
         """
 }

@@ -14,7 +14,7 @@ extension Status {
 
     /// The screen.
     var text: String {
-        var lines = ["\(level.rawValue): \(([line] + concerns).joined(separator: "; "))"]
+        var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
         lines.append(
             "spoolgate \(version), up \(Self.span(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads"
