@@ -48,10 +48,10 @@ struct KeptConnectionTests {
     func restarts() throws {
         let sandbox = try Sandbox(front: .nginxKeeping)
         #expect(try sandbox.ask("PUT", "/files/first", content: Data("x".utf8)).status == 201)
-        // The listener's, and the one that is kept: no request is under way.
-        try eventually("a connection is kept") { sockets(of: sandbox.daemon.id) == 2 }
+        // The two listeners', and the one that is kept: no request is under way.
+        try eventually("a connection is kept") { sockets(of: sandbox.daemon.id) == 3 }
         #expect(try sandbox.ask("PUT", "/files/second", content: Data("x".utf8)).status == 201)
-        try eventually("the same one is kept") { sockets(of: sandbox.daemon.id) == 2 }
+        try eventually("the same one is kept") { sockets(of: sandbox.daemon.id) == 3 }
         let tally = Monitor(Tally())
         let port = sandbox.port
         let ended = Monitor<[Result<Void, any Error>]?>(nil)
