@@ -144,9 +144,9 @@ struct Status: Sendable {
 
     /// All of it in one line, as `systemctl status` shows it.
     var line: String {
-        var parts = [
-            "\(receiving) receiving \(ByteSize.rounded(rate))/s", "\(waiting.count) waiting", needs,
-        ]
+        // The rate is that of the last look, when there was something.
+        let speed = receiving > 0 ? " \(ByteSize.rounded(rate))/s" : ""
+        var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
         return parts.joined(separator: ", ")
     }

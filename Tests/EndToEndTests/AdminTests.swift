@@ -109,7 +109,7 @@ struct AdminTests {
         let sandbox = try Sandbox()
         let screen = try sandbox.spoolgate("status")
         #expect(screen.status == 0)
-        #expect(screen.output.hasPrefix("OK: 0 receiving 0B/s, 0 waiting, 0 need you, "))
+        #expect(screen.output.hasPrefix("OK: 0 receiving, 0 waiting, 0 need you, "))
         #expect(screen.output.split(separator: "\n").count <= 24)
         let check = try sandbox.spoolgate("status", "--check")
         #expect(check.status == 0)
@@ -184,13 +184,13 @@ struct AdminTests {
             ]
         )
         try manager.waitFor { $0 == "READY=1" }
-        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving 0B/s, 0 waiting, 0 need you, ") }
+        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving, 0 waiting, 0 need you, ") }
         for _ in 0..<3 { try manager.waitFor { $0 == "WATCHDOG=1" } }
         let client = try sandbox.open("PUT", "/files/a", length: 1_000)
         client.send(Data("begin".utf8))
         try manager.waitFor { $0.hasPrefix("STATUS=1 receiving ") }
         client.cut()
-        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving ") }
+        try manager.waitFor { $0.hasPrefix("STATUS=0 receiving, ") }
         sandbox.daemon.signal(SIGTERM)
         try manager.waitFor { $0 == "STOPPING=1" }
         #expect(sandbox.daemon.wait() == 0)

@@ -192,7 +192,7 @@ struct AdminTests {
         #expect(status.level == .warning)
         #expect(status.concerns == ["1 needs you"])
         #expect(status.held.first.map(\.id) == [id])
-        #expect(status.text.hasPrefix("WARNING: 0 receiving 0B/s, 0 waiting, 1 needs you"))
+        #expect(status.text.hasPrefix("WARNING: 0 receiving, 0 waiting, 1 needs you"))
         #expect(status.text.contains("type: spoolgate show \(id)   or: spoolgate requeue \(id)"))
         #expect(status.html.contains("<kbd>spoolgate requeue \(id)</kbd>"))
         #expect(status.failures.map(\.id) == [id])
