@@ -117,7 +117,7 @@ struct Status: Sendable {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
         if needy > 0 { all.append(needs) }
         if let oldestWait, oldestWait > 900 {
-            all.append("an upload has been waiting for \(Self.span(oldestWait))")
+            all.append("an upload has been waiting for \(DurationText.rounded(oldestWait))")
         }
         if let free = sample.space?.freeBytes, free < 2 * figures.reserve {
             all.append("only \(ByteSize.rounded(free)) are free")
@@ -127,7 +127,9 @@ struct Status: Sendable {
         }
         if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are taken") }
         if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
-            all.append("nothing was purged for \(Self.span(now.seconds - purge.seconds))")
+            all.append(
+                "nothing was purged for \(DurationText.rounded(now.seconds - purge.seconds))"
+            )
         }
         if !faults.isEmpty {
             let words = faults.map(\.rawValue).joined(separator: ", ")
@@ -149,16 +151,6 @@ struct Status: Sendable {
         var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
         return parts.joined(separator: ", ")
-    }
-
-    /// Seconds for people, in the largest whole unit: `3h`.
-    static func span(_ seconds: Int64) -> String {
-        switch seconds {
-        case ..<60: "\(max(0, seconds))s"
-        case ..<3_600: "\(seconds / 60)m"
-        case ..<86_400: "\(seconds / 3_600)h"
-        default: "\(seconds / 86_400)d"
-        }
     }
 }
 
@@ -184,7 +176,8 @@ extension WaitingUpload {
     /// When something happens to it, in words.
     func when(_ now: WallTime) -> String {
         guard let next else { return "waits for its client" }
-        return next <= now ? "next now" : "next in \(Status.span(next.seconds - now.seconds))"
+        return next <= now
+            ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
     }
 
     /// What a person can type about it, the likeliest first.
@@ -207,8 +200,8 @@ extension WallTime {
 extension Status {
     /// The JSON object of `spoolgate status --json`; spoolgate(8) lists its members.
     var json: JSON {
-        .object([
-            ("v", .integer(1)), ("level", .string(level.rawValue)), ("line", .string(line)),
+        .versioned([
+            ("level", .string(level.rawValue)), ("line", .string(line)),
             ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
             ("start", .string(start.description)), ("time", .string(now.description)),
             (

@@ -67,7 +67,7 @@ extension Status {
 
     private var footer: String {
         HTML.text(
-            "spoolgate \(version), up \(Self.span(now.seconds - start.seconds)), "
+            "spoolgate \(version), up \(DurationText.rounded(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads, \(now)"
         )
     }
@@ -102,7 +102,9 @@ extension Status {
                 Self.size(transfer.offset, of: transfer.length),
                 "\(ByteSize.rounded(transfer.rate))/s",
             ]
-            if let left = transfer.secondsLeft { facts.append("\(Self.span(left)) left") }
+            if let left = transfer.secondsLeft {
+                facts.append("\(DurationText.rounded(left)) left")
+            }
             if let client = transfer.client { facts.append(client) }
             facts.append(
                 "\(transfer.connections) connection\(transfer.connections == 1 ? "" : "s")"
@@ -125,7 +127,9 @@ extension Status {
     private var needsYou: String {
         // What an operator holds is among them: nobody else lets it go.
         part("Needs you", held, none: "Nothing needs you.") { upload in
-            let waited = upload.since.map { "whole for \(Self.span(now.seconds - $0.seconds))" }
+            let waited = upload.since.map {
+                "whole for \(DurationText.rounded(now.seconds - $0.seconds))"
+            }
             let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
             let commands = upload.commands.map { "<p>\(HTML.element("kbd", $0))</p>" }
             return
@@ -138,7 +142,10 @@ extension Status {
     private var recent: String {
         part("Last failures", Part(failures), none: "None since the daemon began.") { failure in
             "<li><div>\(head("\(failure.id)", failure.route, nil))"
-                + HTML.element("time", "\(Self.span(now.seconds - failure.time.seconds)) ago")
+                + HTML.element(
+                    "time",
+                    "\(DurationText.rounded(now.seconds - failure.time.seconds)) ago"
+                )
                 + "</div>\(reason(failure.reason))</li>"
         }
     }

@@ -16,7 +16,7 @@ extension Status {
     var text: String {
         var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
         lines.append(
-            "spoolgate \(version), up \(Self.span(now.seconds - start.seconds)), "
+            "spoolgate \(version), up \(DurationText.rounded(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads"
         )
         add("Now", transfers, to: &lines) { transfer in
@@ -24,7 +24,7 @@ extension Status {
                 "\(transfer.id)", transfer.route, transfer.owner ?? "-",
                 Self.bar(transfer.percent), Self.size(transfer.offset, of: transfer.length),
                 "\(ByteSize.rounded(transfer.rate))/s",
-                transfer.secondsLeft.map { "\(Self.span($0)) left" } ?? "",
+                transfer.secondsLeft.map { "\(DurationText.rounded($0)) left" } ?? "",
                 transfer.client ?? "-", "\(transfer.connections)x",
             ]
         }
@@ -45,7 +45,7 @@ extension Status {
         }
         add("Failures", Part(failures), to: &lines) { failure in
             [
-                "\(Self.span(now.seconds - failure.time.seconds)) ago", "\(failure.id)",
+                "\(DurationText.rounded(now.seconds - failure.time.seconds)) ago", "\(failure.id)",
                 failure.route, failure.reason,
             ]
         }
@@ -61,17 +61,15 @@ extension Status {
     ) {
         guard part.count > 0 else { return }
         lines += ["", "\(title) (\(part.count))"]
-        let rows = part.first.prefix(Self.rows).map(cells)
+        let rows = part.first.prefix(Self.rows).map { cells($0).map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in
-            rows.map { $0[column].count }.max() ?? 0
+            rows.map { $0[column].terminalColumns }.max() ?? 0
         }
         for row in rows {
             var line = " "
             for (column, cell) in row.enumerated() where widths[column] > 0 {
-                line += " " + cell
-                if column < row.count - 1 {
-                    line += String(repeating: " ", count: widths[column] - cell.count + 1)
-                }
+                line += " " + cell.padded(toColumns: widths[column])
+                if column < row.count - 1 { line += " " }
             }
             while line.hasSuffix(" ") { line.removeLast() }
             lines.append(line)
@@ -93,7 +91,7 @@ extension Status {
             if let files = space.freeFiles { parts.append("\(files) more files") }
         }
         if let purge = sample.lastPurge {
-            parts.append("purged \(Self.span(now.seconds - purge.seconds)) ago")
+            parts.append("purged \(DurationText.rounded(now.seconds - purge.seconds)) ago")
         }
         return parts
     }

@@ -103,6 +103,10 @@ package final class RouteMetrics: Sendable {
 
     private static let statuses = 1_000
 
+    private static func place(_ outcome: Outcome, _ dialect: DialectName) -> Int {
+        outcome.rawValue * DialectName.allCases.count + dialect.rawValue
+    }
+
     private static func tallies(_ count: Int) -> [Tally] { (0..<count).map { _ in Tally() } }
 
     init() {}
@@ -115,7 +119,7 @@ package final class RouteMetrics: Sendable {
 
     /// Counts what became of an upload.
     func add(_ outcome: Outcome, _ dialect: DialectName) {
-        uploads[outcome.rawValue * DialectName.allCases.count + dialect.rawValue].add()
+        uploads[Self.place(outcome, dialect)].add()
     }
 
     /// Counts an attempt to deliver.
@@ -134,8 +138,7 @@ package final class RouteMetrics: Sendable {
     package var outcomes: [(outcome: Outcome, dialect: DialectName, count: Int)] {
         Outcome.allCases.flatMap { outcome in
             DialectName.allCases.map { dialect in
-                let place = outcome.rawValue * DialectName.allCases.count + dialect.rawValue
-                return (outcome, dialect, uploads[place].count)
+                (outcome, dialect, uploads[Self.place(outcome, dialect)].count)
             }
         }.filter { $0.count > 0 }
     }

@@ -12,23 +12,17 @@ package import UploadProtocol
 /// Any thread.
 package final class WaitingUploads: Sendable {
     private struct Table {
-        var known: [UploadID: WaitingUpload] = [:]
+        /// Each with the run of the queue in which it was seen last.
+        var known: [UploadID: (upload: WaitingUpload, run: Int)] = [:]
         /// Those for which there is no place in `known`.
         var others = 0
-        /// Counts runs, and the run in which an upload was seen last.
+        /// Counts runs.
         var run = 0
-        var seen: [UploadID: Int] = [:]
         var corrupt = 0
 
         mutating func add(_ waiting: WaitingUpload) {
             guard known[waiting.id] != nil || known.count < WaitingUploads.most else { return }
-            known[waiting.id] = waiting
-            seen[waiting.id] = run
-        }
-
-        mutating func forget(_ id: UploadID) {
-            known[id] = nil
-            seen[id] = nil
+            known[waiting.id] = (waiting, run)
         }
     }
 
@@ -56,7 +50,7 @@ package final class WaitingUploads: Sendable {
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
         table.updateQuietly { table in
-            table.forget(id)
+            table.known[id] = nil
             count.set(table.known.count)
         }
     }
@@ -73,8 +67,8 @@ package final class WaitingUploads: Sendable {
         try spool.forEachWaiting { id, time in
             table.updateQuietly { table in
                 // What is done to it from here on is told by whoever does it.
-                if table.known[id]?.nameTime == time {
-                    table.seen[id] = run
+                if table.known[id]?.upload.nameTime == time {
+                    table.known[id]?.run = run
                     return true
                 }
                 guard table.known[id] == nil, table.known.count >= Self.most else { return false }
@@ -89,7 +83,7 @@ package final class WaitingUploads: Sendable {
         }
         let corrupt = try spool.corruptCount()
         table.updateQuietly { table in
-            for (id, seen) in table.seen where seen < run { table.forget(id) }
+            table.known = table.known.filter { $0.value.run >= run }
             count.set(table.known.count)
             table.others = others
             table.corrupt = corrupt
@@ -98,7 +92,7 @@ package final class WaitingUploads: Sendable {
 
     /// All of which more is known than their number, and how many others there are.
     package var all: (known: [WaitingUpload], others: Int) {
-        table.updateQuietly { (Array($0.known.values), $0.others) }
+        table.updateQuietly { ($0.known.values.map(\.upload), $0.others) }
     }
 
     /// How many records lie in `corrupt`, at the last run of the queue.

@@ -38,6 +38,16 @@ extension String {
         return unicodeScalars.reduce(0) { $0 + Int(spoolgate_columns($1.value)) }
     }
 
+    /// The text with spaces behind it, where it takes fewer columns.
+    package func padded(toColumns columns: Int) -> String { self + gap(toColumns: columns) }
+
+    /// The text with spaces before it, where it takes fewer columns.
+    package func indented(toColumns columns: Int) -> String { gap(toColumns: columns) + self }
+
+    private func gap(toColumns columns: Int) -> String {
+        String(repeating: " ", count: max(0, columns - terminalColumns))
+    }
+
     /// Cuts the text to a line's room.
     ///
     /// - Parameter columns: the room there is; below 1, nothing fits.

@@ -17,6 +17,12 @@ package enum JSON: Sendable, Equatable {
     /// An object, its members in this order.
     case object([(name: String, value: JSON)])
 
+    /// An object of a command's, for programs: first the version of what its members mean; members are added
+    /// without a new one.
+    package static func versioned(_ members: [(name: String, value: JSON)]) -> JSON {
+        .object([("v", .integer(1))] + members)
+    }
+
     /// The value as compact text on one line, without a line end.
     package var text: String {
         switch self {

@@ -40,6 +40,16 @@ package enum DurationText {
         let milliseconds = parts.seconds * 1_000 + parts.attoseconds / 1_000_000_000_000_000
         return units.text(milliseconds) ?? "0s"
     }
+
+    /// `seconds` for people, in the largest unit of which there is a whole one: `3h`; `0s` for less than none.
+    package static func rounded(_ seconds: Int64) -> String {
+        switch seconds {
+        case ..<60: "\(max(0, seconds))s"
+        case ..<3_600: "\(seconds / 60)m"
+        case ..<86_400: "\(seconds / 3_600)h"
+        default: "\(seconds / 86_400)d"
+        }
+    }
 }
 
 /// Units of one quantity, the largest first; sizes in the smallest.

@@ -1,6 +1,4 @@
 // What programs read of commands: JSON objects, one a line.
-//
-// Invariant: each begins with the version of what its members mean; members are added without a new one.
 
 import HTTPTypes
 import Posix
@@ -10,9 +8,7 @@ import UploadProtocol
 
 extension JSON {
     /// The line of an object with these members.
-    static func line(_ members: [(name: String, value: JSON)]) -> String {
-        JSON.object([("v", .integer(1))] + members).text
-    }
+    static func line(_ members: [(name: String, value: JSON)]) -> String { versioned(members).text }
 }
 
 extension UploadSummary {

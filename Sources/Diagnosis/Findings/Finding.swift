@@ -2,6 +2,7 @@
 //
 // Nothing is looked at here. The invariant: what is not well names what mends it.
 
+import Posix
 package import TextFormats
 
 /// What one check found.
@@ -51,7 +52,7 @@ package struct Finding: Sendable, Equatable {
 
     /// ` FAIL  streaming   …`, and below it what mends it; no line ends but between those lines.
     package var line: String {
-        let head = " \(level.shown.padded(to: 5)) \(name.padded(to: 11)) "
+        let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)
         return ([head + text.forTerminal] + mends.map { indent + $0.forTerminal })
             .joined(separator: "\n")
@@ -59,8 +60,8 @@ package struct Finding: Sendable, Equatable {
 
     /// The same for programs.
     package var json: JSON {
-        .object([
-            ("v", .integer(1)), ("check", .string(name)), ("level", .string(level.rawValue)),
+        .versioned([
+            ("check", .string(name)), ("level", .string(level.rawValue)),
             ("text", .string(text)), ("mend", .array(mends.map { .string($0) })),
         ])
     }
@@ -95,15 +96,9 @@ package struct Verdict: Sendable, Equatable {
 
     /// The same for programs.
     package var json: JSON {
-        .object([
-            ("v", .integer(1)), ("failures", .integer(Int64(failures))),
+        .versioned([
+            ("failures", .integer(Int64(failures))),
             ("warnings", .integer(Int64(warnings))),
         ])
-    }
-}
-
-extension String {
-    fileprivate func padded(to width: Int) -> String {
-        self + String(repeating: " ", count: max(0, width - count))
     }
 }

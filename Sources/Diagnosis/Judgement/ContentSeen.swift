@@ -41,7 +41,7 @@ package struct StreamingSeen: Sendable, Equatable {
                 .failure,
                 "streaming",
                 "\(text): something buffers",
-                mends: [Mend.buffering, Mend.location + "  (has it)", Mend.proxy]
+                mends: [Mend.buffering, Mend.hasIt, Mend.proxy]
             )
         }
         guard arrived >= sent / 2 else {
@@ -82,7 +82,7 @@ package struct CutSeen: Sendable, Equatable {
                 .failure,
                 "cut",
                 "\(text): what is cut never reaches the gateway",
-                mends: [Mend.buffering, Mend.location + "  (has it)", Mend.proxy]
+                mends: [Mend.buffering, Mend.hasIt, Mend.proxy]
             )
         }
         guard let resumed, (200..<300).contains(resumed.status) else {

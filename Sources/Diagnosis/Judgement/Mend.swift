@@ -4,6 +4,8 @@
 enum Mend {
     /// The one include that has most of the others.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
+    /// The same, where a mend stands that it has.
+    static let hasIt = location + "  (has it)"
     static let buffering = "fastcgi_request_buffering off;"
     static let proxy = "proxy_request_buffering off;  (where another nginx stands in front)"
     static let size = "client_max_body_size 0;"

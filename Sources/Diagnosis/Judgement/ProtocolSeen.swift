@@ -63,18 +63,16 @@ package struct ErrorsSeen: Sendable, Equatable {
 
     /// What it means.
     package var finding: Finding {
-        if conflict.status == 409, conflict.offset != nil, conflict.isProblem,
-            unknown.status == 404, unknown.isProblem
-        {
+        let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
+        if conflictIsRight, unknown.status == 404, unknown.isProblem {
             return .ok("errors", "409 and 404 reached us with Upload-Offset and problem+json")
         }
-        let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
         let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
         return Finding(
             .failure,
             "errors",
             "\(right) of the gateway reached us as \(wrong.description)",
-            mends: [Mend.errors, Mend.location + "  (has it)"]
+            mends: [Mend.errors, Mend.hasIt]
         )
     }
 }

@@ -87,16 +87,15 @@ extension NginxPlace {
     }
 
     private static func size(_ text: String) -> Int64 {
-        let units: [Character: Int64] = ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30]
-        guard let last = text.lowercased().last, let unit = units[last] else {
-            return Int64(digits: text) ?? 0
-        }
-        return (Int64(digits: text.dropLast()) ?? 0) * unit
+        amount(text.lowercased(), ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30])
     }
 
     private static func seconds(_ text: String) -> Int64 {
-        if text.hasSuffix("ms") { return 0 }
-        let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
+        text.hasSuffix("ms") ? 0 : amount(text, ["s": 1, "m": 60, "h": 3_600, "d": 86_400])
+    }
+
+    /// Digits, and perhaps a unit; 0 for anything else.
+    private static func amount(_ text: String, _ units: [Character: Int64]) -> Int64 {
         guard let last = text.last, let unit = units[last] else { return Int64(digits: text) ?? 0 }
         return (Int64(digits: text.dropLast()) ?? 0) * unit
     }

@@ -1,6 +1,6 @@
 // The gateway's socket: whether it is there, somebody listens, and nginx may connect.
 //
-// Pure: what was seen, and what that means.
+// Pure but for the looking.
 
 package import Posix
 
@@ -44,7 +44,8 @@ package struct SocketSeen: Sendable {
                 directory = PathAccess.parent(of: directory)
             }
             self.way = way + [socket]
-            if !LocalSocket.isListening(path) { state = .deaf }
+            // `try?`: where it cannot be asked it is not known to be deaf.
+            if (try? LocalSocket.isListening(path)) == false { state = .deaf }
         } catch {
             state = .unreachable("\(path) \(Self.words(error))")
         }

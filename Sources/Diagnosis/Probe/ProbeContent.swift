@@ -39,17 +39,23 @@ enum ProbeContent {
 
     /// Says that more comes, and sends `size` bytes: piece by piece over `time`, or at once where that is zero.
     ///
-    /// When they have left this machine, `end` is asked until it breaks off or the other side does.
+    /// When they have left this machine, and had the time of `settling` to reach the gateway, `end` is asked until
+    /// it breaks off or the other side does.
     static func broken(
         after size: Int64,
         over time: Duration = .zero,
+        settling: Duration = .zero,
         end: @escaping (ClientTransfer) -> ClientContent.Step
     ) -> ClientContent {
         let pieces: Int64 = 16
         var next = ContinuousClock.now
+        var left: ContinuousClock.Instant?
         return ClientContent(length: size * 2) { buffer, transfer in
             guard transfer.sent < size else {
-                return transfer.unsent > 0 ? .later : end(transfer)
+                guard transfer.unsent <= 0 else { return .later }
+                let now = ContinuousClock.now
+                left = left ?? now
+                return now - (left ?? now) < settling ? .later : end(transfer)
             }
             guard time > .zero else { return .bytes(fill(buffer, upTo: size - transfer.sent)) }
             guard ContinuousClock.now >= next else { return .later }

@@ -137,13 +137,11 @@ package final class UploadProbe {
         }
         var seen: StreamingSeen?
         let requests = requests
-        var left: ContinuousClock.Instant?
-        let content = ProbeContent.broken(after: Self.part, over: Self.trickling) { transfer in
-            let now = ContinuousClock.now
-            guard now - (left ?? now) >= Self.settling else {
-                left = left ?? now
-                return .later
-            }
+        let content = ProbeContent.broken(
+            after: Self.part,
+            over: Self.trickling,
+            settling: Self.settling
+        ) { transfer in
             let after = transfer.elapsed
             let answer = requests.offset(of: upload)
             seen = StreamingSeen(
@@ -167,15 +165,7 @@ package final class UploadProbe {
 
     private func cut() {
         guard let upload = requests.create().upload else { return tell(notCreated("cut")) }
-        var left: ContinuousClock.Instant?
-        let content = ProbeContent.broken(after: Self.part) { _ in
-            let now = ContinuousClock.now
-            guard now - (left ?? now) >= Self.settling else {
-                left = left ?? now
-                return .later
-            }
-            return .reset
-        }
+        let content = ProbeContent.broken(after: Self.part, settling: Self.settling) { _ in .reset }
         let transfer = requests.append(to: upload, at: 0, content)
         guard !isStopped() else { return }
         let kept = requests.offset(of: upload).offset

@@ -154,10 +154,7 @@ extension Listener {
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw SystemError(call: "bind", subject: "\(path), which is no socket", errno: EEXIST)
         }
-        let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
-        let probe = Descriptor(owning: number)
-        guard spoolgate_unix_probe(probe.number, path, path.utf8.count) != 0, errno == ECONNREFUSED
-        else {
+        guard try !LocalSocket.isListening(path) else {
             throw SystemError(
                 call: "bind",
                 subject: "\(path), where another process listens",

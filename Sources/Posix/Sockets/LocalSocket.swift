@@ -6,10 +6,11 @@ import Glibc
 /// Unix sockets from outside.
 package enum LocalSocket {
     /// Whether somebody listens on the socket at `path`; also true where this process may not ask.
-    package static func isListening(_ path: String) -> Bool {
-        let number = spoolgate_unix_socket()
-        guard number >= 0 else { return true }
-        defer { close(number) }
-        return spoolgate_unix_probe(number, path, path.utf8.count) == 0 || errno != ECONNREFUSED
+    /// - Throws: `SystemError` where there is no descriptor to ask with.
+    package static func isListening(_ path: String) throws(SystemError) -> Bool {
+        let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
+        let probe = Descriptor(owning: number)
+        return spoolgate_unix_probe(probe.number, path, path.utf8.count) == 0
+            || errno != ECONNREFUSED
     }
 }

@@ -72,13 +72,7 @@ extension Spool {
     ///
     /// Where that fails, the next one goes on from an earlier note, and keeps things longer.
     package func noteClock() {
-        try? SpoolLayout.replace(
-            SpoolClock.file,
-            with: clock.text,
-            in: layout.root,
-            temporary: layout.temporary,
-            disk: disk
-        )
+        try? layout.replace(SpoolClock.file, with: clock.text, on: disk)
     }
 
     /// Has the last activity of an upload be now, where it lies in a future that the clock has left: it

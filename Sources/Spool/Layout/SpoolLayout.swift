@@ -167,7 +167,11 @@ struct SpoolLayout: Sendable {
     // MARK: Small files
 
     /// Puts a small file in the root by one rename, durable but for its name.
-    static func replace(
+    func replace(_ name: String, with text: String, on disk: Disk) throws(SystemError) {
+        try Self.replace(name, with: text, in: root, temporary: temporary, disk: disk)
+    }
+
+    private static func replace(
         _ name: String,
         with text: String,
         in root: Directory,

@@ -124,13 +124,7 @@ extension Spool {
     }
 
     private func writeWakeFile() throws(SystemError) {
-        try SpoolLayout.replace(
-            Self.wakeFile,
-            with: "",
-            in: layout.root,
-            temporary: layout.temporary,
-            disk: disk
-        )
+        try layout.replace(Self.wakeFile, with: "", on: disk)
     }
 
     /// Whether the daemons were to look at the queue since this was asked last.

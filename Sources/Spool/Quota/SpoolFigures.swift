@@ -26,13 +26,7 @@ extension Spool {
     ///
     /// Where that fails, the note before stays.
     package func notePurge() {
-        try? SpoolLayout.replace(
-            Self.purgeFile,
-            with: "\(clock.now.seconds)\n",
-            in: layout.root,
-            temporary: layout.temporary,
-            disk: disk
-        )
+        try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }
 
     /// When `notePurge` was called last, by any process; nil: never, or it cannot be read.

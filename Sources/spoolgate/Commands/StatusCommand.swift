@@ -45,38 +45,26 @@ struct StatusCommand: ParsableCommand {
             let answer: String
             do throws(CommandFailure) { answer = try ask() } catch {
                 guard check else { throw error }
-                return try end(.critical, "CRITICAL: \(error.sentence)")
+                return try end("CRITICAL: \(error.sentence)")
             }
             if json { return print(answer, terminator: "") }
             let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
             guard let first = lines.first.map(String.init) else { return }
-            if check { return try end(Level(first), first) }
+            if check { return try end(first) }
             let columns = Terminal.size?.columns ?? .max
             for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
         }
     }
 
-    /// Exit statuses of a Nagios plugin.
-    private enum Level: Int32 {
-        case ok = 0
-        case warning = 1
-        case critical = 2
-
-        /// The level that a line begins with.
-        init(_ line: String) {
-            self = line.hasPrefix("OK:") ? .ok : line.hasPrefix("WARNING:") ? .warning : .critical
-        }
-    }
-
-    private func end(_ level: Level, _ line: String) throws(CommandFailure) {
+    /// Ends as a Nagios plugin, by the level that the line begins with.
+    private func end(_ line: String) throws(CommandFailure) {
         print(line)
-        guard level == .ok else {
-            throw CommandFailure(
-                code: level == .warning ? .warnings : .critical,
-                sentence: line,
-                isTold: true
-            )
-        }
+        guard !line.hasPrefix("OK:") else { return }
+        throw CommandFailure(
+            code: line.hasPrefix("WARNING:") ? .warnings : .critical,
+            sentence: line,
+            isTold: true
+        )
     }
 
     private func ask() throws(CommandFailure) -> String {

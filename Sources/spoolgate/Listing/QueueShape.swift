@@ -78,7 +78,7 @@ struct QueueShape {
     func lines(isWide: Bool, width: Int?) -> [String] {
         guard count > 0 else { return [] }
         let hasRoutes = isWide || Set(rows.keys.map(\.route)).count > 1
-        let limits = Self.ends.map(\.ageText)
+        let limits = Self.ends.map(DurationText.rounded)
         var head = ["STATE"] + (hasRoutes ? ["ROUTE"] : []) + ["UPLOADS"]
         head += limits.map { "<\($0)" } + ["older", "DISK"]
         var table = [head]
@@ -103,8 +103,8 @@ struct QueueShape {
         return zip(table, below).flatMap { cells, below in
             let line = zip(cells, widths).enumerated().map { column, cell in
                 let (text, width) = cell
-                let space = String(repeating: " ", count: width - text.terminalColumns)
-                return column < names ? text + space : space + text
+                return column < names
+                    ? text.padded(toColumns: width) : text.indented(toColumns: width)
             }.joined(separator: "  ")
             return [line] + (below.isEmpty ? [] : [below])
         }.map { line in width.map { line.cut(toColumns: $0) } ?? line }
@@ -117,7 +117,7 @@ struct QueueShape {
     private func oldestText(_ row: Row) -> String {
         guard let oldest = row.oldest else { return "" }
         let reason = oldest.reason.map { ": \($0.forTerminal)" } ?? ""
-        return "    oldest \(oldest.age.ageText) \(oldest.id)\(reason)"
+        return "    oldest \(DurationText.rounded(oldest.age)) \(oldest.id)\(reason)"
     }
 
     // MARK: For programs

@@ -134,8 +134,7 @@ struct TableLayout {
             // The last one has what is left of the terminal.
             let isLast = column == columns.last?.column
             let text = room == nil || isLast ? cell(column) : cell(column).cut(toColumns: width)
-            line += text
-            line += String(repeating: " ", count: max(0, width - text.terminalColumns))
+            line += text.padded(toColumns: width)
         }
         let end = line.lastIndex { $0 != " " }.map(line.index(after:)) ?? line.startIndex
         return cut(String(line[..<end]))

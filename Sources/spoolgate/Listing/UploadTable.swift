@@ -121,7 +121,7 @@ final class UploadTable {
         row[.state] = summary.stateWord + (summary.status.map { " \($0)" } ?? "")
         row[.received] = received(summary)
         row[.disk] = ByteSize.rounded(summary.diskUsage)
-        row[.idle] = (now.seconds - summary.lastActivity.seconds).ageText
+        row[.idle] = DurationText.rounded(now.seconds - summary.lastActivity.seconds)
         row[.next] = nextText(summary)
         row[.route] = cut(summary.creation?.route ?? "-")
         row[.owner] = cut(summary.creation?.principal ?? "-")
@@ -155,19 +155,7 @@ final class UploadTable {
         guard summary.queue == .deferred, let next = summary.nextAttempt else {
             return summary.awaited ?? "-"
         }
-        return next <= now ? "now" : (next.seconds - now.seconds).ageText
-    }
-}
-
-extension Int64 {
-    /// Seconds as the largest whole unit: `3h`.
-    var ageText: String {
-        switch self {
-        case ..<60: "\(Swift.max(0, self))s"
-        case ..<3_600: "\(self / 60)m"
-        case ..<86_400: "\(self / 3_600)h"
-        default: "\(self / 86_400)d"
-        }
+        return next <= now ? "now" : DurationText.rounded(next.seconds - now.seconds)
     }
 }
 
