@@ -5,6 +5,7 @@
 // sets: routes of the settings, methods, statuses, the codes of refusals; never an owner, a path or an identity.
 
 package import Posix
+import Synchronization
 package import UploadProtocol
 
 /// The counts of one process.
@@ -13,7 +14,8 @@ package import UploadProtocol
 package final class Metrics: Sendable {
     /// When this process began.
     package let start = WallTime.now
-    private let byRoute = Labelled<String, RouteMetrics> { RouteMetrics() }
+    /// No `Labelled`: each event of an upload looks here, and what is generic in another target costs more.
+    private let byRoute = Mutex<[String: RouteMetrics]>([:])
     /// What stands for a route where there is none.
     package static let noRoute = "-"
     /// Refusals by their code.
@@ -42,15 +44,24 @@ package final class Metrics: Sendable {
     package init() {}
 
     /// What is counted of a route.
-    package subscript(route: String) -> RouteMetrics { byRoute[route] }
+    package subscript(route: String) -> RouteMetrics {
+        byRoute.withLock { byRoute in
+            if let found = byRoute[route] { return found }
+            let made = RouteMetrics()
+            byRoute[route] = made
+            return made
+        }
+    }
 
     /// What is counted of each route, by its name.
     package var routes: [(name: String, counts: RouteMetrics)] {
-        byRoute.all.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+        byRoute.withLock { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     /// Bytes of content received on all routes.
-    package var received: Int { byRoute.all.reduce(0) { $0 + $1.value.received.count } }
+    package var received: Int {
+        byRoute.withLock { $0.values.reduce(0) { $0 + $1.received.count } }
+    }
 
     /// Counts an interim response that was sent.
     package func addInterim(_ status: Int) {
