@@ -55,8 +55,8 @@ test:
 	swift build --build-tests --explicit-target-dependency-import-check error
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory module-test
-	swift test --explicit-target-dependency-import-check error --filter '^FaultTests\.'
-	swift test --explicit-target-dependency-import-check error --skip '^FaultTests\.'
+	Tests/swift-test.sh --explicit-target-dependency-import-check error --filter '^FaultTests\.'
+	Tests/swift-test.sh --explicit-target-dependency-import-check error --skip '^FaultTests\.'
 
 # What a change of the protocol, the spool or the gateway is tried with first.
 test-quick:
