@@ -9,7 +9,8 @@ import Testing
 @Suite(
     "A bucket",
     .enabled(if: ObjectGateway.isInstalled, "Ceph's radosgw, mon and osd are not installed"),
-    .serialized
+    .serialized,
+    .sharedStore
 )
 struct BucketTests {
     private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
@@ -57,8 +58,8 @@ struct BucketTests {
 
     @Test("uploads are there as they came, of every length and under every name")
     func stored() throws {
-        let store = try ObjectGateway()
-        let stage = try Stage("\(store.url)/drop/in%20coming/Ü+(1)/")
+        let bucket = try SharedStore.bucket("stored")
+        let stage = try Stage("\(bucket.url)/in%20coming/Ü+(1)/")
         let encoded = "in%20coming/%C3%9C%2B%281%29/"
         let names = [("plain.txt", "plain.txt"), ("%C3%BC%20%26b.txt", "____b.txt")]
         for (name, kept) in names {
@@ -78,16 +79,16 @@ struct BucketTests {
                     == "{\"id\":\"\(id)\",\"name\":\"\(kept)\",\"length\":\(content.count)}\n"
             )
             let key = "\(encoded)\(id)-\(kept)"
-            #expect(try store.content(key) == content)
-            let fields = try store.fields(key)
+            #expect(try bucket.content(key) == content)
+            let fields = try bucket.fields(key)
             #expect(fields.contains("content-type: text/x-test\r\n"))
             #expect(fields.contains("x-amz-meta-spoolgate-upload: \(id)\r\n"))
             #expect(fields.contains("content-disposition: attachment; filename*=utf-8''"))
         }
-        #expect(try store.keys().allSatisfy { $0.hasPrefix("in coming/Ü+(1)/") })
+        #expect(try bucket.keys().allSatisfy { $0.hasPrefix("in coming/Ü+(1)/") })
         let (id, _, answer) = try stage.upload("/files/empty", Data())
         #expect(answer.status == 201)
-        #expect(try store.fields("\(encoded)\(id)-empty").contains("content-length: 0\r\n"))
+        #expect(try bucket.fields("\(encoded)\(id)-empty").contains("content-length: 0\r\n"))
         // An ordinary upload, and one with a digest that the store verifies.
         let small = try stage.sandbox.ask("PUT", "/files/small.bin", content: Data([1, 2, 3]))
         #expect(small.status == 201)
@@ -98,7 +99,7 @@ struct BucketTests {
             content: Data("hello\n".utf8)
         )
         #expect(hello.status == 201)
-        #expect(try store.keys().count == names.count + 3)
+        #expect(try bucket.keys().count == names.count + 3)
         #expect(try stage.sandbox.ask("GET", "/files/small.bin").status == 405)
     }
 
@@ -107,18 +108,18 @@ struct BucketTests {
         arguments: ["1GiB", "64MiB"]
     )
     func large(partSize: String) throws {
-        let store = try ObjectGateway()
-        let stage = try Stage("\(store.url)/drop", partSize: partSize)
+        let bucket = try SharedStore.bucket("large-\(partSize.lowercased())")
+        let stage = try Stage(bucket.url, partSize: partSize)
         let (file, bytes) = try stage.sandbox.randomFile(200_000_000)
         let sent = try stage.sandbox.curl([
             "-T", file.path(), "-H", "Upload-Complete: ?1", "-w", "%{http_code}", "-o", "/dev/null",
             "http://127.0.0.1:\(stage.sandbox.port)/files/large.bin",
         ])
         #expect(sent.output == "201", "\(sent.errors); \(stage.sandbox.log.suffix(1_000))")
-        let keys = try store.keys()
+        let keys = try bucket.keys()
         #expect(keys.count == 1)
-        #expect(try store.content(try #require(keys.first)) == bytes)
-        #expect(try store.begun() == 0)
+        #expect(try bucket.content(try #require(keys.first)) == bytes)
+        #expect(try bucket.begun() == 0)
         #expect(stage.sandbox.daemon.footprint().rss < 150_000)
     }
 
@@ -126,8 +127,8 @@ struct BucketTests {
 
     @Test("a wrong secret defers with its cause, and the right one delivers, without a restart")
     func wrongSecret() throws {
-        let store = try ObjectGateway()
-        let stage = try Stage("\(store.url)/drop")
+        let bucket = try SharedStore.bucket("refused")
+        let stage = try Stage(bucket.url)
         try Stage.write("wrong", to: stage.keyFile)
         let content = Data("x".utf8)
         let (_, resource, answer) = try stage.upload("/files/a", content)
@@ -140,12 +141,12 @@ struct BucketTests {
         for secret in ["wrong", ObjectGateway.keyID] { #expect(!log.contains(secret)) }
         try Stage.write(ObjectGateway.secret, to: stage.keyFile)
         #expect(try stage.sandbox.append(resource, offset: 1).status == 201)
-        #expect(try store.keys().count == 1)
+        #expect(try bucket.keys().count == 1)
     }
 
     @Test("a bucket that is not there defers, and the queue delivers once it is")
     func missingBucket() throws {
-        let store = try ObjectGateway()
+        let store = try SharedStore.bucket("earlier").store
         let stage = try Stage("\(store.url)/later", ["reply: accepted"])
         let (_, _, answer) = try stage.upload("/files/a", Data("x".utf8))
         #expect(answer.status == 202)
@@ -159,19 +160,41 @@ struct BucketTests {
 
     @Test("what has an upload's key already is not overwritten, and the upload waits")
     func foreign() throws {
-        let store = try ObjectGateway()
-        let stage = try Stage("\(store.url)/drop")
+        let bucket = try SharedStore.bucket("foreign")
+        let stage = try Stage(bucket.url)
         let resource = try stage.sandbox.create("/files/a")
         let key = "\(resource.split(separator: "/").last ?? "")-a"
-        try store.ask("PUT", "/drop/\(key)", "-d", "other")
-        #expect(try store.keys() == [key])
-        let before = try store.content(key)
+        try bucket.store.ask("PUT", "/\(bucket.name)/\(key)", "-d", "other")
+        #expect(try bucket.keys() == [key])
+        let before = try bucket.content(key)
         #expect(try stage.sandbox.append(resource, Data("mine!".utf8)).status == 503)
         #expect(stage.sandbox.log.contains("is not this upload; move it away"))
-        #expect(try store.content(key) == before)
-        try store.ask("DELETE", "/drop/\(key)")
+        #expect(try bucket.content(key) == before)
+        try bucket.store.ask("DELETE", "/\(bucket.name)/\(key)")
         #expect(try stage.sandbox.append(resource, offset: 5).status == 201)
-        #expect(try store.content(key) == Data("mine!".utf8))
+        #expect(try bucket.content(key) == Data("mine!".utf8))
+    }
+
+    @Test("check --live tells whether the store knows the key and the bucket, and stores nothing")
+    func checked() throws {
+        let bucket = try SharedStore.bucket("checked")
+        func check(_ target: String) throws -> String {
+            let stage = try Stage(target)
+            return try stage.sandbox.spoolgate("check", "--live").output
+        }
+        #expect(
+            try check(bucket.url).contains(
+                "default: bucket checked at \(bucket.store.url) knows the key"
+            )
+        )
+        #expect(try check("\(bucket.store.url)/none").contains("(NoSuchBucket)"))
+        let stage = try Stage(bucket.url)
+        try Stage.write("wrong", to: stage.keyFile)
+        let refused = try stage.sandbox.spoolgate("check", "--live")
+        #expect(refused.output.contains("the store answered 403 (SignatureDoesNotMatch)\n"))
+        #expect(refused.output.contains("look at the key in s3.credentials and at s3.region"))
+        #expect(refused.status == 69)
+        #expect(try bucket.keys().isEmpty)
     }
 
     // MARK: What nobody heard
@@ -182,24 +205,24 @@ struct BucketTests {
         ["1GiB", "5MiB"]
     )
     func lostAnswer(isKilled: Bool, partSize: String) throws {
-        let store = try ObjectGateway()
+        let bucket = try SharedStore.bucket("lost-\(isKilled)-\(partSize.lowercased())")
         let loss = Monitor(LostAnswers())
-        let way = try Self.losing(loss, to: store.port)
-        let stage = try Stage(way.base + "/drop", partSize: partSize, ["reply: accepted"])
+        let way = try Self.losing(loss, to: bucket.store.port)
+        let stage = try Stage("\(way.base)/\(bucket.name)", partSize: partSize, ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
         // Of a POST too: a bucket may be sent it again.
         let (id, _, answer) = try stage.upload("/files/a", content)
         #expect(answer.status == 202)
         try eventually("the store has it") { loss.update { $0.isHeld } }
-        #expect(try store.keys() == ["\(id)-a"])
+        #expect(try bucket.keys() == ["\(id)-a"])
         if isKilled { try stage.sandbox.crash() }
         loss.update { $0.isReleased = true }
         try eventually("known; \(stage.sandbox.log.suffix(1_000))") {
             stage.sandbox.log.contains(" msg=delivered ")
         }
-        #expect(try store.keys() == ["\(id)-a"])
-        #expect(try store.content("\(id)-a") == content)
-        #expect(try store.begun() == 0)
+        #expect(try bucket.keys() == ["\(id)-a"])
+        #expect(try bucket.content("\(id)-a") == content)
+        #expect(try bucket.begun() == 0)
         let last = way.requests.last
         #expect(last?.method == "HEAD")
         #expect(
@@ -210,9 +233,9 @@ struct BucketTests {
 
     @Test("the daemon dies while the store is sent an upload: it is sent again, and there once")
     func killed() throws {
-        let store = try ObjectGateway()
-        let proxy = try CuttingProxy(to: store.port)
-        let stage = try Stage("http://127.0.0.1:\(proxy.port)/drop", ["reply: accepted"])
+        let bucket = try SharedStore.bucket("killed")
+        let proxy = try CuttingProxy(to: bucket.store.port)
+        let stage = try Stage("http://127.0.0.1:\(proxy.port)/\(bucket.name)", ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
         for round in 1...3 {
             // A kept connection has passed more than that already.
@@ -224,13 +247,13 @@ struct BucketTests {
             #expect(answer.status == 202)
             try eventually("under way") { proxy.passed - before >= 1_000_000 * round }
             stage.sandbox.kill()
-            #expect(try store.keys().count == round - 1)
+            #expect(try bucket.keys().count == round - 1)
             proxy.hold(at: nil)
             try stage.sandbox.startAgain()
             try eventually("delivered; \(stage.sandbox.log.suffix(1_000))") {
-                try store.keys().contains("\(id)-a")
+                try bucket.keys().contains("\(id)-a")
             }
-            #expect(try store.content("\(id)-a") == content)
+            #expect(try bucket.content("\(id)-a") == content)
         }
         try eventually("noted") {
             stage.sandbox.log.matches(of: /\ msg=delivered\ /).count == 3

@@ -3,9 +3,12 @@
 
 import Foundation
 import TestSupport
+import Testing
 
-/// Ceph's object gateway with one user and the bucket `drop`.
-final class ObjectGateway {
+/// Ceph's object gateway with one user.
+///
+/// Any thread, once it is made.
+final class ObjectGateway: @unchecked Sendable {
     static let keyID = "AKIDTEST"
     static let secret = "se/cr+et"
     private static let programs = [
@@ -56,9 +59,14 @@ final class ObjectGateway {
             "--secret-key=\(Self.secret)"
         )
         try start("radosgw", "-n", "client.admin")
+    }
+
+    /// A bucket of that name, made as soon as the store takes requests.
+    func bucket(_ name: String) throws -> StoreBucket {
         try eventually("the bucket is made") {
-            (try? ask("PUT", "/drop", "-o", "/dev/null", "-w", "%{http_code}")) == "200"
+            (try? ask("PUT", "/\(name)", "-o", "/dev/null", "-w", "%{http_code}")) == "200"
         }
+        return StoreBucket(store: self, name: name)
     }
 
     deinit {
@@ -100,28 +108,6 @@ final class ObjectGateway {
                 "x-amz-content-sha256: UNSIGNED-PAYLOAD", url + path,
             ] + arguments
         ).output
-    }
-
-    /// The keys of all objects in `drop`.
-    func keys() throws -> [String] {
-        try ask("GET", "/drop").matches(of: /<Key>([^<]*)<\/Key>/).map { String($0.1) }
-    }
-
-    /// The content of an object in `drop`, whose key has to be percent-encoded.
-    func content(_ key: String) throws -> Data {
-        let file = directory.appending(path: "got")
-        try ask("GET", "/drop/\(key)", "-o", file.path())
-        return try Data(contentsOf: file)
-    }
-
-    /// The fields of an object in `drop`, in lower case.
-    func fields(_ key: String) throws -> String {
-        try ask("HEAD", "/drop/\(key)", "-I").lowercased()
-    }
-
-    /// Uploads in parts that were begun and neither completed nor removed.
-    func begun() throws -> Int {
-        try ask("GET", "/drop?uploads=").matches(of: /<UploadId>/).count
     }
 
     private static func settings(
@@ -175,4 +161,58 @@ final class ObjectGateway {
 
         """
     }
+}
+
+/// One bucket of a store.
+struct StoreBucket {
+    let store: ObjectGateway
+    let name: String
+    /// Its address, as an upstream's setting has it.
+    var url: String { "\(store.url)/\(name)" }
+
+    /// The keys of all objects.
+    func keys() throws -> [String] {
+        try store.ask("GET", "/\(name)").matches(of: /<Key>([^<]*)<\/Key>/).map { String($0.1) }
+    }
+
+    /// The content of an object, whose key has to be percent-encoded.
+    func content(_ key: String) throws -> Data {
+        let file = try ScratchDirectory()
+        let path = file.file("got")
+        try store.ask("GET", "/\(name)/\(key)", "-o", path)
+        return try Data(contentsOf: URL(filePath: path))
+    }
+
+    /// The fields of an object, in lower case.
+    func fields(_ key: String) throws -> String {
+        try store.ask("HEAD", "/\(name)/\(key)", "-I").lowercased()
+    }
+
+    /// Uploads in parts that were begun and neither completed nor removed.
+    func begun() throws -> Int {
+        try store.ask("GET", "/\(name)?uploads=").matches(of: /<UploadId>/).count
+    }
+}
+
+/// One store for all tests of a suite, each of which makes buckets of its own in it.
+struct SharedStore: SuiteTrait, TestScoping {
+    @TaskLocal private static var store: ObjectGateway?
+
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @Sendable () async throws -> Void
+    ) async throws {
+        try await Self.$store.withValue(try ObjectGateway()) { try await function() }
+    }
+
+    /// A bucket of that name in the store of the suite that runs.
+    static func bucket(_ name: String) throws -> StoreBucket {
+        try #require(store).bucket(name)
+    }
+}
+
+extension Trait where Self == SharedStore {
+    /// One store for all tests of the suite.
+    static var sharedStore: Self { Self() }
 }

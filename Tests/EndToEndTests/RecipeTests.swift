@@ -215,9 +215,9 @@ struct RecipeTests {
         let (folder, key, _) = try handover()
         try write("\(ObjectGateway.keyID)\n\(ObjectGateway.secret)\n", to: URL(filePath: key))
         try #require(chmod(key, 0o600) == 0)
-        let store = try ObjectGateway()
+        let bucket = try ObjectGateway().bucket("drop")
         let sandbox = try Sandbox(
-            upstream: "s3:\(store.url)/drop/incoming",
+            upstream: "s3:\(bucket.url)/incoming",
             routeSettings: RecipeBlock.route(
                 "bucket",
                 "default",
@@ -226,9 +226,9 @@ struct RecipeTests {
         )
         let (_, bytes) = try sandbox.randomFile(1 << 20)
         #expect(try upload(bytes, to: "/files/film.mp4", in: sandbox).status == 201)
-        let keys = try store.keys()
+        let keys = try bucket.keys()
         #expect(keys.count == 1 && keys[0].hasSuffix("-film.mp4"))
-        #expect(try store.content(try #require(keys.first)) == bytes)
+        #expect(try bucket.content(try #require(keys.first)) == bytes)
         _ = folder
     }
 
