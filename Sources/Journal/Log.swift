@@ -25,9 +25,14 @@ package struct Log: Sendable {
     private func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
+        isWarning: Bool = false,
         _ values: () -> [String: Any?] = { [:] }
     ) {
-        logger.log(level: level, message, metadata: values().mapValues { "\($0 ?? "-")" })
+        logger.log(
+            level: isWarning ? .warning : level,
+            message,
+            metadata: values().mapValues { "\($0 ?? "-")" }
+        )
     }
 
     func shown(_ target: String) -> String {
@@ -137,7 +142,9 @@ package struct Log: Sendable {
 
     /// The upstream answered the upload with a status of 400 or above; the client gets that answer.
     package func refusedByUpstream(_ id: UploadID, status: Int) {
-        write(.notice, "upload refused by upstream") { ["upload": id, "status": status] }
+        write(.notice, "upload refused by upstream", isWarning: status >= 500) {
+            ["upload": id, "status": status]
+        }
     }
 
     /// The upstream did not take the upload, and the bytes stay.
@@ -243,7 +250,7 @@ package struct Log: Sendable {
         length: Int64,
         status: Int
     ) {
-        write(.notice, "ordinary upload refused by upstream") {
+        write(.notice, "ordinary upload refused by upstream", isWarning: status >= 500) {
             ["upload": id, "route": route, "length": length, "status": status]
         }
     }

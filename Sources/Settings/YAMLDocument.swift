@@ -181,8 +181,12 @@ struct YAMLDocument: ~Copyable {
                 guard key.kind == YAML_SCALAR_EVENT else {
                     throw fault(key.place, "a key must be a plain word")
                 }
-                guard !entries.contains(where: { $0.key == key.text }) else {
-                    throw fault(key.place, "the key '\(key.text)' stands here a second time")
+                if let first = entries.first(where: { $0.key == key.text }) {
+                    throw fault(
+                        key.place,
+                        "the key '\(key.text)' stands here a second time, the first is in line "
+                            + "\(first.place.line); put both under one"
+                    )
                 }
                 entries.append((key.text, key.place, try node(next(), depth: depth + 1)))
             }

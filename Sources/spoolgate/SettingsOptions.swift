@@ -69,6 +69,7 @@ struct SettingsOptions: ParsableArguments {
             do throws(SettingsFault) {
                 settings = try Settings.load(file)
             } catch {
+                try requireRight(.read, to: file)
                 throw CommandFailure(code: .configuration, sentence: error.description)
             }
         }
@@ -76,5 +77,25 @@ struct SettingsOptions: ParsableArguments {
             settings.spoolDirectory = WorkingDirectory.absolute(spool)
         }
         return settings
+    }
+}
+
+/// Looks whether whoever runs the command may use what the daemon keeps.
+///
+/// - Parameters:
+///   - rights: what the command needs.
+///   - path: the path.
+/// - Throws: what to type, where the rights are what is missing.
+func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure) {
+    do throws(PathObstacle) {
+        _ = try PathAccess.require(rights, to: path)
+    } catch {
+        guard case .denied(let facts, _, _) = error else { return }
+        let user = SystemUser.current
+        throw CommandFailure(
+            code: .noPermission,
+            sentence: "\(path): user \(user.name) may not look into \(facts.path) "
+                + "(\(facts.description)); as root it can: sudo spoolgate ..."
+        )
     }
 }

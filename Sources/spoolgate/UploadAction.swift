@@ -97,7 +97,9 @@ extension Upload {
         case .receiving: return "it is partial: its client has not sent all of it"
         case .deferred: return "it was deferred\(tail)"
         case .delivering: return "it is being delivered"
-        case .delivered: return "it is delivered"
+        case .delivered:
+            guard let status = state.finalStatus, status >= 400 else { return "it is delivered" }
+            return "the upstream refused it (\(status)), which is final"
         case .indeterminate:
             return "its outcome is indeterminate, the upstream may have it already\(tail)"
         case .failed: return "it had failed\(tail)"

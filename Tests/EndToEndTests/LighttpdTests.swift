@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Uploads through lighttpd")
 struct LighttpdTests {
-    @Test("a ordinary upload is delivered whole")
+    @Test("an ordinary upload is delivered whole")
     func plainUpload() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let (_, bytes) = try sandbox.randomFile(20 << 20)

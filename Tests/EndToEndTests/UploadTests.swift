@@ -112,7 +112,7 @@ struct UploadTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
 
-    @Test("a ordinary upload of unknown length is delivered whole")
+    @Test("an ordinary upload of unknown length is delivered whole")
     func plainUploadOfUnknownLength() throws {
         let sandbox = try Sandbox()
         let (_, bytes) = try sandbox.randomFile(3 << 20)
@@ -124,7 +124,7 @@ struct UploadTests {
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
     }
 
-    @Test("a ordinary upload that is cut is not delivered and leaves nothing")
+    @Test("an ordinary upload that is cut is not delivered and leaves nothing")
     func plainUploadCut() throws {
         let sandbox = try Sandbox()
         let client = try sandbox.open("PUT", "/files/plain.bin", length: 1_000_000)

@@ -43,11 +43,11 @@ extension SettingsTests {
         ),
         Wrong(
             "spool: {directory: /a}\nspool: {reserve: 0}\n",
-            "2:1: the key 'spool' stands here a second time"
+            "2:1: the key 'spool' stands here a second time, the first is in line 1; put both under one"
         ),
         Wrong(
             "routes:\n  a: {}\n  b: {}\n  a: {}\n",
-            "4:3: the key 'a' stands here a second time"
+            "4:3: the key 'a' stands here a second time, the first is in line 2; put both under one"
         ),
         Wrong("? [a]\n: b\n", "1:3: a key must be a plain word"),
     ]

@@ -107,7 +107,10 @@ package struct GatewaySeen: Sendable, Equatable {
         case 404, 405:
             return (
                 "\(told): no location of nginx hands \(url.path) to the gateway",
-                [Mend.snippet + "  (in this server block; it serves /files/)"]
+                [
+                    Mend.snippet + "  (in this server block; it serves /files/)",
+                    "after a reload old workers of nginx answer for a moment: probe again",
+                ]
             )
         case 413: return (told, [Mend.size])
         case 502, 503, 504:

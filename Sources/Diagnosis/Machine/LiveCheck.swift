@@ -1,7 +1,7 @@
 // What of the settings can only be told where everything runs: that the socket takes nginx, that others are
 // there, and that there is room.
 //
-// It connects and says nothing. The files that settings name are looked at elsewhere, before this.
+// It connects and says nothing; a bucket is asked for a list, since only its store knows the key. The files that settings name are looked at elsewhere, before this.
 
 import HTTPTypes
 package import Posix
@@ -99,8 +99,18 @@ package struct LiveCheck {
             request = ClientRequest(.head, base)
             address = base
         case .bucket(let bucket):
-            request = ClientRequest(.head, bucket.endpoint)
-            address = bucket.endpoint
+            let place = "\(name): bucket \(bucket.name) at \(bucket.endpoint)"
+            var patient = settings
+            patient.connectTimeout = min(settings.connectTimeout, Self.patience)
+            patient.responseTimeout = Self.patience
+            guard let fault = bucket.fault(patient) else {
+                findings.append(.ok(kind, "\(place) knows the key"))
+                return
+            }
+            let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)
+            let mend = parts.count > 1 ? parts[1] : "start the store, or name another one"
+            findings.append(Finding(.failure, kind, "\(place): \(parts[0])", mends: [mend]))
+            return
         case .unix(let path):
             request = ClientRequest(.head, "http://localhost")
             request.socket = path

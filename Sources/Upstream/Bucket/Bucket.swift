@@ -7,6 +7,7 @@
 
 import HTTPTypes
 import Posix
+import TextFormats
 import UploadProtocol
 
 /// Puts uploads into one bucket.
@@ -53,6 +54,25 @@ final class Bucket: Sendable {
             .give(to: sink, answering: request, purpose: purpose)
     }
 
+    /// `BucketAddress.fault`.
+    fileprivate func fault() -> String? {
+        let key: AccessKey
+        do throws(AccessKeyFault) { key = try settings.accessKey } catch { return error.reason }
+        let answer = BucketAnswer {}
+        let outcome = send(
+            .get,
+            "/\(PercentText.encode(address.name))?list-type=2&max-keys=1",
+            [:],
+            .none,
+            signedAs: .none,
+            by: key,
+            to: answer
+        )
+        guard outcome == .answered else { return outcome.reason }
+        if answer.isDone || answer.error == "AccessDenied" { return nil }
+        return answer.refusal(address.name).outcome.reason
+    }
+
     /// Sends one request, signed with `key`.
     fileprivate func send(
         _ method: HTTPRequest.Method,
@@ -83,6 +103,17 @@ final class Bucket: Sendable {
 
     /// Whether nobody on the way can change what is sent.
     fileprivate var isSecure: Bool { location.isSecure }
+}
+
+extension BucketAddress {
+    /// Why no upload can be put there, as far as the store's answer to a signed request for a list tells; nil:
+    /// nothing is against it.
+    ///
+    /// A key need not be allowed to list: a store that says so knows it, and its signature is right.
+    ///
+    /// - Parameter settings: those of the upstream that it is.
+    /// - Returns: one sentence, which ends in what to do.
+    package func fault(_ settings: UpstreamSettings) -> String? { Bucket(self, settings).fault() }
 }
 
 /// The requests of one attempt, all about one object.

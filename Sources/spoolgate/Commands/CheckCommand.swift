@@ -55,6 +55,7 @@ struct Check: ParsableCommand {
             let file = options.file
             let isSystems = SettingsOptions.isSystems(file)
             let judge = try becomeJudge(ofSystems: isSystems)
+            if user == nil, isSystems { try requireJudge(judge) }
             if let file { try requireReadable(file, by: judge) }
             var settings = try options.settings(from: file)
             if let listen = address.listen { settings.listen = listen }
@@ -139,6 +140,18 @@ struct Check: ParsableCommand {
             )
         }
         return judge
+    }
+
+    /// Nobody but root and the service's user sees what the service will see.
+    private func requireJudge(_ judge: SystemUser) throws(CommandFailure) {
+        guard !judge.isRoot, let service = SystemUser(named: Self.serviceUser),
+            judge.number != service.number
+        else { return }
+        throw CommandFailure(
+            code: .noPermission,
+            sentence: "user \(judge.name) does not see what the service sees, which runs as "
+                + "\(service.name); sudo spoolgate check, or --user \(judge.name)"
+        )
     }
 
     private func requireReadable(

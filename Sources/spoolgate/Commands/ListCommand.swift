@@ -218,6 +218,7 @@ func openSpool(_ options: SettingsOptions) throws(CommandFailure) -> Spool {
     do throws(SpoolError) {
         return try Spool(existing: settings.spoolDirectory)
     } catch {
+        try requireRight([.read, .search], to: settings.spoolDirectory)
         throw CommandFailure(code: .unavailable, sentence: error.sentence)
     }
 }

@@ -39,7 +39,9 @@ struct Show: ParsableCommand {
             guard let summary = try look(in: spool) else {
                 throw CommandFailure(
                     code: .unknownUpload,
-                    sentence: "\(id): there is no such upload in \(spool.directory)"
+                    sentence:
+                        "\(id): there is no such upload in \(spool.directory); it was removed, or it was "
+                        + "an ordinary upload, of which only the log tells"
                 )
             }
             let fields = summary.creation?.shownFields(settings) ?? []
