@@ -126,8 +126,9 @@ final class ObjectGateway: @unchecked Sendable {
         # Without keys there is nothing to encrypt with.
         ms mon client mode = crc
         ms bind msgr1 = false
-        ms bind port min = 26800
-        ms bind port max = 27800
+        # Apart from those of FreePort.
+        ms bind port min = 14000
+        ms bind port max = 14999
         public addr = 127.0.0.1
         mon allow pool size one = true
         osd pool default size = 1
