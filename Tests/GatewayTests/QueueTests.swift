@@ -41,6 +41,28 @@ import Upstream
         #expect(origin.requests.count == 3)
     }
 
+    @Test(
+        "one that is asked for while it is under way is looked at again, however long it is put off"
+    )
+    func askedMeanwhile() throws {
+        let deliveries = try GatewayUnderTest().gateway.deliveries
+        let (queue, clock) = (DeliveryQueue(), deliveries.clock)
+        let bounds = deliveries.current.bounds
+        let (one, other) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
+        func take() -> UploadID? { queue.take(bounds, clock: clock)?.id }
+        queue.add(one, route: "a", due: clock.now)
+        #expect(take() == one)
+        queue.add(one, route: "a", due: clock.now)
+        queue.finish(one, route: "a", next: WallTime(seconds: clock.now.seconds + 3_600))
+        #expect(take() == one)
+        // Nobody has asked again: the other one comes, and then nothing.
+        queue.finish(one, route: "a", next: nil)
+        queue.add(other, route: "a", due: clock.now)
+        #expect(take() == other)
+        queue.finish(other, route: "a", next: nil)
+        #expect(take() == nil)
+    }
+
     @Test("one whose client was told that it is not delivered waits for that client")
     func clientTold() throws {
         let path = QueueScene.socketPath()

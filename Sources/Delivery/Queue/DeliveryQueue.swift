@@ -22,6 +22,8 @@ package final class DeliveryQueue: Sendable {
         var known: Set<UploadID> = []
         /// When those that wait for their time are due; what the schedule says else is out of date.
         var due: [UploadID: WallTime] = [:]
+        /// Those under way, and when they are due again that were added meanwhile.
+        var underWay: [UploadID: WallTime?] = [:]
         var running: [String: Int] = [:]
         var threads = 0
         var idle = 0
@@ -47,7 +49,21 @@ package final class DeliveryQueue: Sendable {
             guard let route = turn?.key, let id = ready[route]?.popFirst() else { return nil }
             if ready[route]?.isEmpty == true { ready[route] = nil }
             running[route, default: 0] += 1
+            underWay[id] = .some(nil)
             return (id, route)
+        }
+
+        mutating func add(_ entry: DueList.Entry) {
+            guard !isStopping else { return }
+            if let asked = underWay[entry.id] {
+                underWay[entry.id] = min(asked ?? entry.due, entry.due)
+                return
+            }
+            if !known.insert(entry.id).inserted {
+                guard let known = due[entry.id], entry.due < known else { return }
+            }
+            due[entry.id] = entry.due
+            schedule.insert(entry)
         }
 
         var readyCount: Int { ready.values.reduce(0) { $0 + $1.count } }
@@ -56,16 +72,9 @@ package final class DeliveryQueue: Sendable {
     private let table = Monitor(Table())
 
     /// Adds an upload that is to be tried at `due`; one that is there already is tried then if it
-    /// waited for longer.
+    /// waited for longer, and one that is under way is looked at again then.
     package func add(_ id: UploadID, route: String, due: WallTime) {
-        table.update { table in
-            guard !table.isStopping else { return }
-            if !table.known.insert(id).inserted {
-                guard let known = table.due[id], due < known else { return }
-            }
-            table.due[id] = due
-            table.schedule.insert(DueList.Entry(due: due, id: id, route: route))
-        }
+        table.update { $0.add(DueList.Entry(due: due, id: id, route: route)) }
     }
 
     /// Asks for a look through the whole spool at once.
@@ -137,10 +146,15 @@ package final class DeliveryQueue: Sendable {
         }
     }
 
-    /// Ends the turn of an upload; one that is to be tried again is added afterwards.
-    func finish(_ id: UploadID, route: String) {
+    /// Ends the turn of an upload, which is to be tried again at `next`, or earlier if it was added meanwhile;
+    /// nil: not at all.
+    func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.known.remove(id)
+            let asked = table.underWay.removeValue(forKey: id) ?? nil
+            if let due = [next, asked].compactMap(\.self).min() {
+                table.add(DueList.Entry(due: due, id: id, route: route))
+            }
             let left = table.running[route, default: 1] - 1
             table.running[route] = left > 0 ? left : nil
         }

@@ -99,9 +99,8 @@ extension Deliveries {
 
     private func work() {
         while let (id, route) = queue.take(current.bounds, clock: clock) {
-            let again = attempt(id)
-            queue.finish(id, route: route)
-            if let again { queue.add(id, route: route, due: again) }
+            let next = attempt(id)
+            queue.finish(id, route: route, next: next)
         }
     }
 
