@@ -61,7 +61,7 @@ struct DiskErrorTests {
             defer { calls.stop() }
             // Most faults come at once. Cutting back happens only after a sync that failed.
             if fault.call != "ftruncate" {
-                try eventually("a call fails", seconds: 20) { calls.injected > 0 }
+                try eventually("a call fails") { calls.injected > 0 }
             }
             let answer = try world.sandbox.ask("GET", "/files/other")
             #expect(answer.status == 201, "no upload, and no concern of the disk's")

@@ -162,7 +162,7 @@ final class MakeRun {
 
     /// Waits until nothing of it is left: no process, no port.
     func awaitNothing() throws {
-        try eventually("nothing is left; it said: \(output.suffix(500))", seconds: 15) {
+        try eventually("nothing is left; it said: \(output.suffix(500))") {
             processes().isEmpty && !make.process.isRunning && !listens(port) && !listens(tlsPort)
         }
     }

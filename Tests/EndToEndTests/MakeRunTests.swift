@@ -39,7 +39,7 @@ struct MakeRunTests {
         )
         let oldWorkers = run.processes().filter { !before.values.contains($0) }
         for victim in victims { kill(try #require(before[victim] ?? nil), SIGKILL) }
-        try eventually("others take their places; it said: \(run.output)", seconds: 30) {
+        try eventually("others take their places; it said: \(run.output)") {
             victims.allSatisfy { role in
                 run.process(role).map { $0 != before[role] ?? nil } ?? false
             } && run.serves()

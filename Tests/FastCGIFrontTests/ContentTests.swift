@@ -135,7 +135,7 @@ extension FrontTests {
                     + Record.stream(.stdin, content, size: 8192, isEnded: false)
             )
             gate.open()
-            try eventually("what the burst took is given back", seconds: 10) {
+            try eventually("what the burst took is given back") {
                 client.send(Record.bytes(.stdin, [1]))
                 let (most, now) = taken.update { $0 }
                 return most > 32 << 10 && now < 4096

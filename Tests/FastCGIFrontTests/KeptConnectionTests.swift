@@ -138,7 +138,7 @@ extension FrontTests {
 
         @Test("a drain lets go of what is kept, serves what crosses, and waits for nobody for long")
         func drain() throws {
-            let server = try TestServer(changing: { $0.letGoTimeout = .seconds(1) })
+            let server = try TestServer(changing: { $0.letGoTimeout = .seconds(5) })
             let clients = try (0..<3).map { _ in
                 let client = try server.client()
                 client.send(request([1]))

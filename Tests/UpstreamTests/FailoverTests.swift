@@ -20,7 +20,8 @@ struct FailoverTests {
 
     private func upstream(
         _ targets: [String],
-        connect: Duration = .seconds(10),
+        connect: Duration = .seconds(60),
+        response: Duration = .seconds(60),
         authority: String? = nil,
         skipped: Skipped = Skipped()
     ) throws -> Upstream {
@@ -29,7 +30,7 @@ struct FailoverTests {
                 targets: try targets.map { try UpstreamTarget($0) },
                 connectTimeout: connect,
                 stallTimeout: .seconds(30),
-                responseTimeout: .milliseconds(500),
+                responseTimeout: response,
                 certificateAuthority: authority
             ),
             skipped: skipped.note
@@ -129,11 +130,10 @@ struct FailoverTests {
         let second = try LoopbackOrigin()
         for method in ["POST", "PUT"] {
             let sink = RecordingSink()
-            let outcome = try upstream([first.base, second.base]).attempt(
-                method,
-                content: .bytes([1]),
-                sink: sink
-            )
+            let outcome = try upstream(
+                [first.base, second.base],
+                response: how == "falls silent" ? .milliseconds(500) : .seconds(60)
+            ).attempt(method, content: .bytes([1]), sink: sink)
             let isAnswer = how == "answers 503"
             #expect(isAnswer ? outcome == .answered : outcome.isIndeterminate, "\(outcome)")
             #expect(outcome.timedOut == (how == "falls silent"))
@@ -167,7 +167,8 @@ struct FailoverTests {
         let skipped = Skipped()
         let upstream = try upstream(
             ["https://127.0.0.1:\(mute.port)", origin.base],
-            connect: .milliseconds(200),
+            // Long enough for the one that answers, on a busy machine too.
+            connect: .seconds(3),
             skipped: skipped
         )
         for _ in 1...20 {
