@@ -71,7 +71,10 @@ struct PageTests {
         try page.awaitState("photo.raw", "done")
         #expect(try page.creations() == 1)
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
-        #expect(page.network.passed < Self.whole + Self.half, "what was there is not sent again")
+        #expect(
+            page.network.passed < Self.whole + Self.half,
+            "what was there is not sent again; \((try? page.history()) ?? "")"
+        )
     }
 
     @Test("an upload whose network goes away waits, and goes on when it is back")

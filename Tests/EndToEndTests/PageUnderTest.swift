@@ -86,10 +86,19 @@ final class PageUnderTest {
         return try browser.run(script) as? [String] ?? []
     }
 
-    /// How many uploads the browser has created, by nginx's log.
-    func creations(over version: String = "HTTP/1.1") throws -> Int {
+    /// The requests that nginx has answered, and what the daemon tells of them.
+    func history() throws -> String {
+        try accessLog() + sandbox.log.suffix(5_000)
+    }
+
+    private func accessLog() throws -> String {
         let log = sandbox.directory.appending(path: "nginx/log/access.log")
         return try String(contentsOf: log, encoding: .utf8)
+    }
+
+    /// How many uploads the browser has created, by nginx's log.
+    func creations(over version: String = "HTTP/1.1") throws -> Int {
+        try accessLog()
             .components(separatedBy: "\"POST /files/ \(version)\"").count - 1
     }
 
