@@ -229,7 +229,7 @@ package struct Delivery {
             )
         }
         try upload.hold(.indeterminate, reason: reason)
-        deliveries.holdSizes.add(upload.state.offset, of: route.name)
+        deliveries.holdSizes.add(upload)
         journal.indeterminate(upload, reason: reason)
         return refusal
     }
@@ -252,7 +252,7 @@ package struct Delivery {
 
     private func noteFinalResponse(of upload: Upload, _ relay: FinalResponseRelay) {
         if let reason = upload.holdCause == .failed ? upload.reason : nil {
-            deliveries.holdSizes.add(upload.state.offset, of: route.name)
+            deliveries.holdSizes.add(upload)
             journal.failed(upload, status: relay.status, reason: reason)
         } else {
             journal.delivered(upload, status: relay.status)
@@ -316,7 +316,7 @@ package struct Delivery {
     private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
         let whole = "its time in the queue is over; the last attempt: \(reason)"
         try upload.hold(.failed, reason: whole)
-        deliveries.holdSizes.add(upload.state.offset, of: route.name)
+        deliveries.holdSizes.add(upload)
         journal.failed(upload, reason: whole)
     }
 }

@@ -193,7 +193,7 @@ extension World {
         }
         // A name that no state needs goes when its time has come.
         try forEachQueued { _ in }
-        try spool.forEachHeld(step: {}) { _, _ in }
+        try spool.forEachHeld(step: {}) { _, _, _ in }
         var left = strangers()
         if !left.isEmpty {
             // Content without a record is purged too, and what is in `tmp` once it is old.

@@ -38,7 +38,8 @@ import Upstream
             #expect(test.serve(.creation(["0123456789"])).status == 202)
         }
         try eventually("all have failed") {
-            try test.summaries().count { $0.holdCause == .failed } == count
+            // Told after it is counted.
+            test.log.messages.count { $0 == "delivery failed" } == count
         }
     }
 
@@ -123,6 +124,19 @@ import Upstream
         try eventually("uploads are accepted again") {
             test.serve(.creation(["more"])).status == 202
         }
+    }
+
+    @Test("what comes to hold during a count is counted as well")
+    func countedMeanwhile() throws {
+        let origin = try Self.refusing()
+        let test = try Self.gateway(origin) { $0.queue.maximumHoldSize = 10 }
+        let deliveries = test.gateway.deliveries
+        let route = try #require(deliveries.current.routes[RouteSettings.defaultName])
+        #expect(deliveries.holdSizes.takesCount())
+        try deliveries.startQueue()
+        try fail(1, in: test)
+        deliveries.holdSizes.set([:])
+        #expect(deliveries.isHoldFull(route))
     }
 
     @Test("a process that starts later knows what is there, and a route without a bound takes all")

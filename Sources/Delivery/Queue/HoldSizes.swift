@@ -1,13 +1,14 @@
 // How much content the queue `hold` keeps of what clients sent: failed uploads, and those of unknown
 // outcome. Where a route's is full, no more uploads are accepted that could end there.
 //
-// Nothing in `hold` is destroyed to make room. Invariant: before anything is refused it was counted
-// lately, since commands change the queue too.
+// Nothing in `hold` is destroyed to make room. Invariants: before anything is refused it was counted lately, since
+// commands change the queue too; what comes to `hold` during a count is counted, at the worst twice until the next.
 
 import Journal
 import Posix
 import Settings
 import Spool
+import UploadProtocol
 
 /// What `hold` keeps of each route, as far as this process knows.
 ///
@@ -18,6 +19,8 @@ final class HoldSizes: Sendable {
         /// When it may be counted again, and whether a thread does so.
         var nextCount = Deadline.after(.zero)
         var isCounting = false
+        /// What has come during the count under way.
+        var added: [UploadID: (route: String, size: Int64)] = [:]
         /// Refusals of each route.
         var refusals = RareLines<String>()
     }
@@ -25,10 +28,17 @@ final class HoldSizes: Sendable {
     private let state = Monitor(State())
     private static let countInterval = Duration.seconds(10)
 
-    /// Notes that an upload of a route has come to `hold`.
-    func add(_ size: Int64, of route: String) {
-        state.update { $0.sizes[route, default: 0] += size }
+    /// Notes that an upload has come to `hold`.
+    func add(_ upload: Upload) {
+        let (route, size) = (upload.creation.route, upload.state.offset)
+        state.update { state in
+            state.sizes[route, default: 0] += size
+            if state.isCounting { state.added[upload.creation.id] = (route, size) }
+        }
     }
+
+    /// Whether an upload has come during the count under way, whose result is without it.
+    func hasAdded(_ id: UploadID) -> Bool { state.update { $0.added[id] != nil } }
 
     /// Bytes that `hold` keeps of a route.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
@@ -45,7 +55,11 @@ final class HoldSizes: Sendable {
     /// Ends a count; nil: it did not work.
     func set(_ sizes: [String: Int64]?) {
         state.update { state in
-            if let sizes { state.sizes = sizes }
+            if let sizes {
+                state.sizes = sizes
+                for (route, size) in state.added.values { state.sizes[route, default: 0] += size }
+            }
+            state.added = [:]
             state.isCounting = false
             state.nextCount = .after(Self.countInterval)
         }
@@ -62,7 +76,9 @@ extension Deliveries {
         var sizes: [String: Int64] = [:]
         do throws(SpoolError) {
             // What an operator holds is the operator's.
-            try spool.forEachHeld(step: step) { sizes[$0, default: 0] += $1 }
+            try spool.forEachHeld(step: step) { id, route, size in
+                if !holdSizes.hasAdded(id) { sizes[route, default: 0] += size }
+            }
             holdSizes.set(sizes)
         } catch {
             holdSizes.set(nil)

@@ -55,11 +55,11 @@ extension Spool {
         }
     }
 
-    /// Calls `body` with what `hold` keeps for each route: the route and the bytes of one upload; without
-    /// those that an operator holds.
+    /// Calls `body` with what `hold` keeps for each route: an upload, its route and its bytes; without those that
+    /// an operator holds.
     package func forEachHeld(
         step: () -> Void,
-        _ body: (_ route: String, _ size: Int64) -> Void
+        _ body: (_ id: UploadID, _ route: String, _ size: Int64) -> Void
     ) throws(SpoolError) {
         try forEachName { (name, record) throws(SpoolError) in
             step()
@@ -67,7 +67,7 @@ extension Spool {
             let state = record.state
             guard state.queueTime == name.time else { return try removeStale(name) }
             guard state.queue == .hold, state.cause != .held else { return }
-            body(record.creation.route, state.length ?? 0)
+            body(name.id, record.creation.route, state.length ?? 0)
         }
     }
 
