@@ -9,10 +9,14 @@ import Testing
 
 @Suite("kill -9 at any moment")
 struct KillTests {
-    @Test("no promise is broken, whenever the daemon dies")
-    func rounds() throws {
-        let seeds = KillPlan.seeds(usually: 18)
-        let world = try KillWorld()
+    /// The death of a process breaks neither kind of promise, and only one is on the disk.
+    @Test(
+        "no promise is broken, whenever the daemon dies",
+        arguments: [("power-cut", 12), ("process", 6)]
+    )
+    func rounds(promise: String, usually: Int) throws {
+        let seeds = KillPlan.seeds(usually: usually)
+        let world = try KillWorld(["promise: \(promise)"])
         for seed in seeds {
             let plan = KillPlan(seed: seed)
             let faults: [String]
@@ -29,6 +33,6 @@ struct KillTests {
             // What is wrong in the spool would be wrong in every round from here on.
             break
         }
-        print("kill -9: from seed \(seeds.lowerBound) on, \(world.tally.text)")
+        print("kill -9, promise: \(promise): from seed \(seeds.lowerBound) on, \(world.tally.text)")
     }
 }

@@ -44,10 +44,12 @@ final class KillWorld {
     let sandbox: Sandbox
     var tally = KillTally()
 
-    init() throws {
+    /// Starts it, the route with further settings.
+    init(_ routeSettings: [String] = []) throws {
         upstream = try LoopbackOrigin(passing: moments)
         sandbox = try Sandbox(
             upstream: upstream.base,
+            routeSettings: routeSettings,
             // So that slow deliveries and slow content are told of, too.
             extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
             front: .nginxWithModule
