@@ -26,6 +26,23 @@ struct DeferralTests {
         #expect(upload.state == UploadState(offset: 7, length: 7, phase: .deferred))
     }
 
+    @Test("a reason that a state has no room for is cut between characters, and says so")
+    func longReason() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        for (reason, kept) in [
+            (String(repeating: "a", count: 200), String(repeating: "a", count: 200)),
+            (String(repeating: "a", count: 201), String(repeating: "a", count: 197) + "..."),
+            (String(repeating: "€", count: 99), String(repeating: "€", count: 65) + "..."),
+        ] {
+            let upload = try spool.create(.sample(), requestRelease: {})
+            try upload.append("content")
+            try upload.postpone(reason: reason, .client(.now))
+            upload.unlock()
+            #expect(try spool.look(at: upload.creation.id)?.reason == kept)
+        }
+    }
+
     @Test(
         "of what was promised name, state and content are durable after it is promised again"
     )

@@ -238,13 +238,17 @@ extension RecordState {
         return start..<start + count
     }
 
-    /// A reason on one line, cut at a character's boundary to what a slot has room for.
+    /// A reason on one line; where a slot has no room for all of it, cut at a character's boundary, with `...`.
     private static func stored(_ reason: String, in room: Int) -> [UInt8] {
         var bytes: [UInt8] = []
+        var cut = 0
         for scalar in reason.unicodeScalars {
             let character = Array((scalar.isUnprintable ? " " : String(scalar)).utf8)
-            guard bytes.count + character.count <= room else { break }
+            guard bytes.count + character.count <= room else {
+                return Array(bytes.prefix(cut)) + Array("...".utf8).prefix(room)
+            }
             bytes += character
+            if bytes.count + 3 <= room { cut = bytes.count }
         }
         return bytes
     }
