@@ -70,8 +70,7 @@ final class OpenSSLCommand {
     }
 
     init(serving identity: String, more: [String] = ["-www"]) throws {
-        // A port that was free a moment ago; s_server cannot choose and tell one quietly.
-        let port = try LoopbackOrigin().port
+        let port = try FreePort.take(1)[0]
         base = "https://localhost:\(port)"
         process.executableURL = URL(fileURLWithPath: Self.path)
         process.arguments =
@@ -80,7 +79,6 @@ final class OpenSSLCommand {
         process.standardInput = input
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
-        try eventually("port \(port) is free again") { !Self.isListening(port) }
         try process.run()
         try eventually("s_server listens") { Self.isListening(port) }
     }
@@ -92,8 +90,10 @@ final class OpenSSLCommand {
     }
 
     /// Whether a socket listens on the port, told without connecting to it.
-    private static func isListening(_ port: UInt16) -> Bool {
-        let table = (try? String(contentsOfFile: "/proc/net/tcp", encoding: .utf8)) ?? ""
+    private static func isListening(_ port: Int) -> Bool {
+        // To its end: each read gives a page of it at most.
+        let file = FileHandle(forReadingAtPath: "/proc/net/tcp")
+        let table = (try? file?.readToEnd()).map { String(decoding: $0, as: UTF8.self) } ?? ""
         let local = "0100007F:" + String(format: "%04X", port)
         return table.split(separator: "\n").contains { line in
             let columns = line.split(separator: " ")

@@ -1,12 +1,12 @@
-// What tests need to know of the machine's own sockets: free ports, and who listens.
+// Ports of this machine for servers that cannot choose one and tell it.
 
 import Foundation
+import Posix
 import Synchronization
-import TestSupport
 
 /// Ports that nobody listens on.
-enum FreePort {
-    struct None: Error {}
+package enum FreePort {
+    package struct None: Error {}
 
     /// Below those that the kernel gives to outgoing connections, which could take one between here and
     /// the server that it is for; and never the same twice in a run, nor in two at a time.
@@ -19,7 +19,8 @@ enum FreePort {
     )
     private static let next = Mutex(Int.random(in: ports))
 
-    static func take(_ count: Int) throws -> [Int] {
+    /// Takes ports for the rest of the run.
+    package static func take(_ count: Int) throws -> [Int] {
         try (0..<count).map { _ in
             for _ in ports {
                 let port = next.withLock { next in
@@ -42,17 +43,6 @@ enum FreePort {
 
     private static func isFree(_ port: Int) -> Bool {
         guard let socket = try? StreamSocket(listeningOn: .port(UInt16(port))) else { return false }
-        socket.close()
-        return true
-    }
-}
-
-/// Whether somebody accepts on a unix socket.
-enum UnixSocket {
-    static func accepts(_ path: String) -> Bool {
-        guard let socket = try? StreamSocket(connectedTo: .path(path), patience: 1) else {
-            return false
-        }
         socket.close()
         return true
     }

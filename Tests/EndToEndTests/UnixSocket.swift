@@ -1,0 +1,14 @@
+// Who listens on this machine's unix sockets.
+
+import TestSupport
+
+/// Whether somebody accepts on a unix socket.
+enum UnixSocket {
+    static func accepts(_ path: String) -> Bool {
+        guard let socket = try? StreamSocket(connectedTo: .path(path), patience: 1) else {
+            return false
+        }
+        socket.close()
+        return true
+    }
+}
