@@ -53,10 +53,13 @@ package final class Admission: Sendable {
         var clients: [ClientName: Count] = [:]
         var waiting = 0
 
-        mutating func change(_ client: ClientName, _ change: (inout Count) -> Void) {
-            var count = clients[client] ?? Count()
-            change(&count)
-            clients[client] = count.isNone ? nil : count
+        mutating func change<R>(_ client: ClientName, _ change: (inout Count) -> R) -> R {
+            func changed(_ count: inout Count) -> (R, isNone: Bool) {
+                (change(&count), count.isNone)
+            }
+            let (result, isNone) = changed(&clients[client, default: Count()])
+            if isNone { clients[client] = nil }
+            return result
         }
     }
 
@@ -88,17 +91,18 @@ package final class Admission: Sendable {
     /// - Returns: the visit, or why not.
     package func admit(_ client: ClientName, isShort: Bool, at place: ThreadPlace) -> Answer {
         state.update { state in
-            let count = state.clients[client] ?? Count()
-            if place == .regular, count.active < state.bounds.ofClient {
-                state.change(client) { $0.active += 1 }
-                return .admitted(Visit(client, isHurried: false))
+            let bounds = state.bounds
+            return state.change(client) { count in
+                if place == .regular, count.active < bounds.ofClient {
+                    count.active += 1
+                    return .admitted(Visit(client, isHurried: false))
+                }
+                guard isShort, place != .none, count.inReserve < bounds.reserveOfClient else {
+                    return place == .regular ? .clientIsBusy : .noThread
+                }
+                count.inReserve += 1
+                return .admitted(Visit(client, isHurried: true))
             }
-            let refusal: Answer = place == .regular ? .clientIsBusy : .noThread
-            guard isShort, place != .none, count.inReserve < state.bounds.reserveOfClient else {
-                return refusal
-            }
-            state.change(client) { $0.inReserve += 1 }
-            return .admitted(Visit(client, isHurried: true))
         }
     }
 

@@ -40,6 +40,12 @@ struct ThreadPool {
         var parametersDeadline: Deadline?
         /// Whether its request is answered, and only its end is waited for.
         var isAnswered = false
+
+        /// Says so; whether that is news.
+        mutating func answer() -> Bool {
+            defer { isAnswered = true }
+            return !isAnswered
+        }
     }
 
     /// Connections whose requests are not answered yet.
@@ -101,16 +107,14 @@ struct ThreadPool {
     /// Its thread is kept until the web server has closed; were it counted, those that are turned away
     /// would fill the house.
     mutating func answered(_ connection: Connection) {
-        guard connections[ObjectIdentifier(connection)]?.isAnswered == false else { return }
-        connections[ObjectIdentifier(connection)]?.isAnswered = true
-        unanswered -= 1
+        if connections[ObjectIdentifier(connection)]?.answer() == true { unanswered -= 1 }
     }
 
     /// A thread is done with its connection, which is closed.
     /// - Returns: whether the thread stays and waits for the next one; if not it ends.
     mutating func giveBack(_ connection: Connection) -> Bool {
-        answered(connection)
-        connections[ObjectIdentifier(connection)] = nil
+        let entry = connections.removeValue(forKey: ObjectIdentifier(connection))
+        if entry?.isAnswered == false { unanswered -= 1 }
         ended += 1
         guard !isDraining, idle < maximumSpare else {
             threads -= 1

@@ -76,9 +76,13 @@ package final class Events: Sendable {
 
     /// Tells an event; returns without waiting for whom it is told.
     package func note(_ event: @autoclosure () -> Event) {
-        let state = state.update { $0 }
+        // Mostly nobody is: then not even the settings are copied.
+        let isTold = state.updateQuietly { state in
+            state.settings.destination != nil || state.settings.webhook.url != nil
+        }
+        guard isTold else { return }
+        let state = state.updateQuietly { $0 }
         let settings = state.settings
-        guard settings.destination != nil || settings.webhook.url != nil else { return }
         var event = event()
         event.time = clock.now
         if let creation = event.creation { event.correlation = state.correlation(of: creation) }

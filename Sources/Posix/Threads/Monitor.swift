@@ -9,11 +9,12 @@ import Glibc
 ///
 /// Sendable without the compiler's proof because `value` and `waiting` are touched only between
 /// locking and unlocking `mutex`, and the C objects never move. For the same reason `value` is behind a pointer:
-/// for a property the compiler would have every access checked a second time.
-package final class Monitor<Value>: @unchecked Sendable {
+/// for a property the compiler would have every access checked a second time. What callers do with it is inlined,
+/// so that nothing of its type is looked up at run time.
+@usableFromInline package final class Monitor<Value>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
-    private let value: UnsafeMutablePointer<Value>
+    @usableFromInline let value: UnsafeMutablePointer<Value>
     private var waiting = 0
 
     /// Guards `value`.
@@ -43,16 +44,18 @@ package final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// Runs `body` with the value, alone, and wakes every waiting thread afterwards.
+    @inlinable
     package func update<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
-        pthread_mutex_lock(mutex)
+        lock()
         defer { unlockAndWake() }
         return try body(&value.pointee)
     }
 
     /// Runs `body` with the value, alone, and wakes nobody: for a change that no waiting thread waits for.
+    @inlinable
     package func updateQuietly<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
+        lock()
+        defer { unlock() }
         return try body(&value.pointee)
     }
 
@@ -87,7 +90,11 @@ package final class Monitor<Value>: @unchecked Sendable {
         return result
     }
 
-    private func unlockAndWake() {
+    @usableFromInline func lock() { pthread_mutex_lock(mutex) }
+
+    @usableFromInline func unlock() { pthread_mutex_unlock(mutex) }
+
+    @usableFromInline func unlockAndWake() {
         if waiting > 0 { pthread_cond_broadcast(changed) }
         pthread_mutex_unlock(mutex)
     }
