@@ -6,6 +6,7 @@
 package import Exchange
 import HTTPTypes
 package import Posix
+import TextFormats
 package import UploadProtocol
 
 /// One request on one connection.
@@ -51,7 +52,8 @@ package final class FastCGIExchange: Exchange {
     }
 
     init(
-        _ parameters: RequestParameters,
+        _ head: Result<RequestHead, Refusal>,
+        _ context: ExchangeContext,
         of beginning: RequestBeginning,
         reader: RecordReader,
         connection: Connection,
@@ -64,7 +66,8 @@ package final class FastCGIExchange: Exchange {
         keepsConnection = beginning.keepsConnection
         self.stallTimeout = stallTimeout
         self.interrupt = interrupt
-        (head, context) = parameters.read()
+        self.head = head
+        self.context = context
         incoming =
             switch (try? head.get())?.contentLength {  // A refused head has no length.
             case .known(0): .ended(sawEnd: false)
@@ -190,7 +193,7 @@ extension FastCGIExchange {
         guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
         else { return false }
         let bytes = ResponseBytes.interim(head)
-        let isSent = writer.write(bytes.span.bytes) && writer.flush()
+        let isSent = bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) } && writer.flush()
         if !isSent { outgoing = .gone }
         return isSent
     }
@@ -207,7 +210,7 @@ extension FastCGIExchange {
             hasContent: hasContent
         )
         outgoing = hasContent ? .content(remaining: contentLength) : .headOnly
-        try write(bytes.span.bytes)
+        try sent(bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) })
     }
 
     /// Sends content; nothing for HEAD, 204 and 304, and nothing beyond the announced length.
@@ -223,7 +226,7 @@ extension FastCGIExchange {
             let count = remaining.map { Int(min($0, Int64(content.byteCount))) }
             let allowed = content.extracting(first: count ?? content.byteCount)
             outgoing = .content(remaining: remaining.map { $0 - Int64(allowed.byteCount) })
-            try write(allowed)
+            try sent(allowed.withUnsafeBytes { writer.write($0) })
             // Content of unknown length may be a stream of events: each goes on when it comes.
             if remaining == nil { try sent(writer.flush()) }
         }
@@ -236,8 +239,6 @@ extension FastCGIExchange {
         case .failure: false
         }
     }
-
-    private func write(_ bytes: RawSpan) throws(ClientGone) { try sent(writer.write(bytes)) }
 
     private func sent(_ isSent: Bool) throws(ClientGone) {
         guard !isSent else { return }

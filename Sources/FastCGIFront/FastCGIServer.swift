@@ -380,12 +380,15 @@ extension FastCGIServer {
         since ended: UInt64
     ) -> FastCGIExchange? {
         var reader = RecordReader(connection)
+        var parameters = RequestParameters(limits: settings.limits)
         guard var beginning = reader.receiveBeginning(),
-            let parameters = parameters(&beginning, request, since: ended)
+            take(&parameters, of: &beginning, request, since: ended)
         else { return nil }
         pool.update { $0.parametersArrived(connection) }
+        let (head, context) = parameters.read()
         return FastCGIExchange(
-            parameters,
+            head,
+            context,
             of: beginning,
             reader: reader,
             connection: connection,
@@ -394,25 +397,24 @@ extension FastCGIServer {
         )
     }
 
-    /// The parameters of a request; without a descriptor for them this tries again for as long as parameters
-    /// may take.
-    private func parameters(
-        _ beginning: inout RequestBeginning,
+    /// Takes the parameters of a request; without a descriptor for them this tries again for as long as
+    /// parameters may take.
+    ///
+    /// - Returns: false where there are none that can be taken.
+    private func take(
+        _ parameters: inout RequestParameters,
+        of beginning: inout RequestBeginning,
         _ request: borrowing FastCGIRequest,
         since ended: UInt64
-    ) -> RequestParameters? {
+    ) -> Bool {
         let deadline = Deadline.after(settings.parametersTimeout)
         var ended = ended
         while true {
             do throws(SystemError) {
-                return try RequestParameters(
-                    &beginning,
-                    limits: settings.limits,
-                    takenApartBy: request
-                )
+                return try parameters.take(&beginning, takenApartBy: request)
             } catch {
                 report(.acceptFailed(error))
-                if deadline.hasPassed { return nil }
+                if deadline.hasPassed { return false }
                 waitForRoom(since: ended)
                 ended = pool.update { $0.ended }
             }

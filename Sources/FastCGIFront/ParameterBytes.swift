@@ -3,6 +3,7 @@
 // Pure.
 
 import Glibc
+import TextFormats
 
 /// A parameter's name or value, where libfcgi has it.
 package typealias ParameterBytes = UnsafeBufferPointer<UInt8>
@@ -18,17 +19,6 @@ extension ParameterBytes {
     func equals(_ other: ParameterBytes) -> Bool {
         guard let baseAddress, let start = other.baseAddress else { return count == other.count }
         return count == other.count && memcmp(baseAddress, start, count) == 0
-    }
-
-    /// Whether these are the bytes of `text`.
-    func equals(_ text: StaticString) -> Bool {
-        count == text.utf8CodeUnitCount && hasPrefix(text)
-    }
-
-    /// Whether the first of these are the bytes of `text`.
-    func hasPrefix(_ text: StaticString) -> Bool {
-        guard let baseAddress, count >= text.utf8CodeUnitCount else { return false }
-        return memcmp(baseAddress, text.utf8Start, text.utf8CodeUnitCount) == 0
     }
 
     /// Whether the last of these are the bytes of `text`.
@@ -79,5 +69,7 @@ extension ParameterBytes {
 
 extension StaticString {
     /// For `switch` over a parameter's name.
-    static func ~= (pattern: StaticString, bytes: ParameterBytes) -> Bool { bytes.equals(pattern) }
+    @inline(__always) static func ~= (pattern: StaticString, bytes: ParameterBytes) -> Bool {
+        bytes.equals(pattern)
+    }
 }

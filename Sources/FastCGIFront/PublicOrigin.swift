@@ -27,8 +27,9 @@ enum PublicOrigin {
     /// Where the colon before a port is.
     private static func portStart(in authority: ParameterBytes) -> Int? {
         // An address of IPv6 has colons, and ends in a bracket.
-        let afterAddress = authority.lastIndex(of: UInt8(ascii: "]")).map { $0 + 1 } ?? 0
-        return authority[afterAddress...].firstIndex(of: UInt8(ascii: ":"))
+        let isAddress = authority.first == UInt8(ascii: "[")
+        let end = isAddress ? authority.index(of: UInt8(ascii: "]"), from: 0) : 0
+        return authority.index(of: UInt8(ascii: ":"), from: end ?? 0)
     }
 
     /// A name or an address of IPv4, or one of IPv6 in brackets (RFC 3986 §3.2.2, of which only the bytes

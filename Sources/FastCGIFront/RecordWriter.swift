@@ -26,22 +26,20 @@ struct RecordWriter {
 
     /// Adds bytes of the response, which may be sent later.
     /// - Returns: false where the peer left, or does not read.
-    mutating func write(_ bytes: RawSpan) -> Bool {
-        bytes.withUnsafeBytes { bytes in
-            guard gathered.count + RecordHeader.size + bytes.count > Self.mostGathered else {
-                gather(bytes)
-                return true
-            }
-            closeRecord()
-            var rest = bytes
-            while !rest.isEmpty {
-                let part = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.mostOfRecord))
-                header(RecordType.answer, count: part.count).append(to: &gathered)
-                guard send(with: part) else { return false }
-                rest = UnsafeRawBufferPointer(rebasing: rest[part.count...])
-            }
+    mutating func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard gathered.count + RecordHeader.size + bytes.count > Self.mostGathered else {
+            gather(bytes)
             return true
         }
+        closeRecord()
+        var rest = bytes
+        while !rest.isEmpty {
+            let part = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.mostOfRecord))
+            header(RecordType.answer, count: part.count).append(to: &gathered)
+            guard send(with: part) else { return false }
+            rest = UnsafeRawBufferPointer(rebasing: rest[part.count...])
+        }
+        return true
     }
 
     /// Sends what was gathered.

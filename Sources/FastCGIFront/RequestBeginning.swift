@@ -117,7 +117,9 @@ extension RequestBeginning {
         _ name: ParameterBytes,
         _ value: ParameterBytes
     ) -> Bool {
-        !name.has(0) && !name.has(UInt8(ascii: "=")) && !value.has(0)
+        // The value lies right behind its name.
+        let both = ParameterBytes(start: name.baseAddress, count: name.count + value.count)
+        return !both.has(0) && !name.has(UInt8(ascii: "="))
     }
 
     /// The begin of a responder's request with the number 1, the parameters, and their end.

@@ -11,7 +11,7 @@ import TextFormats
 package import UploadProtocol
 
 /// The parameters of one request, added one by one, then read as a whole.
-package struct RequestParameters {
+package struct RequestParameters: ~Copyable {
     /// How much of a request head is taken.
     package struct Limits: Sendable, Equatable {
         /// Field lines.
@@ -33,7 +33,8 @@ package struct RequestParameters {
     private var fields = HTTPFields()
     private var fieldCount = 0
     private var fieldBytes = 0
-    private var refusal: Refusal?
+    /// The first one counts; a list, since that is one word where there is none.
+    private var refusals: [Refusal] = []
     private var method = Word<HTTPRequest.Method>.missing
     private var target = Word<String>.missing
     private var contentLength: ContentLength = .unknown
@@ -49,7 +50,7 @@ package struct RequestParameters {
     /// A word without which there is no request.
     private enum Word<Value> {
         case missing
-        case refused(Refusal)
+        indirect case refused(Refusal)
         case valid(Value)
 
         var isMissing: Bool { if case .missing = self { true } else { false } }
@@ -79,21 +80,21 @@ package struct RequestParameters {
         return all.read()
     }
 
-    /// The parameters of a request; nil where they are cut off, or libfcgi does not take them.
+    /// Adds the parameters of a request.
     ///
-    /// - Throws: `SystemError` when there is no descriptor or memory to hand them to libfcgi.
-    init?(
+    /// - Returns: false where they are cut off, or libfcgi does not take them.
+    /// - Throws: `SystemError` when there is no descriptor or memory to hand them to libfcgi; then none was
+    ///   added.
+    mutating func take(
         _ beginning: inout RequestBeginning,
-        limits: Limits,
         takenApartBy request: borrowing FastCGIRequest
-    ) throws(SystemError) {
-        self.init(limits: limits)
+    ) throws(SystemError) -> Bool {
         if beginning.role != RequestBeginning.responder { refuse(.wrongRole) }
         if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
-        guard let isSound = beginning.keepSoundParameters() else { return nil }
+        guard let isSound = beginning.keepSoundParameters() else { return false }
         // No configuration has a NUL: it is a client's, in a value that the web server takes from it.
         if !isSound { refuse(.malformed(reason: "a parameter has a NUL, or = in its name")) }
-        guard try request.forEachParameter(of: beginning, { add($0, $1) }) else { return nil }
+        return try request.forEachParameter(of: beginning) { add($0, $1) }
     }
 
     /// Adds one parameter.
@@ -109,10 +110,11 @@ package struct RequestParameters {
     }
 
     /// The head, or the first reason why it is none, and the operator's words.
-    package func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext) {
+    package consuming func read() -> (head: Result<RequestHead, Refusal>, context: ExchangeContext)
+    {
         let head = readHead()
         var context = context
-        let isIncomplete = refusal == nil && (method.isMissing || target.isMissing)
+        let isIncomplete = refusals.isEmpty && (method.isMissing || target.isMissing)
         if isMisconfigured || isIncomplete { context.faults.insert(.noMethod) }
         if !isOriginThere { context.faults.insert(.noOrigin) }
         if context.badOrigin != nil { context.faults.insert(.badOrigin) }
@@ -123,7 +125,7 @@ package struct RequestParameters {
     }
 
     private func readHead() -> Result<RequestHead, Refusal> {
-        if let refusal { return .failure(refusal) }
+        if let refusal = refusals.first { return .failure(refusal) }
         switch (method, target) {
         case (.missing, _): return .failure(.missing("REQUEST_METHOD"))
         case (_, .missing): return .failure(.missing("REQUEST_URI"))
@@ -141,7 +143,7 @@ package struct RequestParameters {
     }
 
     private mutating func refuse(_ refusal: Refusal) {
-        if self.refusal == nil { self.refusal = refusal }
+        if refusals.isEmpty { refusals = [refusal] }
     }
 }
 

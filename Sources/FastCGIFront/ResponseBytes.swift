@@ -8,24 +8,14 @@ import UploadProtocol
 
 /// Writes heads.
 enum ResponseBytes {
-    /// Fields that are the web server's or this writer's own: framing, and `Status`, which a web
-    /// server would take for the response's.
-    private static let reserved = [
-        "status", "content-length", "transfer-encoding", "connection", "keep-alive",
-    ]
-
-    /// Few heads are longer.
-    private static let usualSize = 512
-
     /// An interim head: the status line comes first, by which a web server knows it.
     ///
     /// Names in lower case: lighttpd (1.4.69) passes them on as they are, into HTTP/2 too.
-    static func interim(_ head: ResponseHead) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(usualSize)
-        appendStatus(head.status, to: &bytes)
-        for field in head.fields { append(field, name: field.name.canonicalName, to: &bytes) }
-        bytes.append(literal: "\r\n")
+    static func interim(_ head: ResponseHead) -> ByteBuilder {
+        var bytes = ByteBuilder()
+        put(head.status, into: &bytes)
+        for field in head.fields { put(field, name: field.name.canonicalName, into: &bytes) }
+        bytes.put("\r\n")
         return bytes
     }
 
@@ -40,56 +30,70 @@ enum ResponseBytes {
     ///     and the response has no content by its nature.
     ///   - hasContent: whether content may follow (not for HEAD, 204 and 304).
     /// - Returns: the bytes, with the empty line at their end.
-    static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(usualSize)
+    static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> ByteBuilder
+    {
+        var bytes = ByteBuilder()
         let hasLocation = head.fields.contains(.location)
         if hasLocation {
             for field in head.fields where field.name == .location {
-                append(field, name: field.name.rawName, to: &bytes)
+                put(field, name: field.name.rawName, into: &bytes)
             }
         }
-        appendStatus(head.status, to: &bytes)
+        put(head.status, into: &bytes)
         for field in head.fields where !hasLocation || field.name != .location {
-            append(field, name: field.name.rawName, to: &bytes)
+            put(field, name: field.name.rawName, into: &bytes)
         }
         // RFC 9110 §8.6: never with 204, and with 304 and HEAD what a GET would have had.
         if head.status.code != 204 {
             let own = hasContent ? nil : head.fields[.contentLength].flatMap { Int64($0) }
             if let length = contentLength ?? own {
-                bytes.append(literal: "Content-Length: ")
-                bytes.append(decimal: length)
-                bytes.append(literal: "\r\n")
+                bytes.put("Content-Length: ")
+                bytes.put(decimal: length)
+                bytes.put("\r\n")
             }
         }
-        bytes.append(literal: "\r\n")
+        bytes.put("\r\n")
         return bytes
     }
 
-    private static func appendStatus(_ status: HTTPResponse.Status, to bytes: inout [UInt8]) {
-        bytes.append(literal: "Status: ")
-        bytes.append(decimal: Int64(status.code))
+    private static func put(_ status: HTTPResponse.Status, into bytes: inout ByteBuilder) {
+        bytes.put("Status: ")
+        bytes.put(decimal: Int64(status.code))
         var phrase = status.reasonPhrase
         phrase.withUTF8 { phrase in
             guard !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else { return }
-            bytes.append(UInt8(ascii: " "))
-            bytes.append(contentsOf: phrase)
+            bytes.put(UInt8(ascii: " "))
+            bytes.put(phrase)
         }
-        bytes.append(literal: "\r\n")
+        bytes.put("\r\n")
     }
 
-    private static func append(_ field: HTTPField, name: String, to bytes: inout [UInt8]) {
-        let canonical = field.name.canonicalName
-        // By its length most names are none of them.
-        for other in reserved where other.utf8.count == canonical.utf8.count && other == canonical {
-            return
-        }
+    private static func put(
+        _ field: HTTPField,
+        name: String,
+        into bytes: inout ByteBuilder
+    ) {
+        var canonical = field.name.canonicalName
+        guard !canonical.withUTF8({ isReserved($0) }) else { return }
         field.withUnsafeBytesOfValue { value in
             guard !value.contains(where: { $0 == 0x0D || $0 == 0x0A || $0 == 0 }) else { return }
-            bytes.append(contentsOf: name.utf8)
-            bytes.append(literal: ": ")
-            bytes.append(contentsOf: value)
-            bytes.append(literal: "\r\n")
+            bytes.put(text: name)
+            bytes.put(": ")
+            bytes.put(value)
+            bytes.put("\r\n")
+        }
+    }
+
+    /// Whether a field of that name is the web server's or this writer's own: framing, and `Status`, which a
+    /// web server would take for the response's.
+    private static func isReserved(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        // By its length most names are none of them.
+        switch name.count {
+        case 6: name.equals("status")
+        case 10: name.equals("connection") || name.equals("keep-alive")
+        case 14: name.equals("content-length")
+        case 17: name.equals("transfer-encoding")
+        default: false
         }
     }
 }

@@ -124,17 +124,19 @@ package final class Spool: Sendable {
     ) throws(SpoolError) -> Upload {
         try room.check(for: max(length ?? 0, expected), makesFile: true)
         let id = creation.id
-        var state = RecordState(length: length)
-        state.writer = writer
+        let name = FileName(id)
+        let state = RecordState(writer: writer, length: length)
         let bytes = LoadedRecord.bytes(state: state, creation: creation)
         let size = RecordSlots.early[0] + Int64(bytes.count)
-        try room.takeUpload(of: creation.client, record: size)
-        defer { room.wasMade(creation.client, record: size) }
+        let client = creation.client
+        try room.takeUpload(of: client, record: size)
+        defer { room.wasMade(client, record: size) }
         let lock = locks.lockNew(creation, requestRelease: requestRelease)
         do throws(SystemError) {
-            let record = try createRecord(bytes, FileName(id))
+            let record = try createRecord(bytes, name)
             let files = UploadFiles(
                 of: id,
+                name,
                 in: self,
                 record: record,
                 state: state,
@@ -143,7 +145,7 @@ package final class Spool: Sendable {
             return Upload(spool: self, lock: lock, creation: creation, files: files)
         } catch {
             lock.unlock()
-            room.giveBackUpload(of: creation.client, isFinished: false)
+            room.giveBackUpload(of: client, isFinished: false)
             room.giveBackRecord(size)
             throw failure(error)
         }
@@ -243,7 +245,7 @@ package final class Spool: Sendable {
         // Removed while this request waited.
         guard status.names > 0 else { return nil }
         lock.setInUse()
-        let files = UploadFiles(of: lock.id, in: self, record: record)
+        let files = UploadFiles(of: lock.id, name, in: self, record: record)
         // Closed before another request in this process looks.
         defer { if upload == nil { files.close() } }
         let read = try openSound(name) { () throws(SpoolError) in try files.read(status) }
@@ -267,10 +269,11 @@ package final class Spool: Sendable {
 
     /// Opens and locks the record of an upload; nil if it is in use or no longer there.
     func openUnused(_ id: UploadID) throws(SystemError) -> UploadFiles? {
-        guard let record = try layout.openRecord(FileName(id)), try record.tryLock(),
+        let name = FileName(id)
+        guard let record = try layout.openRecord(name), try record.tryLock(),
             try record.status().names > 0
         else { return nil }
-        return UploadFiles(of: id, in: self, record: record)
+        return UploadFiles(of: id, name, in: self, record: record)
     }
 
     /// Opens files of an upload; sets it aside where one of them is something else than a file.

@@ -1,34 +1,70 @@
-// Text put together as bytes: heads, records and lines have dozens of small parts, and a String made for
-// each of them costs more than the part.
+// What is asked of bytes, without a text made of them.
+//
+// Pure. Eight bytes are looked at at once where there are as many.
 
-extension [UInt8] {
-    /// Adds the bytes of a text.
-    package mutating func append(text: String) {
+extension UnsafeBufferPointer<UInt8> {
+    /// Whether these are the bytes of `text`.
+    @inlinable @inline(__always) package func equals(_ text: StaticString) -> Bool {
+        count == text.utf8CodeUnitCount && hasPrefix(text)
+    }
+
+    /// Whether the first of these are the bytes of `text`.
+    @inlinable @inline(__always) package func hasPrefix(_ text: StaticString) -> Bool {
+        begins(with: text.utf8Start, count: text.utf8CodeUnitCount)
+    }
+
+    /// Whether these are the bytes of `text`.
+    package func equals(_ text: String) -> Bool {
         var text = text
-        text.withUTF8 { append(contentsOf: $0) }
-    }
-
-    /// Adds the bytes of a literal.
-    package mutating func append(literal: StaticString) {
-        literal.withUTF8Buffer { append(contentsOf: $0) }
-    }
-
-    /// Adds the digits of a number.
-    package mutating func append(decimal number: Int64) {
-        // As many as the type's least number has, and its sign.
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
-            var start = digits.count
-            var rest = number.magnitude
-            repeat {
-                start -= 1
-                digits[start] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
-                rest /= 10
-            } while rest > 0
-            if number < 0 {
-                start -= 1
-                digits[start] = UInt8(ascii: "-")
-            }
-            append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))
+        return text.withUTF8 { text in
+            guard let start = text.baseAddress else { return isEmpty }
+            return count == text.count && begins(with: start, count: text.count)
         }
+    }
+
+    @inlinable @inline(__always)
+    func begins(with other: UnsafePointer<UInt8>, count size: Int) -> Bool {
+        guard count >= size else { return false }
+        let (here, there) = (UnsafeRawBufferPointer(self), UnsafeRawPointer(other))
+        var index = 0
+        while index + 8 <= size {
+            guard
+                here.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+                    == there.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+            else { return false }
+            index += 8
+        }
+        while index < size {
+            guard self[index] == other[index] else { return false }
+            index += 1
+        }
+        return true
+    }
+
+    /// Where `byte` is for the first time from `start` on.
+    package func index(of byte: UInt8, from start: Int) -> Int? {
+        let ones: UInt64 = 0x0101_0101_0101_0101
+        let bytes = UnsafeRawBufferPointer(self)
+        var index = start
+        while index + 8 <= count {
+            let word = bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self).littleEndian
+            // The lowest byte that is zero here has its highest bit set below.
+            let differing = word ^ (ones &* UInt64(byte))
+            let found = (differing &- ones) & ~differing & (ones << 7)
+            if found != 0 { return index + found.trailingZeroBitCount / 8 }
+            index += 8
+        }
+        while index < count {
+            if self[index] == byte { return index }
+            index += 1
+        }
+        return nil
+    }
+}
+
+extension ArraySlice<UInt8> {
+    /// Whether these are the bytes of `text`.
+    package func equals(_ text: StaticString) -> Bool {
+        withUnsafeBufferPointer { $0.equals(text) }
     }
 }

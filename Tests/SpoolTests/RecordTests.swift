@@ -348,9 +348,12 @@ struct RecordTests {
         "checksums are CRC32C",
         arguments: [("123456789", 0xe306_9283), ("", 0)] as [(String, UInt32)]
     )
-    func checksum(text: String, sum: UInt32) {
-        #expect(Checksum.sum(Array(text.utf8)) == sum)
+    func checksum(text: String, expected: UInt32) {
+        func sum(of bytes: some Sequence<UInt8>, after before: UInt32 = 0) -> UInt32 {
+            Array(bytes).withUnsafeBufferPointer { Checksum.sum($0, after: before) }
+        }
+        #expect(sum(of: text.utf8) == expected)
         let (head, tail) = (text.utf8.prefix(4), text.utf8.dropFirst(4))
-        #expect(Checksum.sum(Array(tail), after: Checksum.sum(Array(head))) == sum)
+        #expect(sum(of: tail, after: sum(of: head)) == expected)
     }
 }

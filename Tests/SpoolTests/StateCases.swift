@@ -6,6 +6,7 @@ import Foundation
 import HTTPTypes
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Spool
@@ -281,7 +282,8 @@ extension StateMaker {
                 var text = Array(record[Int(part.lowerBound)..<Int(part.upperBound)])
                 text = text.dropLast(LineWriter.sumSize)
                 text["spoolgate-response ".utf8.count] += 1
-                text += LineWriter.sum(of: text, for: maker.id)
+                let digits = Checksum.field(of: text, for: maker.id).suffix(Checksum.digitCount)
+                text += Array("sum ".utf8) + digits + [10]
                 record.replaceSubrange(Int(part.lowerBound)..<Int(part.upperBound), with: text)
             }
         },
@@ -319,4 +321,14 @@ extension StateMaker {
             )
         },
     ]
+}
+
+extension Checksum {
+    /// ` sum=` and the digits of a line's sum.
+    static func field(of line: [UInt8], for id: UploadID) -> [UInt8] {
+        var text = ByteBuilder(room: fieldSize)
+        text.put(mark)
+        put(line.withUnsafeBufferPointer { sum(of: $0, for: id) }, into: &text)
+        return text.array
+    }
 }

@@ -87,9 +87,10 @@ struct DocumentTests {
         arguments: [0, 9, 10, 1_000_000, .max, -1, .min] as [Int64]
     )
     func digits(number: Int64) {
-        var bytes = Array("n=".utf8)
-        bytes.append(decimal: number)
-        #expect(String(decoding: bytes, as: UTF8.self) == "n=\(number)")
+        var bytes = ByteBuilder(room: 3)
+        bytes.put("n=")
+        bytes.put(decimal: number)
+        #expect(bytes.text == "n=\(number)")
     }
 
     @Test("JSON text is what a JSON reader reads")

@@ -12,7 +12,7 @@ import UploadProtocol
 ///
 /// Every directory in it is held open, so that no call walks a path: whatever a name is replaced by
 /// later, a symbolic link too, nothing outside the spool is touched. Any thread.
-struct SpoolLayout: Sendable {
+final class SpoolLayout: Sendable {
     /// What the file `format` holds.
     static let format = "spoolgate-spool 2\n"
     /// The first characters of identities; each has a subdirectory in `uploads`.

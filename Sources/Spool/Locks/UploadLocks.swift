@@ -47,6 +47,12 @@ final class UploadLocks: Sendable {
         }
 
         func isAwaited(_ id: UploadID) -> Bool { waiting[id] != nil }
+
+        /// Takes a lock that is free.
+        mutating func lock(_ id: UploadID, _ entry: Entry, in locks: UploadLocks) -> UploadLock {
+            entries[id] = entry
+            return UploadLock(id: id, entry: entry, locks: locks)
+        }
     }
 
     fileprivate let table = Monitor(Table())
@@ -119,15 +125,15 @@ final class UploadLocks: Sendable {
         guard let entry = table.entries[id] else {
             guard table.waiting[id]?.max() == number else { return nil }
             table.remove(number, waitingFor: id)
-            table.entries[id] = Entry(number, requestRelease: requestRelease)
-            return .end(.locked(UploadLock(id: id, number: number, locks: self)))
+            let entry = Entry(number, requestRelease: requestRelease)
+            return .end(.locked(table.lock(id, entry, in: self)))
         }
         guard let creation = entry.creation else { return nil }
         guard admits(creation) else { return .end(.notAdmitted) }
         guard !entry.isDelivering, !entry.isReleaseRequested, entry.number < number else {
             return nil
         }
-        table.entries[id]?.isReleaseRequested = true
+        entry.isReleaseRequested = true
         return .request(entry.requestRelease)
     }
 
@@ -139,10 +145,10 @@ final class UploadLocks: Sendable {
         if isFree { wake() }
     }
 
-    /// Changes an entry; those who wait for its upload look again.
-    fileprivate func change(_ id: UploadID, _ body: (inout Entry?) -> Void) {
+    /// Changes what is known of an upload; those who wait for it look again.
+    fileprivate func change(_ id: UploadID, _ body: (inout Table) -> Void) {
         let isAwaited = table.updateQuietly { table in
-            body(&table.entries[id])
+            body(&table)
             return table.isAwaited(id)
         }
         if isAwaited { wake() }
@@ -179,8 +185,7 @@ final class UploadLocks: Sendable {
         table.updateQuietly { table in
             guard table.entries[id] == nil, !table.isAwaited(id) else { return nil }
             table.lastNumber += 1
-            table.entries[id] = make(table.lastNumber)
-            return UploadLock(id: id, number: table.lastNumber, locks: self)
+            return table.lock(id, make(table.lastNumber), in: self)
         }
     }
 
@@ -196,7 +201,7 @@ final class UploadLocks: Sendable {
     func requestRelease(of id: UploadID) {
         let request = table.updateQuietly { table -> (@Sendable () -> Void)? in
             guard let entry = table.entries[id], entry.isReceiving else { return nil }
-            table.entries[id]?.isReleaseRequested = true
+            entry.isReleaseRequested = true
             return entry.requestRelease
         }
         guard let request else { return }
@@ -207,33 +212,37 @@ final class UploadLocks: Sendable {
 }
 
 /// The lock of one upload in this process, until `unlock()`.
-struct UploadLock: Sendable {
+///
+/// Used by one thread.
+struct UploadLock {
     /// The upload.
     let id: UploadID
-    /// Newer locks have higher numbers.
-    fileprivate let number: UInt64
+    /// What the table has of it; used only with the table's monitor.
+    fileprivate let entry: UploadLocks.Entry
     fileprivate let locks: UploadLocks
 
     /// Unlocks; harmless where that was done before.
     func unlock() {
-        locks.change(id) { entry in
-            if entry?.number == number { entry = nil }
+        locks.change(id) { table in
+            if table.entries[id] === entry { table.entries[id] = nil }
         }
     }
 
     /// Tells the others what the upload is, so that they can judge whether it concerns them.
-    func setCreation(_ creation: UploadCreation) { locks.change(id) { $0?.creation = creation } }
+    func setCreation(_ creation: UploadCreation) {
+        locks.change(id) { _ in entry.creation = creation }
+    }
 
     /// From now on newer requests wait for the unlocking instead of requesting it.
-    func setDelivering() { locks.table.updateQuietly { $0.entries[id]?.isDelivering = true } }
+    func setDelivering() { locks.table.updateQuietly { _ in entry.isDelivering = true } }
 
     /// From now on the kernel's lock is held too.
-    func setInUse() { locks.table.updateQuietly { $0.entries[id]?.isInUse = true } }
+    func setInUse() { locks.table.updateQuietly { _ in entry.isInUse = true } }
 
     /// Waits until its release is requested; false when `deadline` comes first.
     func isReleaseRequested(until deadline: Deadline) -> Bool {
-        locks.table.wait(until: deadline, isQuiet: true) { table in
-            table.entries[id]?.isReleaseRequested == true ? true : nil
+        locks.table.wait(until: deadline, isQuiet: true) { _ in
+            entry.isReleaseRequested ? true : nil
         } ?? false
     }
 }

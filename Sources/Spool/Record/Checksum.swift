@@ -1,6 +1,7 @@
 // Checksums in records: how a line or a part proves that it is whole, and of which upload; see
 // spoolgate-spool(5), RECORDS.
 
+import TextFormats
 import UploadProtocol
 
 /// CRC32C (RFC 3720 §12.1) over an upload's identity and some bytes, in eight hexadecimal digits.
@@ -9,10 +10,10 @@ import UploadProtocol
 enum Checksum {
     /// Digits of a checksum.
     static let digitCount = 8
-    private static let mark = Array(" sum=".utf8)
-    private static let digits = Array("0123456789abcdef".utf8)
-    /// Bytes of what `field` makes.
-    static let fieldSize = mark.count + digitCount
+    /// What stands before the digits in a line that ends with them.
+    static let mark: StaticString = " sum="
+    /// Bytes of the mark and the digits.
+    static let fieldSize = mark.utf8CodeUnitCount + digitCount
 
     /// What each byte adds, for each of eight places.
     private static let tables: [UInt32] = {
@@ -30,12 +31,7 @@ enum Checksum {
     }()
 
     /// CRC32C of bytes that follow others; `before`: the sum of those.
-    static func sum(_ bytes: some Collection<UInt8>, after before: UInt32 = 0) -> UInt32 {
-        let sum = bytes.withContiguousStorageIfAvailable { add($0, to: before) }
-        return sum ?? Array(bytes).withUnsafeBufferPointer { add($0, to: before) }
-    }
-
-    private static func add(_ bytes: UnsafeBufferPointer<UInt8>, to before: UInt32) -> UInt32 {
+    static func sum(_ bytes: UnsafeBufferPointer<UInt8>, after before: UInt32 = 0) -> UInt32 {
         tables.withUnsafeBufferPointer { tables in
             var sum = ~before
             var position = 0
@@ -57,26 +53,36 @@ enum Checksum {
     }
 
     /// The sum for some bytes of the record of `id`.
-    private static func sum(of bytes: some Collection<UInt8>, for id: UploadID) -> UInt32 {
+    static func sum(of bytes: UnsafeBufferPointer<UInt8>, for id: UploadID) -> UInt32 {
         var ofIdentity: UInt32 = 0
-        id.withCharacters { ofIdentity = add($0, to: 0) }
+        id.withCharacters { ofIdentity = sum($0) }
         return sum(bytes, after: ofIdentity)
     }
 
-    /// The digits for some bytes of the record of `id`.
-    static func digits(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
-        let sum = sum(of: bytes, for: id)
-        return [UInt8](unsafeUninitializedCapacity: digitCount) { text, count in
-            for place in 0..<digitCount {
-                text[place] = digits[Int(sum >> UInt32(28 - 4 * place)) & 15]
-            }
-            count = digitCount
-        }
+    /// Puts the digits of a sum.
+    static func put(_ sum: UInt32, into text: inout ByteBuilder) {
+        for place in 0..<digitCount { text.put(digit(place, of: sum)) }
     }
 
-    /// ` sum=<8 digits>` for a line.
-    static func field(of line: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
-        mark + digits(of: line, for: id)
+    /// Whether these bytes are the digits of a sum.
+    static func areDigits(_ bytes: UnsafeBufferPointer<UInt8>, of sum: UInt32) -> Bool {
+        bytes.count == digitCount
+            && (0..<digitCount).allSatisfy { bytes[$0] == digit($0, of: sum) }
+    }
+
+    /// Whether `digits` are those of the sum for some bytes of the record of `id`.
+    static func isSum(
+        _ digits: ArraySlice<UInt8>,
+        of bytes: ArraySlice<UInt8>,
+        for id: UploadID
+    ) -> Bool {
+        let right = bytes.withUnsafeBufferPointer { sum(of: $0, for: id) }
+        return digits.withUnsafeBufferPointer { areDigits($0, of: right) }
+    }
+
+    private static func digit(_ place: Int, of sum: UInt32) -> UInt8 {
+        let value = UInt8(truncatingIfNeeded: sum >> UInt32(28 - 4 * place)) & 15
+        return value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
     /// The line in a slot without its checksum and padding; nil where they do not match.
@@ -94,13 +100,11 @@ enum Checksum {
             while end > 0, slot[end - 1] == UInt8(ascii: " ") { end -= 1 }
             let count = end - fieldSize
             guard count > 0 else { return nil }
+            let field = UnsafeBufferPointer(rebasing: slot[count..<end])
+            let digits = UnsafeBufferPointer(rebasing: field[mark.utf8CodeUnitCount...])
             let line = UnsafeBufferPointer(rebasing: slot[..<count])
-            var rest = sum(of: line, for: id)
-            for digit in slot[(count + mark.count)..<end] {
-                guard digit == digits[Int(rest >> 28)] else { return nil }
-                rest <<= 4
-            }
-            return slot[count..<(count + mark.count)].elementsEqual(mark) ? count : nil
+            return field.hasPrefix(mark) && areDigits(digits, of: sum(of: line, for: id))
+                ? count : nil
         }
         return count.map { slot.prefix($0) }
     }

@@ -7,17 +7,19 @@ import Posix
 import UploadProtocol
 
 /// What a record file holds.
-struct LoadedRecord {
+///
+/// Held by reference: it has more words than a copy is worth.
+final class LoadedRecord: Sendable {
     /// What the upload was created with.
-    var creation: UploadCreation
+    let creation: UploadCreation
     /// The newest state.
-    var state: RecordState
+    let state: RecordState
     /// Whether that state is in one of the slots that serve from the first promise on.
-    var isPromised: Bool
+    let isPromised: Bool
     /// Whether a slot is damaged that may have been newer.
-    var isSlotDamaged: Bool
+    let isSlotDamaged: Bool
     /// Where the creation ends.
-    var creationEnd: Int64
+    let creationEnd: Int64
 
     /// Most bytes of a record up to the end of its creation; a front's limit on heads is far below.
     private static let limit = 1 << 20

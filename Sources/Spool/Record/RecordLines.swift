@@ -26,49 +26,53 @@ enum RecordNumber {
 }
 
 /// Builds a block of lines.
-struct LineWriter {
+struct LineWriter: ~Copyable {
     /// Bytes of the line that `addSum` writes.
     static let sumSize = 5 + Checksum.digitCount
+    private static let sumName: StaticString = "sum "
+
+    private var builder = ByteBuilder(room: 1024)
 
     /// What was written so far.
-    private(set) var bytes: [UInt8] = []
-
-    /// Starts with nothing, and room for most texts.
-    init() { bytes.reserveCapacity(1024) }
+    var bytes: [UInt8] { builder.array }
 
     /// Adds a line as it is.
-    mutating func add(line: String) {
-        bytes.append(text: line)
-        bytes.append(UInt8(ascii: "\n"))
+    mutating func add(line: StaticString) {
+        builder.put(line)
+        builder.put(UInt8(ascii: "\n"))
     }
 
     /// Adds a line whose value may hold any character; none for nil.
-    mutating func add(_ name: String, escaping value: String?) {
-        guard let value else { return }
-        bytes.append(text: name)
-        bytes.append(UInt8(ascii: " "))
-        let start = bytes.count
-        bytes.append(text: value)
-        if bytes[start...].contains(where: { Self.escape(for: $0) != nil }) {
-            bytes.removeSubrange(start...)
-            for byte in value.utf8 {
-                if let letter = Self.escape(for: byte) {
-                    bytes += [UInt8(ascii: "\\"), letter]
-                } else {
-                    bytes.append(byte)
-                }
+    mutating func add(_ name: StaticString, escaping value: String?) {
+        guard var value else { return }
+        builder.put(name)
+        builder.put(UInt8(ascii: " "))
+        value.withUTF8 { bytes in
+            // Without a branch, so that many bytes are looked at at once: hardly any has one.
+            let escaped = bytes.reduce(0 as UInt8) { found, byte in
+                found | (byte < 0x20 || byte == UInt8(ascii: "\\") ? 1 : 0)
             }
+            guard escaped != 0 else { return builder.put(bytes) }
+            var start = 0
+            for (index, byte) in bytes.enumerated() {
+                guard let letter = Self.escape(for: byte) else { continue }
+                builder.put(UnsafeBufferPointer(rebasing: bytes[start..<index]))
+                builder.put(UInt8(ascii: "\\"))
+                builder.put(letter)
+                start = index + 1
+            }
+            builder.put(UnsafeBufferPointer(rebasing: bytes[start...]))
         }
-        bytes.append(UInt8(ascii: "\n"))
+        builder.put(UInt8(ascii: "\n"))
     }
 
     /// Adds a line whose value is a number; none for nil.
-    mutating func add(_ name: String, _ number: Int64?) {
+    mutating func add(_ name: StaticString, _ number: Int64?) {
         guard let number else { return }
-        bytes.append(text: name)
-        bytes.append(UInt8(ascii: " "))
-        bytes.append(decimal: number)
-        bytes.append(UInt8(ascii: "\n"))
+        builder.put(name)
+        builder.put(UInt8(ascii: " "))
+        builder.put(decimal: number)
+        builder.put(UInt8(ascii: "\n"))
     }
 
     /// What stands behind a backslash for a byte that a line cannot have; nil for all others.
@@ -85,40 +89,41 @@ struct LineWriter {
     /// Adds a line for each field, in order; names and values as they were received.
     mutating func add(_ fields: HTTPFields) {
         for field in fields {
-            bytes.append(literal: "field ")
-            bytes.append(text: field.name.rawName)
-            bytes.append(literal: ": ")
-            field.withUnsafeBytesOfValue { bytes.append(contentsOf: $0) }
-            bytes.append(UInt8(ascii: "\n"))
+            builder.put("field ")
+            builder.put(text: field.name.rawName)
+            builder.put(": ")
+            field.withUnsafeBytesOfValue { builder.put($0) }
+            builder.put(UInt8(ascii: "\n"))
         }
     }
 
     /// Adds bytes of any kind, and a line end.
     mutating func add(content: [UInt8]) {
-        bytes += content
-        bytes.append(UInt8(ascii: "\n"))
+        content.withUnsafeBufferPointer { builder.put($0) }
+        builder.put(UInt8(ascii: "\n"))
     }
 
     /// Adds the checksum of everything before it, in the record of `id`.
-    mutating func addSum(for id: UploadID) { bytes += Self.sum(of: bytes, for: id) }
-
-    /// The line that `addSum` adds to `bytes`.
-    static func sum(of bytes: some Collection<UInt8>, for id: UploadID) -> [UInt8] {
-        var line: [UInt8] = []
-        line.reserveCapacity(sumSize)
-        line.append(literal: "sum ")
-        line += Checksum.digits(of: bytes, for: id)
-        line.append(UInt8(ascii: "\n"))
-        return line
+    mutating func addSum(for id: UploadID) {
+        let sum = builder.withBytes { Checksum.sum(of: $0, for: id) }
+        builder.put(Self.sumName)
+        Checksum.put(sum, into: &builder)
+        builder.put(UInt8(ascii: "\n"))
     }
 
     /// What stands before the last line of `bytes`, where that is its checksum; nil where it is not.
     static func verified(_ bytes: [UInt8], for id: UploadID) -> ArraySlice<UInt8>? {
         let end = bytes.count - sumSize
-        guard end > 0, bytes[end...].elementsEqual(sum(of: bytes[..<end], for: id)) else {
-            return nil
+        guard end > 0, bytes.last == UInt8(ascii: "\n") else { return nil }
+        let isRight = bytes.withUnsafeBufferPointer { bytes in
+            let line = UnsafeBufferPointer(rebasing: bytes[end..<bytes.count - 1])
+            return line.hasPrefix(sumName)
+                && Checksum.areDigits(
+                    UnsafeBufferPointer(rebasing: line[sumName.utf8CodeUnitCount...]),
+                    of: Checksum.sum(of: UnsafeBufferPointer(rebasing: bytes[..<end]), for: id)
+                )
         }
-        return bytes[..<end]
+        return isRight ? bytes[..<end] : nil
     }
 }
 

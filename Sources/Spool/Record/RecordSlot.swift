@@ -37,49 +37,61 @@ enum RecordSlots {
         case damaged
     }
 
-    private enum Slot {
+    /// Reads the slots in the first bytes of the record of `id`.
+    static func read(_ bytes: [UInt8], of id: UploadID) -> Reading {
+        let reading = read(promised, isPromised: true, in: bytes, of: id)
+        guard case .blank = reading else { return reading }
+        return read(early, isPromised: false, in: bytes, of: id)
+    }
+
+    private static func read(
+        _ places: [Int64],
+        isPromised: Bool,
+        in bytes: [UInt8],
+        of id: UploadID
+    ) -> Reading {
+        var one = RecordState()
+        let first = read(places[0], parity: 0, in: bytes, of: id, into: &one)
+        // Both were most likely written by the same.
+        var other = RecordState(writer: one.writer)
+        let second = read(places[1], parity: 1, in: bytes, of: id, into: &other)
+        switch (first, second) {
+        case (.newer(let word), _), (_, .newer(let word)): return .newer(word)
+        case (.blank, .blank): return .blank
+        case (.state, _) where second != .state || one.sequence > other.sequence:
+            return .state(one, isPromised: isPromised, isOtherDamaged: second == .damaged)
+        case (_, .state):
+            return .state(other, isPromised: isPromised, isOtherDamaged: first == .damaged)
+        default: return .damaged
+        }
+    }
+
+    private enum Slot: Equatable {
         case blank
         case damaged
         case newer(String)
-        case state(RecordState)
+        case state
     }
 
-    /// Reads the slots in the first bytes of the record of `id`.
-    static func read(_ bytes: [UInt8], of id: UploadID) -> Reading {
-        for (places, isPromised) in [(promised, true), (early, false)] {
-            var newest: RecordState?
-            var isDamaged = false
-            for (parity, start) in places.enumerated() {
-                switch slot(bytes.dropFirst(Int(start)).prefix(size), of: id) {
-                case .blank: continue
-                case .damaged: isDamaged = true
-                case .newer(let word): return .newer(word)
-                case .state(let state):
-                    // One in the wrong place was never written there.
-                    guard state.sequence % 2 == parity else {
-                        isDamaged = true
-                        continue
-                    }
-                    if newest.map({ $0.sequence < state.sequence }) ?? true { newest = state }
-                }
-            }
-            if let newest {
-                return .state(newest, isPromised: isPromised, isOtherDamaged: isDamaged)
-            }
-            if isDamaged { return .damaged }
-        }
-        return .blank
+    private static func read(
+        _ start: Int64,
+        parity: UInt64,
+        in bytes: [UInt8],
+        of id: UploadID,
+        into state: inout RecordState
+    ) -> Slot {
+        let slot = bytes[min(Int(start), bytes.count)..<min(Int(start) + size, bytes.count)]
+        guard !isBlank(slot) else { return .blank }
+        guard let line = Checksum.verified(slot, for: id) else { return .damaged }
+        if let word = state.take(line) { return .newer(word) }
+        // One in the wrong place was never written there.
+        return state.sequence % 2 == parity ? .state : .damaged
     }
 
-    private static func slot(_ bytes: ArraySlice<UInt8>, of id: UploadID) -> Slot {
-        let isBlank = bytes.first.map { $0 == 0 || $0 == UInt8(ascii: " ") } ?? true
-        if isBlank, bytes.allSatisfy({ $0 == 0 || $0 == 0x20 || $0 == 0x0A }) { return .blank }
-        guard let line = Checksum.verified(bytes, for: id) else { return .damaged }
-        var state = RecordState()
-        switch state.take(line) {
-        case nil: return .state(state)
-        case let word?: return .newer(word)
-        }
+    private static func isBlank(_ slot: ArraySlice<UInt8>) -> Bool {
+        guard let first = slot.first else { return true }
+        guard first == 0 || first == UInt8(ascii: " ") else { return false }
+        return slot.allSatisfy { $0 == 0 || $0 == 0x20 || $0 == 0x0A }
     }
 }
 
@@ -94,96 +106,136 @@ extension RecordState {
 
     /// The state as the bytes of a slot of the record of `id`.
     func slot(for id: UploadID) -> [UInt8] {
-        var line: [UInt8] = []
-        line.reserveCapacity(RecordSlots.size)
-        func add(_ word: Word) {
-            if !line.isEmpty { line.append(UInt8(ascii: " ")) }
-            line.append(text: word.rawValue)
-            line.append(UInt8(ascii: "="))
-        }
-        func add(_ word: Word, _ text: String) {
-            add(word)
-            line.append(text: text)
-        }
-        func add(_ word: Word, _ number: Int64?) {
-            add(word)
-            if let number { line.append(decimal: number) } else { line.append(UInt8(ascii: "-")) }
-        }
-        add(.sequence, Int64(clamping: sequence))
-        add(.state, queue.rawValue)
-        add(.writer, writer)
-        add(.durable, durable)
-        add(.length, length)
-        add(.attempts, Int64(attempts))
-        if let response {
-            add(.response, Self.text(response))
-        } else {
-            add(.response, status.map { Int64($0) })
-        }
-        if let completion { add(.completion, Self.text(completion)) }
-        if let whole { add(.whole, whole.seconds) }
-        if let next { add(.next, next.seconds) }
-        if let until { add(.until, until.seconds) }
-        if let then { add(.then, then.rawValue) }
-        if let cause { add(.cause, cause.rawValue) }
-        if let verified { add(.verified, verified) }
-        if let final { add(.final, final.description) }
-        line.append(UInt8(ascii: " "))
-        line += Self.reasonName
+        var line = ByteBuilder(room: RecordSlots.size)
+        put(into: &line)
+        line.put(Word.reason)
         let room = RecordSlots.size - 1 - Checksum.fieldSize - line.count
-        if let reason { line += Self.stored(reason, in: min(room, Self.reasonLimit)) }
-        line += Checksum.field(of: line, for: id)
-        line += RecordSlots.empty[line.count...]
-        return line
+        if let reason {
+            line.put(Self.stored(reason, in: min(room, Self.reasonLimit)).span.bytes)
+        }
+        let sum = line.withBytes { Checksum.sum(of: $0, for: id) }
+        line.put(Checksum.mark)
+        Checksum.put(sum, into: &line)
+        line.put(UInt8(ascii: " "), times: RecordSlots.size - 1 - line.count)
+        line.put(UInt8(ascii: "\n"))
+        return line.array
+    }
+
+    /// Puts all words but the reason.
+    private func put(into line: inout ByteBuilder) {
+        func put(_ word: Word) {
+            if line.count > 0 { line.put(UInt8(ascii: " ")) }
+            line.put(word.name)
+        }
+        func put(_ word: Word, _ number: Int64?) {
+            put(word)
+            if let number { line.put(decimal: number) } else { line.put(UInt8(ascii: "-")) }
+        }
+        func put(_ word: Word, _ extent: Range<Int64>) {
+            put(word, extent.lowerBound)
+            line.put(UInt8(ascii: "+"))
+            line.put(decimal: extent.upperBound - extent.lowerBound)
+        }
+        func put(_ word: Word, text: String) {
+            put(word)
+            line.put(text: text)
+        }
+        put(.sequence, Int64(clamping: sequence))
+        put(.state, text: queue.rawValue)
+        put(.writer, text: writer)
+        put(.durable, durable)
+        put(.length, length)
+        put(.attempts, Int64(attempts))
+        if let response {
+            put(.response, response)
+        } else {
+            put(.response, status.map { Int64($0) })
+        }
+        if let completion { put(.completion, completion) }
+        if let whole { put(.whole, whole.seconds) }
+        if let next { put(.next, next.seconds) }
+        if let until { put(.until, until.seconds) }
+        if let then { put(.then, text: then.rawValue) }
+        if let cause { put(.cause, text: cause.rawValue) }
+        if let verified { put(.verified, verified) }
+        if let final { put(.final, text: final.description) }
     }
 
     /// The names of words, in the order in which they are written.
     ///
     /// Every state has those up to `response`.
-    private enum Word: String, CaseIterable {
+    fileprivate enum Word: Int, CaseIterable {
         case sequence, state, writer, durable, length, attempts, response
         case completion, whole, next, until, then, cause, verified, final
 
-        static let all = allCases.map { (word: $0, name: Array($0.rawValue.utf8)) }
         static let requiredCount = 7
+        /// What stands before the reason, which ends the line.
+        static let reason: StaticString = " reason="
+
+        /// What stands before its value.
+        var name: StaticString {
+            switch self {
+            case .sequence: "sequence="
+            case .state: "state="
+            case .writer: "writer="
+            case .durable: "durable="
+            case .length: "length="
+            case .attempts: "attempts="
+            case .response: "response="
+            case .completion: "completion="
+            case .whole: "whole="
+            case .next: "next="
+            case .until: "until="
+            case .then: "then="
+            case .cause: "cause="
+            case .verified: "verified="
+            case .final: "final="
+            }
+        }
+
+        /// The word that `bytes` begin with; looked for from `expected` on, where most are found at once.
+        static func beginning(_ bytes: Bytes, expected: Int) -> Word? {
+            var number = expected
+            repeat {
+                if let word = Word(rawValue: number), bytes.hasPrefix(word.name) { return word }
+                number = Word(rawValue: number) == nil ? 0 : number + 1
+            } while number != expected
+            return nil
+        }
     }
+
+    fileprivate typealias Bytes = UnsafeBufferPointer<UInt8>
 
     /// Takes the words of a line; the first one that is not known here, or nil.
     fileprivate mutating func take(_ line: ArraySlice<UInt8>) -> String? {
         line.withUnsafeBufferPointer { take(words: $0) }
     }
 
-    private mutating func take(words line: UnsafeBufferPointer<UInt8>) -> String? {
-        var rest = line[...]
+    private mutating func take(words line: Bytes) -> String? {
+        var start = 0
         var taken = 0
-        var place = 0
-        while !rest.starts(with: Self.reasonName) {
-            let end = rest.firstIndex(of: UInt8(ascii: " ")) ?? rest.endIndex
-            let word = rest[..<end]
-            guard end < rest.endIndex, let equals = word.firstIndex(of: UInt8(ascii: "=")),
-                // Written in this order, most are found at once.
-                let found = Self.place(of: word[..<equals], from: place),
-                taken >= Word.requiredCount || found == taken,
-                take(Word.all[found].word, word[(equals + 1)...])
-            else { return String(decoding: word, as: UTF8.self) }
-            (taken, place) = (taken + 1, found + 1)
-            rest = rest[(end + 1)...]
+        var expected = 0
+        while !Bytes(rebasing: line[start...]).hasPrefix("reason=") {
+            let end = line.index(of: UInt8(ascii: " "), from: start) ?? line.count
+            let bytes = Bytes(rebasing: line[start..<end])
+            guard end < line.count, let word = Word.beginning(bytes, expected: expected),
+                taken >= Word.requiredCount || word.rawValue == taken,
+                take(word, Bytes(rebasing: bytes[word.name.utf8CodeUnitCount...]))
+            else { return String(decoding: bytes, as: UTF8.self) }
+            taken += 1
+            expected = word.rawValue + 1
+            start = end + 1
         }
-        guard taken >= Word.requiredCount else { return Word.all[taken].word.rawValue }
-        let text = rest.dropFirst(Self.reasonName.count)
+        guard taken >= Word.requiredCount else {
+            return Word(rawValue: taken).map { String("\($0.name)".dropLast()) }
+        }
+        let text = line[(start + "reason=".utf8.count)...]
         reason = text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
         return nil
     }
 
-    private static let reasonName = Array("reason=".utf8)
-
-    private static func place(of name: Slice<UnsafeBufferPointer<UInt8>>, from start: Int) -> Int? {
-        Word.all[start...].firstIndex { name.elementsEqual($0.name) }
-            ?? Word.all[..<start].firstIndex { name.elementsEqual($0.name) }
-    }
-
     /// Takes one word of a line; false for a value that is not known here.
-    private mutating func take(_ word: Word, _ value: Slice<UnsafeBufferPointer<UInt8>>) -> Bool {
+    private mutating func take(_ word: Word, _ value: Bytes) -> Bool {
         var text: String { String(decoding: value, as: UTF8.self) }
         let isNone = value.count == 1 && value.first == UInt8(ascii: "-")
         let number = RecordNumber.read(value)
@@ -192,11 +244,12 @@ extension RecordState {
         case .durable where isNone, .length where isNone, .response where isNone: return true
         case .sequence: sequence = UInt64(number ?? 0)
         case .state:
-            guard let queue = Queue(rawValue: text), queue != .corrupt else { return false }
-            self.queue = queue
+            let found = Queue.allCases.first { value.equals($0.rawValue) }
+            guard let found, found != .corrupt else { return false }
+            queue = found
             return true
         case .writer:
-            writer = text
+            if !value.equals(writer) { writer = text }
             return true
         case .durable: durable = number
         case .length: length = number
@@ -225,12 +278,7 @@ extension RecordState {
         return number != nil
     }
 
-    /// `start+size`.
-    private static func text(_ extent: Range<Int64>) -> String {
-        "\(extent.lowerBound)+\(extent.upperBound - extent.lowerBound)"
-    }
-
-    private static func extent(_ text: Slice<UnsafeBufferPointer<UInt8>>) -> Range<Int64>? {
+    private static func extent(_ text: Bytes) -> Range<Int64>? {
         guard let plus = text.firstIndex(of: UInt8(ascii: "+")),
             let start = RecordNumber.read(text[..<plus]),
             let count = RecordNumber.read(text[(plus + 1)...])

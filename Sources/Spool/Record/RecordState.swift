@@ -62,7 +62,10 @@ struct RecordState: Sendable, Equatable {
     var final: UploadID?
 
     /// The state of an upload that was just made.
-    init(length: Int64? = nil) { self.length = length }
+    init(writer: String = "", length: Int64? = nil) {
+        self.writer = writer
+        self.length = length
+    }
 
     /// The time of its name in `queue/`; nil where it needs none.
     ///

@@ -7,6 +7,7 @@
 
 import HTTPTypes
 import Posix
+import TextFormats
 import UploadProtocol
 
 /// Why a record cannot be read.
@@ -37,7 +38,7 @@ struct UnreadableRecord: Error, Equatable {
 }
 
 extension UploadCreation {
-    private static let firstLine = "spoolgate-record 2"
+    private static let firstLine: StaticString = "spoolgate-record 2"
 
     /// The creation as text, with its checksum.
     var recordText: [UInt8] {
@@ -71,7 +72,7 @@ extension UploadCreation {
     ) throws(UnreadableRecord) -> (UploadCreation, Int)? {
         var reader = LineReader(bytes)
         guard let first = reader.line() else { return nil }
-        guard first.elementsEqual(firstLine.utf8) else {
+        guard first.equals(firstLine) else {
             let shown = String(decoding: first.prefix(40), as: UTF8.self)
             throw UnreadableRecord(reason: "its first line is '\(shown)'")
         }
@@ -85,7 +86,7 @@ extension UploadCreation {
             case "field": fields.append(try LineReader.field(value))
             case "sum":
                 let covered = bytes[bytes.startIndex..<before]
-                guard value.elementsEqual(Checksum.digits(of: covered, for: id)) else {
+                guard Checksum.isSum(value, of: covered, for: id) else {
                     throw UnreadableRecord(reason: "the creation's checksum does not match")
                 }
                 let creation = try UploadCreation(values: values, fields: fields)
@@ -145,7 +146,7 @@ extension UploadCreation {
 }
 
 extension StoredResponse {
-    private static let firstLine = "spoolgate-response 2"
+    private static let firstLine: StaticString = "spoolgate-response 2"
 
     /// The response as text, its content, and the checksum of both.
     func recordText(of id: UploadID) -> [UInt8] {
@@ -167,7 +168,7 @@ extension StoredResponse {
         }
         var reader = LineReader(text)
         let first = reader.line() ?? []
-        guard first.elementsEqual(Self.firstLine.utf8) else {
+        guard first.equals(Self.firstLine) else {
             throw .newer(String(decoding: first.prefix(40), as: UTF8.self))
         }
         var status: HTTPResponse.Status?
@@ -197,7 +198,7 @@ extension StoredResponse {
     static func status(beginning bytes: [UInt8]) -> Int? {
         // Cut anywhere behind the number, which is all that is asked for.
         var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
-        guard reader.line()?.elementsEqual(firstLine.utf8) == true, let line = reader.line()
+        guard reader.line()?.equals(firstLine) == true, let line = reader.line()
         else { return nil }
         let (name, value) = LineReader.split(line)
         guard name == "status", value.contains(UInt8(ascii: " ")) else { return nil }
@@ -217,7 +218,7 @@ extension StoredResponse {
 }
 
 extension HTTPFields {
-    private static let firstLine = "spoolgate-completion 2"
+    private static let firstLine: StaticString = "spoolgate-completion 2"
 
     /// The fields of a completing request as text, with its checksum.
     func completionText(of id: UploadID) -> [UInt8] {
@@ -232,7 +233,7 @@ extension HTTPFields {
     init?(completionText bytes: [UInt8], of id: UploadID) {
         guard let text = LineWriter.verified(bytes, for: id) else { return nil }
         var reader = LineReader(text)
-        guard reader.line()?.elementsEqual(Self.firstLine.utf8) == true else { return nil }
+        guard reader.line()?.equals(Self.firstLine) == true else { return nil }
         self.init()
         while let line = reader.line() {
             let (name, value) = LineReader.split(line)

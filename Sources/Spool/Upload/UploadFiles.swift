@@ -60,6 +60,7 @@ final class UploadFiles {
     /// made.
     init(
         of id: UploadID,
+        _ name: FileName,
         in spool: Spool,
         record: OpenFile,
         state: RecordState = RecordState(),
@@ -70,7 +71,7 @@ final class UploadFiles {
         self.record = record
         self.state = state
         self.creationEnd = creationEnd
-        name = FileName(id)
+        self.name = name
         lastActivity = spool.clock.now
         if creationEnd > 0 { unsynced = [RecordSlots.early[0]..<creationEnd] }
     }

@@ -63,12 +63,13 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    private static let digits: StaticString = "0123456789abcdefghijklmnopqrstuv"
+
     private func write(to characters: UnsafeMutableBufferPointer<UInt8>) {
         var (high, low) = (high, low)
+        let digits = Self.digits.utf8Start
         for position in 0..<Self.characterCount {
-            let digit = UInt8(truncatingIfNeeded: high >> 59)
-            characters[position] =
-                digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
+            characters[position] = digits[Int(high >> 59)]
             (high, low) = (high << 5 | low >> 59, low << 5)
         }
     }

@@ -45,19 +45,18 @@ package struct UploadLimits: Sendable, Equatable {
     ///     `maxAge`.
     /// - Returns: such as `max-size=1000, min-size=0, max-age=3600`.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
-        var text: [UInt8] = []
-        text.reserveCapacity(96)
-        func append(_ key: String, _ value: Int64) {
-            if !text.isEmpty { text.append(literal: ", ") }
-            text.append(text: key)
-            text.append(UInt8(ascii: "="))
-            text.append(decimal: min(max(value, 0), StructuredField.maxInteger))
+        var text = ByteBuilder(room: 128)
+        func put(_ key: StaticString, _ value: Int64) {
+            text.put(key)
+            text.put(decimal: min(max(value, 0), StructuredField.maxInteger))
         }
-        append("max-size", maxSize)
-        append("min-size", minSize)
-        if let maxAppendSize { append("max-append-size", maxAppendSize) }
-        if minAppendSize > 0 { append("min-append-size", minAppendSize) }
-        append(lifetimeKey, remainingAge ?? maxAge)
-        return String(decoding: text, as: UTF8.self)
+        put("max-size=", maxSize)
+        put(", min-size=", minSize)
+        if let maxAppendSize { put(", max-append-size=", maxAppendSize) }
+        if minAppendSize > 0 { put(", min-append-size=", minAppendSize) }
+        text.put(", ")
+        text.put(text: lifetimeKey)
+        put("=", remainingAge ?? maxAge)
+        return text.text
     }
 }

@@ -90,7 +90,7 @@ package enum UploadRequest: Sendable, Equatable {
         resources: UploadResources,
         limits: UploadLimits
     ) {
-        let match = resources.match(head.path)
+        let match = resources.match(target: head.target)
         if dialect.family == .tus {
             self.init(tus: head, match, limits: limits)
             return

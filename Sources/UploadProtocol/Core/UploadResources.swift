@@ -37,9 +37,18 @@ package struct UploadResources: Sendable, Equatable {
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
     }
 
+    /// What the path of a request's target names on this route.
+    package func match(target: String) -> Match {
+        var target = target
+        return target.withUTF8 { bytes in
+            let end = bytes.index(of: UInt8(ascii: "?"), from: 0) ?? bytes.count
+            return match(UnsafeBufferPointer(rebasing: bytes[..<end]))
+        }
+    }
+
     private func match(_ bytes: UnsafeBufferPointer<UInt8>) -> Match {
         guard let start = nameStart(bytes) else { return .none }
-        let name = bytes[start...]
+        let name = UnsafeBufferPointer(rebasing: bytes[start...])
         if let id = UploadID(bytes: name) { return .resource(id) }
         let suffix = UploadResources.statusSuffix.utf8
         if name.suffix(suffix.count).elementsEqual(suffix),
@@ -52,32 +61,34 @@ package struct UploadResources: Sendable, Equatable {
 
     /// The path of the upload resource made by a creation at `creationPath` (no query).
     package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
-        var path: [UInt8] = []
+        var path = ByteBuilder(room: 128)
         if let prefix {
-            path.append(text: prefix)
+            path.put(text: prefix)
         } else {
             // The marker brings the slash; a creation's path may end in one already.
-            path.append(text: String(creationPath))
-            if path.last == UInt8(ascii: "/") { path.removeLast() }
-            path += UploadResources.marker
+            var text = String(creationPath)
+            if text.utf8.last == UInt8(ascii: "/") { text.removeLast() }
+            path.put(text: text)
+            path.put(UploadResources.marker)
         }
-        id.withCharacters { path.append(contentsOf: $0) }
-        return String(decoding: path, as: UTF8.self)
+        id.withCharacters { path.put($0) }
+        return path.text
     }
 
     /// What follows an upload resource's path in its status resource's.
     package static let statusSuffix = "/status"
 
-    private static let marker = Array("/upload-resource/".utf8)
+    private static let marker: StaticString = "/upload-resource/"
 
     /// Where the name of an upload starts in a path of the upload resources' shape.
     private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
         if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
         let marker = UploadResources.marker
-        var start = path.count - marker.count
+        var start = path.count - marker.utf8CodeUnitCount
         while start >= 0 {
-            if path[start] == marker[0], path[start...].starts(with: marker) {
-                return start + marker.count
+            let rest = UnsafeBufferPointer(rebasing: path[start...])
+            if path[start] == UInt8(ascii: "/"), rest.hasPrefix(marker) {
+                return start + marker.utf8CodeUnitCount
             }
             start -= 1
         }

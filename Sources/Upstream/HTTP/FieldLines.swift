@@ -5,14 +5,15 @@
 
 import CCurl
 import HTTPTypes
+import TextFormats
 
 /// The field lines of one request.
-struct FieldLines {
+struct FieldLines: ~Copyable {
     /// Most memory that is kept for the next request.
     private static let keptCapacity = 16 * 1024
 
     /// The lines, each ended by a NUL byte.
-    private var bytes: [UInt8] = []
+    private var bytes = ByteBuilder()
     private var starts: [Int] = []
     private var nodes: [curl_slist] = []
 
@@ -21,21 +22,20 @@ struct FieldLines {
 
     /// Forgets all lines.
     mutating func removeAll() {
-        bytes.removeAll(keepingCapacity: bytes.capacity <= Self.keptCapacity)
+        bytes.removeAll(keeping: Self.keptCapacity)
         starts.removeAll(keepingCapacity: true)
     }
 
     /// Adds `Name: value`, or libcurl's `Name;` for an empty value.
     mutating func add(_ field: HTTPField) throws(CurlOptionError) {
         let start = bytes.count
-        bytes.append(contentsOf: field.name.rawName.utf8)
+        bytes.put(text: field.name.rawName)
         let breaks = field.withUnsafeBytesOfValue { value in
             if value.isEmpty {
-                bytes.append(UInt8(ascii: ";"))
+                bytes.put(UInt8(ascii: ";"))
             } else {
-                bytes.append(UInt8(ascii: ":"))
-                bytes.append(UInt8(ascii: " "))
-                bytes.append(contentsOf: value)
+                bytes.put(": ")
+                bytes.put(value)
             }
             // Without a branch, so that many bytes are looked at at once.
             return value.reduce(0 as UInt8) { breaks, byte in
@@ -52,22 +52,22 @@ struct FieldLines {
     /// a field of its own.
     mutating func add(_ line: StaticString) {
         let start = bytes.count
-        line.withUTF8Buffer { bytes.append(contentsOf: $0) }
+        bytes.put(line)
         end(start)
     }
 
     private mutating func end(_ start: Int) {
-        bytes.append(0)
+        bytes.put(0)
         starts.append(start)
     }
 
     /// Calls `body` with the list of all lines, which is there until it returns; nil: there is none.
     mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
         nodes.removeAll(keepingCapacity: true)
-        return bytes.withUnsafeMutableBytes { bytes in
+        return bytes.withMutableBytes { bytes in
             for start in starts {
-                let line = bytes.baseAddress?.advanced(by: start)
-                nodes.append(curl_slist(data: line?.assumingMemoryBound(to: CChar.self), next: nil))
+                let line = UnsafeMutableRawPointer(bytes + start)
+                nodes.append(curl_slist(data: line.assumingMemoryBound(to: CChar.self), next: nil))
             }
             return nodes.withUnsafeMutableBufferPointer { nodes in
                 guard let first = nodes.baseAddress else { return body(nil) }
