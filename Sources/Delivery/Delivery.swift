@@ -160,7 +160,7 @@ package struct Delivery {
         let checked = try checkDigests(
             of: upload,
             completing: listener.completing,
-            told: route.settings.toldDigests,
+            told: route.toldDigests,
             listener.heartbeat
         )
         let digests: UploadDigests
@@ -262,7 +262,7 @@ package struct Delivery {
     /// Whether an attempt of unknown outcome may be repeated, by the settings of the creation and by those
     /// in force: a reload may have made a POST of it, or taken its key away.
     private func isRepeatable(_ upload: Upload) -> Bool {
-        upload.creation.isRepeatable && route.settings.mayRepeat(upload.creation.head)
+        upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
     }
 
     // MARK: Trying again

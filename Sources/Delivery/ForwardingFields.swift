@@ -59,15 +59,24 @@ extension HTTPFields {
     /// §3.2.2). Where the origin is none, nobody vouches for a host.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
-            let host = String(Substring(origin.utf8[slash...].dropFirst(2)))
-            // Mostly the client has asked for the very same. An origin is ASCII: what compares equal to it and
-            // has as many bytes has the same.
-            if let told = value(of: .host), told.utf8.count == host.utf8.count, told == host {
-                return
-            }
-            self[.host] = host
+            // Mostly the client has asked for the very same.
+            if let told = value(of: .host), Self.isHost(told, of: origin) { return }
+            self[.host] = String(Substring(origin.utf8[slash...].dropFirst(2)))
         } else if context.badOrigin != nil {
             self[.host] = nil
+        }
+    }
+
+    /// Whether an origin, which has no slashes but those before its host, has this one.
+    private static func isHost(_ host: String, of origin: String) -> Bool {
+        var (host, origin) = (host, origin)
+        return host.withUTF8 { host in
+            origin.withUTF8 { origin in
+                let start = origin.count - host.count
+                return start > 0 && origin[start - 1] == UInt8(ascii: "/")
+                    && !host.contains(UInt8(ascii: "/"))
+                    && origin[start...].elementsEqual(host)
+            }
         }
     }
 

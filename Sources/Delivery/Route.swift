@@ -4,6 +4,7 @@
 package import Journal
 package import Posix
 package import Settings
+package import UploadProtocol
 package import Upstream
 
 /// One route as requests and deliveries use it.
@@ -14,6 +15,8 @@ package final class Route: Sendable {
     package let name: String
     /// What the operator set.
     package let settings: RouteSettings
+    /// How it names its upload resources.
+    package let resources: UploadResources
     /// Who gets its uploads.
     package let upstream: Upstream
     /// Who is asked whether an upload may come in; nil: nobody.
@@ -41,6 +44,7 @@ package final class Route: Sendable {
     ) {
         self.name = name
         self.settings = settings
+        resources = UploadResources(prefix: settings.uploadResources)
         upstream =
             old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
             ?? Upstream(settings.upstream, skipped: skipped)
@@ -60,6 +64,7 @@ package final class Route: Sendable {
         inspection = route.inspection
         counts = route.counts
         self.settings = settings
+        resources = UploadResources(prefix: settings.uploadResources)
     }
 
     /// The same with changed settings, which what was made from them does not hear of.

@@ -114,8 +114,10 @@ package final class Gateway: Sendable {
             counted.end()
             return nil
         }
-        let resources = route.settings.resources
-        func isOnResource() -> Bool { resources.match(head.path) != .none }
+        let resources = route.resources
+        // Not of the head, which every use would be a copy of then.
+        let target = head.target
+        func isOnResource() -> Bool { resources.match(target: target) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())
         // What it says is the upstream's to read, or nobody's.
         let isPassed = family == .tus && route.settings.tus == .pass && !isOnResource()

@@ -19,8 +19,8 @@ final class RequestContent {
     init(_ exchange: any Exchange, _ head: RequestHead, _ context: ExchangeContext) {
         self.exchange = exchange
         isContinueAwaited =
-            head.expectsContinue && head.contentLength != .known(0)
-            && context.interimStatuses.contains(100)
+            context.interimStatuses.contains(100) && head.contentLength != .known(0)
+            && head.expectsContinue
     }
 
     /// As `Exchange.receive`.

@@ -69,9 +69,6 @@ package struct RouteSettings: Sendable, Equatable {
         time.seconds - since.seconds > responseRetention.components.seconds
     }
 
-    /// How this route names its upload resources.
-    package var resources: UploadResources { UploadResources(prefix: uploadResources) }
-
     /// The product's defaults.
     package init() {}
 }

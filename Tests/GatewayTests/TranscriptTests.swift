@@ -120,8 +120,7 @@ private final class Stage {
     private func seed(_ line: Transcript.SpoolLine, _ now: WallTime) throws {
         let id = try #require(UploadID(line.id))
         let state = try #require(line.state)
-        let resources = test.gateway.deliveries.current.routes[RouteSettings.defaultName]?.settings
-            .resources
+        let resources = test.gateway.deliveries.current.routes[RouteSettings.defaultName]?.resources
         let upload = try test.spool.create(
             UploadCreation(
                 id: id,

@@ -99,7 +99,7 @@ extension Delivery {
             upload.creation,
             content,
             length: length,
-            route: route.settings,
+            route: route,
             completing: completing,
             digests: relay.digests,
             time: deliveries.clock.now,

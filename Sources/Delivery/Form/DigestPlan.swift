@@ -6,7 +6,7 @@
 
 import Crypto
 package import HTTPTypes
-package import Settings
+import Settings
 package import UploadProtocol
 
 /// The digests of one upload, computed, and whom they are for.
@@ -47,7 +47,7 @@ package struct DigestPlan {
     /// The plan of an ordinary upload.
     ///
     /// - Throws: `Refusal.invalidDigest`.
-    package init(ordinary fields: HTTPFields, route: RouteSettings) throws(Refusal) {
+    package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
         // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
         if !fields.contains(.contentRange) {
             representations = [try DigestValues(.reprDigest, in: fields)]
@@ -97,10 +97,10 @@ package struct DigestPlan {
     }
 }
 
-extension RouteSettings {
+extension Route {
     /// The digests that the upstream is told of each upload.
     var toldDigests: Set<DigestAlgorithm> {
-        Set([digest, form == .path ? .sha256 : nil].compactMap { $0 })
+        Set([settings.digest, settings.form == .path ? .sha256 : nil].compactMap { $0 })
     }
 }
 

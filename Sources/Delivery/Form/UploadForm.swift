@@ -44,7 +44,7 @@ package struct UploadForm {
         _ creation: UploadCreation,
         _ content: UpstreamContent,
         length: Int64,
-        route: RouteSettings,
+        route: Route,
         completing: HTTPFields?,
         isOrdinary: Bool = false,
         digests: UploadDigests,
@@ -56,45 +56,45 @@ package struct UploadForm {
             head.fields,
             completing: completing,
             isWhole: isOrdinary,
-            policy: route.fields
+            policy: route.settings.fields
         )
         fields.addForwarding(
-            route.fields.forwarding,
+            route.settings.fields.forwarding,
             address: creation.remoteAddress,
             scheme: creation.scheme,
             host: head.fields.value(of: .host)
         )
-        if route.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
+        if route.settings.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
             fields[.idempotencyKey] = "\"\(creation.id)\""
         }
-        UpstreamFields.finish(&fields, policy: route.fields)
+        UpstreamFields.finish(&fields, policy: route.settings.fields)
         var sent = content
         var handover: Handover?
         switch route.form(for: head) {
         case .body:
-            if let algorithm = route.digest { fields.tell(digests.values, algorithm) }
+            if let algorithm = route.settings.digest { fields.tell(digests.values, algorithm) }
             if head.fields.contains(.uploadMetadata) {
                 UpstreamFields.tell(
                     UploadMetadata(head.fields),
                     name: ClientFileName(target: head.target, fields: head.fields),
                     in: &fields,
-                    policy: route.fields
+                    policy: route.settings.fields
                 )
             }
         case .multipart:
             let description = FileDescription(creation, length: length, digests)
-            let multipart = description.multipart(route.multipart)
+            let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
             sent = content.framed(multipart.before, multipart.after)
         case .path:
             let description = FileDescription(creation, length: length, digests)
-            let key = try SigningKey(route.path)
-            let placed = try Handover(content, description, route.path, onProgress)
+            let key = try SigningKey(route.settings.path)
+            let placed = try Handover(content, description, route.settings.path, onProgress)
             handover = placed
             var notice = description.notice(path: placed.path)
             key.sign(&notice, at: time)
-            fields.describe(route.path.encoding.contentType)
-            sent = .bytes(notice.content(route.path.encoding))
+            fields.describe(route.settings.path.encoding.contentType)
+            sent = .bytes(notice.content(route.settings.path.encoding))
         }
         self.handover = handover
         request = UpstreamRequest(
@@ -119,10 +119,11 @@ package struct UploadForm {
     package func takeBack() { handover?.withdraw() }
 }
 
-extension RouteSettings {
+extension Route {
     /// The form of one upload: a content that is a form of fields already goes as it is, where forms are
     /// what the upstream takes.
     package func form(for creation: RequestHead) -> Form {
+        let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
         let isForm = ["multipart/form-data", "application/x-www-form-urlencoded"].contains {
             MediaType.of(type, is: $0)
@@ -141,7 +142,8 @@ extension RouteSettings {
     /// Whether the upstream may be sent an upload again of which it may have everything: a bucket also
     /// whatever the method, since it puts nothing in the place of what it has.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
-        method(for: creation).isIdempotent || honoursIdempotencyKey || upstream.isBucket
+        method(for: creation).isIdempotent || settings.honoursIdempotencyKey
+            || settings.upstream.isBucket
     }
 }
 

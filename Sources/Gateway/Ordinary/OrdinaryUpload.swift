@@ -24,7 +24,7 @@ extension Request {
         }
         let plan: DigestPlan
         do throws(Refusal) {
-            plan = try DigestPlan(ordinary: head.fields, route: route.settings)
+            plan = try DigestPlan(ordinary: head.fields, route: route)
         } catch {
             return refuse(error)
         }
@@ -115,7 +115,7 @@ extension Request {
                 creation,
                 content.ofUpstream,
                 length: content.length,
-                route: route.settings,
+                route: route,
                 completing: head.fields,
                 isOrdinary: true,
                 digests: digests,

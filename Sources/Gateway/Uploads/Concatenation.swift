@@ -44,7 +44,7 @@ extension Request {
             if let origin = exchange.context.origin, url.hasPrefix(origin + "/") {
                 path = String(url.dropFirst(origin.count))
             }
-            guard case .resource(let id) = route.settings.resources.match(path), !ids.contains(id)
+            guard case .resource(let id) = route.resources.match(path), !ids.contains(id)
             else { return nil }
             ids.append(id)
         }

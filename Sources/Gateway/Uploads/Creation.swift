@@ -95,7 +95,7 @@ extension Request {
             remoteAddress: context.remoteAddress,
             scheme: context.scheme,
             created: gateway.clock.now,
-            isRepeatable: route.settings.mayRepeat(head),
+            isRepeatable: route.mayRepeat(head),
             promise: route.settings.promise
         )
     }
@@ -103,7 +103,7 @@ extension Request {
     /// The same with an upload resource, without what its record must not keep.
     func newResource() -> UploadCreation {
         var creation = newUpload()
-        creation.resourcePath = route.settings.resources.path(
+        creation.resourcePath = route.resources.path(
             of: creation.id,
             creationPath: head.path
         )
