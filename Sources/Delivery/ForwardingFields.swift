@@ -2,6 +2,7 @@
 
 package import Exchange
 package import HTTPTypes
+import TextFormats
 import UploadProtocol
 package import Upstream
 
@@ -73,9 +74,9 @@ extension HTTPFields {
         return host.withUTF8 { host in
             origin.withUTF8 { origin in
                 let start = origin.count - host.count
-                return start > 0 && origin[start - 1] == UInt8(ascii: "/")
-                    && !host.contains(UInt8(ascii: "/"))
-                    && origin[start...].elementsEqual(host)
+                guard start > 0, origin[start - 1] == UInt8(ascii: "/") else { return false }
+                let rest = UnsafeBufferPointer(rebasing: origin[start...])
+                return rest.equals(host) && rest.index(of: UInt8(ascii: "/"), from: 0) == nil
             }
         }
     }

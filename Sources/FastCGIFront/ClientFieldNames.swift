@@ -3,6 +3,7 @@
 // Pure. Invariant: a name is found here just as it would be made from its bytes.
 
 import HTTPTypes
+import TextFormats
 import UploadProtocol
 
 /// A table from `UPLOAD_OFFSET` to the name `upload-offset`.

@@ -15,12 +15,6 @@ extension ParameterBytes {
         return memchr(baseAddress, Int32(byte), count) != nil
     }
 
-    /// Whether these are the same bytes as `other`.
-    func equals(_ other: ParameterBytes) -> Bool {
-        guard let baseAddress, let start = other.baseAddress else { return count == other.count }
-        return count == other.count && memcmp(baseAddress, start, count) == 0
-    }
-
     /// Whether the last of these are the bytes of `text`.
     func hasSuffix(_ text: StaticString) -> Bool {
         ParameterBytes(rebasing: suffix(text.utf8CodeUnitCount)).equals(text)

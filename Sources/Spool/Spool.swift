@@ -259,10 +259,11 @@ package final class Spool: Sendable {
             try files.setAside()
             throw .corrupt(lock.id, reason: fault.reason)
         case .success(let record):
-            lock.setCreation(record.creation)
-            guard admits(record.creation) else { return nil }
+            let creation = record.creation
+            lock.setCreation(creation)
+            guard admits(creation) else { return nil }
             if try files.repair(record) == .forget { return nil }
-            upload = Upload(spool: self, lock: lock, creation: record.creation, files: files)
+            upload = Upload(spool: self, lock: lock, creation: creation, files: files)
             return upload
         }
     }

@@ -16,10 +16,15 @@ extension UnsafeBufferPointer<UInt8> {
     /// Whether these are the bytes of `text`.
     package func equals(_ text: String) -> Bool {
         var text = text
-        return text.withUTF8 { text in
-            guard let start = text.baseAddress else { return isEmpty }
-            return count == text.count && begins(with: start, count: text.count)
+        return text.withUTF8 { equals($0) }
+    }
+
+    /// Whether these are the same bytes as `other`.
+    package func equals(_ other: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard count == other.count, let start = other.baseAddress else {
+            return isEmpty && other.isEmpty
         }
+        return begins(with: start, count: count)
     }
 
     @inlinable @inline(__always)

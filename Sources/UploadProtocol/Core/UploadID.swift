@@ -24,7 +24,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads the 26-character form from its bytes; nil for anything else.
     package init?(bytes: some Collection<UInt8>) {
-        var bits: UInt128 = 0
+        var (high, low): (UInt64, UInt64) = (0, 0)
         var count = 0
         var last: UInt8 = 0
         for byte in bytes {
@@ -36,13 +36,14 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
             count += 1
             guard count <= UploadID.characterCount else { return nil }
             // 25 characters bring five bits each, the last one three and two of padding.
-            bits =
-                count < UploadID.characterCount
-                ? bits << 5 | UInt128(last) : bits << 3 | UInt128(last >> 2)
+            if count < UploadID.characterCount {
+                (high, low) = (high << 5 | low >> 59, low << 5 | UInt64(last))
+            } else {
+                (high, low) = (high << 3 | low >> 61, low << 3 | UInt64(last >> 2))
+            }
         }
         guard count == UploadID.characterCount, last & 3 == 0 else { return nil }
-        self.high = UInt64(truncatingIfNeeded: bits >> 64)
-        self.low = UInt64(truncatingIfNeeded: bits)
+        (self.high, self.low) = (high, low)
     }
 
     /// 26 characters of `0-9a-v` (RFC 4648 §7, lower case, no padding).

@@ -42,7 +42,7 @@ package enum UploadRequest: Sendable, Equatable {
     case passThrough
     /// A request that is wrong by itself, whatever the upload's state. `ResponseBuilder.refused`
     /// answers it.
-    case refused(Refusal)
+    indirect case refused(Refusal)
 
     /// Whether it begins an upload, with a resource of its own or without.
     package var beginsUpload: Bool {

@@ -6,7 +6,8 @@
 // carries that out; then ResponseBuilder words the answer in the request's dialect. No other code compares
 // phases to choose an answer. Two tables hold the decisions: `row` has a line for each phase and a column for
 // each kind of request, `phase(after:in:)` has the steps that move an upload besides. The page
-// ARCHITECTURE.md shows both, and a test makes it from them. Pure: nothing is changed here, nothing stored.
+// ARCHITECTURE.md shows both, and a test makes it from them. Refusals are behind a pointer in what is decided:
+// hardly any decision is one, and each would be as large. Pure: nothing is changed here, nothing stored.
 //
 // The rules:
 //
@@ -195,9 +196,9 @@ package struct UploadState: Sendable, Equatable {
         /// Say 202 again.
         case accepted
         /// Answer with the stored final response; with `otherwise` where there is none.
-        case replay(otherwise: Refusal)
+        indirect case replay(otherwise: Refusal)
         /// Refuse; bytes received stay.
-        case refuse(Refusal)
+        indirect case refuse(Refusal)
         /// Break the connection: there is no answer yet, and one that only says "later" would be taken
         /// for the answer. The client comes back.
         case breakOff
@@ -210,7 +211,7 @@ package struct UploadState: Sendable, Equatable {
         /// Attempt the delivery, and decide again with `hasTried`.
         case deliverFirst
         /// Refuse; the upload stays as it is.
-        case refuse(Refusal)
+        indirect case refuse(Refusal)
         /// Break the connection, as `Answer.breakOff`.
         case breakOff
     }
@@ -220,7 +221,7 @@ package struct UploadState: Sendable, Equatable {
         /// Remove the upload.
         case remove
         /// Refuse; the upload stays as it is.
-        case refuse(Refusal)
+        indirect case refuse(Refusal)
         /// Break the connection, as `Answer.breakOff`.
         case breakOff
     }
