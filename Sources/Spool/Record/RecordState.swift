@@ -1,6 +1,6 @@
 // The changing part of a record: what it says; see spoolgate-spool(5), RECORDS.
 //
-// It is values only; RecordSlot writes them as text and reads them. Invariant: it is the whole truth of an
+// It is values only; RecordWords writes them as text and reads them. Invariant: it is the whole truth of an
 // upload; where a file is says nothing.
 
 import Posix
