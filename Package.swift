@@ -54,7 +54,12 @@ let package = Package(
             pkgConfig: "libcurl",
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
-        .target(name: "CLinux", cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .target(
+            name: "CLinux",
+            cSettings: [
+                .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error),
+            ]
+        ),
 
         // Floor 0
         .target(
@@ -66,6 +71,11 @@ let package = Package(
         // Floor 1
         .target(name: "Posix", dependencies: ["CLinux"], swiftSettings: settings),
         .target(name: "Crypto", dependencies: ["COpenSSL"], swiftSettings: settings),
+        .target(
+            name: "Curl",
+            dependencies: ["UploadProtocol", "TextFormats", "Posix", "CCurl", httpTypes],
+            swiftSettings: settings
+        ),
         // Floor 2
         .target(
             name: "Exchange",
@@ -80,7 +90,7 @@ let package = Package(
         .target(
             name: "Upstream",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "CCurl", httpTypes,
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Curl", httpTypes,
             ],
             swiftSettings: settings
         ),
@@ -113,7 +123,7 @@ let package = Package(
         .target(
             name: "Diagnosis",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Upstream", "Settings", httpTypes,
+                "UploadProtocol", "TextFormats", "Posix", "Curl", "Upstream", "Settings", httpTypes,
             ],
             swiftSettings: settings
         ),
@@ -150,7 +160,7 @@ let package = Package(
         .executableTarget(
             name: "spoolgate",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
+                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Curl", "Upstream",
                 "FastCGIFront", "Settings", "Journal", "Diagnosis", "Delivery", "Gateway",
                 "Admin", argumentParser, logging, httpTypes,
             ],
@@ -188,7 +198,8 @@ let package = Package(
         .testTarget(
             name: "UpstreamTests",
             dependencies: [
-                "Upstream", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+                "Curl", "Upstream", "UploadProtocol", "TextFormats", "Posix", "TestSupport",
+                httpTypes,
             ],
             swiftSettings: testSettings
         ),
@@ -203,8 +214,8 @@ let package = Package(
         .testTarget(
             name: "DiagnosisTests",
             dependencies: [
-                "Diagnosis", "Upstream", "UploadProtocol", "TextFormats", "Posix", "TestSupport",
-                httpTypes,
+                "Diagnosis", "Curl", "Upstream", "UploadProtocol", "TextFormats", "Posix",
+                "TestSupport", httpTypes,
             ],
             swiftSettings: testSettings
         ),

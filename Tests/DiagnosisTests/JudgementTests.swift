@@ -1,5 +1,6 @@
 // What each thing that was seen means: its level, and the directive that mends it.
 
+import Curl
 import Diagnosis
 import HTTPTypes
 import Testing

@@ -58,18 +58,20 @@ private let allowed: [String: Set<String>] = {
         "TextFormats": [],
         "Posix": ["Glibc", "Synchronization", "CLinux"],
         "Crypto": ["COpenSSL", "Synchronization"],
+        "Curl": base.union(["CCurl", "Glibc"]),
         "Exchange": ["UploadProtocol", "Posix", "HTTPTypes"],
         "Spool": base.union(["Crypto", "Glibc"]),
-        "Upstream": base.union(["Crypto", "CCurl", "Glibc"]),
+        "Upstream": base.union(["Crypto", "Curl", "Glibc"]),
         "FastCGIFront": base.union(["Exchange", "CFastCGI", "Glibc"]),
         "Settings": base.union(["Spool", "Upstream", "CYAML", "Logging"]),
         "Journal": second.union(["Settings", "Crypto", "Logging"]),
-        "Diagnosis": base.union(["Upstream", "Settings", "Glibc"]),
+        "Diagnosis": base.union(["Curl", "Upstream", "Settings", "Glibc"]),
         "Delivery": second.union(["Settings", "Journal", "Crypto"]),
         "Gateway": upper,
         "Admin": second.union(["Journal", "Delivery", "Gateway"]),
         "spoolgate": upper.union([
-            "FastCGIFront", "Gateway", "Diagnosis", "Admin", "ArgumentParser", "Logging", "Glibc",
+            "FastCGIFront", "Gateway", "Curl", "Diagnosis", "Admin", "ArgumentParser", "Logging",
+            "Glibc",
         ]),
     ]
 }()

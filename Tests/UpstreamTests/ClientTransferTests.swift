@@ -1,5 +1,6 @@
 // One request as a client sends it: what it shows of an answer, and how it ends where there is none.
 
+import Curl
 import HTTPTypes
 import Posix
 import Synchronization

@@ -1,3 +1,4 @@
+@testable import Curl
 import Foundation
 import HTTPTypes
 import TestSupport
@@ -216,8 +217,8 @@ struct ResponseTests {
             over: connection,
             sink: sink
         )
-        connection.context.attempt = attempt
-        defer { connection.context.attempt = nil }
+        connection.context.transfer = attempt
+        defer { connection.context.transfer = nil }
         #expect(attempt.mayBeginRequest())
         var ends: [Int32] = [-1, -1]
         try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)

@@ -3,9 +3,9 @@
 //
 // Pure: what was seen, and what that means.
 
+package import Curl
 import Posix
 import TextFormats
-package import Upstream
 
 /// What had arrived of content that trickled.
 package struct StreamingSeen: Sendable, Equatable {

@@ -3,10 +3,10 @@
 //
 // Pure: what was seen, and what that means.
 
+package import Curl
 import HTTPTypes
 import TextFormats
 import UploadProtocol
-package import Upstream
 
 /// Whether 104 came to a creation that has content.
 package struct InterimSeen: Sendable, Equatable {

@@ -2,10 +2,10 @@
 //
 // Pure: what was seen, and what that means.
 
+package import Curl
 import HTTPTypes
 import TextFormats
 import UploadProtocol
-package import Upstream
 
 /// What connecting brought.
 package struct ReachSeen: Sendable, Equatable {

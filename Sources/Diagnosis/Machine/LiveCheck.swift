@@ -3,6 +3,7 @@
 //
 // It connects and says nothing; a bucket is asked for a list, since only its store knows the key. The files that settings name are looked at elsewhere, before this.
 
+import Curl
 import HTTPTypes
 package import Posix
 package import Settings

@@ -2,9 +2,9 @@
 //
 // Pure. The gateway's own answers are problem documents with a code (spoolgate(8)); nginx's are pages in HTML.
 
+package import Curl
 package import HTTPTypes
 package import UploadProtocol
-package import Upstream
 
 /// One answer, or why there is none.
 package struct ProbeAnswer: Sendable, Equatable {

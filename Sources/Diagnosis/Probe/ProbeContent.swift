@@ -2,9 +2,9 @@
 //
 // None of them completes an upload: that is said by a field, and the fields say that more comes.
 
+import Curl
 import HTTPTypes
 import UploadProtocol
-import Upstream
 
 /// Makes contents.
 enum ProbeContent {

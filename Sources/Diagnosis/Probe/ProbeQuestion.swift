@@ -1,7 +1,7 @@
 // What a probe is asked to look at.
 
+package import Curl
 package import HTTPTypes
-package import Upstream
 
 /// Which upload URL to look at, as whom, and how closely.
 package struct ProbeQuestion: Sendable {

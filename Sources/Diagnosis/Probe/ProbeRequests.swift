@@ -3,9 +3,9 @@
 // Nothing is judged here. The invariants: every creation says that more comes, and no append completes an
 // upload; what was created is known until it was cancelled.
 
+import Curl
 import HTTPTypes
 import UploadProtocol
-import Upstream
 
 /// One upload of a probe.
 struct ProbeUpload: Equatable {

@@ -5,9 +5,9 @@
 // comes, none is completed, and each is cancelled, also where the probe is stopped; no request reaches the
 // upstream once the gateway has answered the first.
 
+import Curl
 import HTTPTypes
 import UploadProtocol
-import Upstream
 
 /// One look at an upload URL.
 ///

@@ -4,7 +4,7 @@
 // Words only; the final response is made in HTTPAttempt.swift. The invariant: every reason begins with the
 // method, the target and the upstream.
 
-import CCurl
+import Curl
 
 /// One attempt, for its reasons: they are worded out only where one is wanted.
 final class AttemptReasons {
@@ -21,33 +21,33 @@ final class AttemptReasons {
     /// What was attempted, as the beginning of every reason.
     var purpose: String { request.purpose(at: location.name) }
 
-    /// Why no byte of the request was sent, libcurl having ended with `code` and `text`.
-    func unreached(_ code: CURLcode, _ text: String) -> String {
-        switch code {
-        case CURLE_PEER_FAILED_VERIFICATION:
+    /// Why no byte of the request was sent, libcurl having come to `end` with `text`.
+    func unreached(_ end: CurlEnd, _ text: String) -> String {
+        switch end {
+        case .untrusted:
             let trust =
                 settings.certificateAuthority.map { "the authorities in \($0)" }
                 ?? "the system's authorities"
             return "\(purpose): the certificate of host \(location.host) could not be verified "
                 + "with \(trust): \(text); look at the certificate, its host name and the "
                 + "authority it needs"
-        case CURLE_SSL_CACERT_BADFILE:
+        case .badAuthorities:
             return
                 "\(purpose): the authorities in \(settings.certificateAuthority ?? "the system") "
                 + "could not be loaded: \(text); look at that file"
-        case CURLE_SSL_CERTPROBLEM:
+        case .badCertificate:
             return "\(purpose): the client certificate \(settings.clientCertificate ?? "") could "
                 + "not be used: \(text); look at it and at its key"
-        case CURLE_COULDNT_RESOLVE_HOST:
+        case .noAddress:
             return "\(purpose): no address for host \(location.host): \(text); look at the name "
                 + "and the resolver"
-        case CURLE_COULDNT_CONNECT:
+        case .noConnection:
             return "\(purpose): no connection: \(text); look whether a server runs and listens "
                 + "there"
-        case CURLE_OPERATION_TIMEDOUT:
+        case .timedOut:
             return "\(purpose): no connection within \(settings.connectTimeout): \(text); look "
                 + "at the way to that host (connect timeout)"
-        case CURLE_SSL_CONNECT_ERROR:
+        case .noTLS:
             return "\(purpose): no TLS with host \(location.host): \(text); look whether the "
                 + "server there speaks TLS 1.2 or newer"
         default:

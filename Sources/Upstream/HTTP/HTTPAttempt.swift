@@ -1,6 +1,6 @@
 // One request over HTTP/1.1, from the connection to the final response.
 //
-// libcurl drives the exchange and calls back (CurlCallbacks.swift); this type decides: when the
+// libcurl drives the exchange and calls back (`CurlTransfer`); this type decides: when the
 // upstream has been silent for too long, whether a request may be sent a second time, when a held
 // head may go, what a response is, and what the end of it all means. It is used by one thread.
 //
@@ -11,13 +11,13 @@
 // before it sends, and both ask `mayRepeat` here. The invariant: a request that is not idempotent
 // is never sent again after one byte of it was taken by a connection.
 
-import CCurl
+import Curl
 import HTTPTypes
 import Posix
 import UploadProtocol
 
 /// One attempt over HTTP.
-final class HTTPAttempt {
+final class HTTPAttempt: CurlTransfer {
     private let reasons: AttemptReasons
     private let connection: CurlConnection
     private let sink: any ResponseSink
@@ -92,33 +92,39 @@ final class HTTPAttempt {
     }
 
     private func send(_ content: HandedContent) -> AttemptOutcome {
-        let options = CurlOptions(on: connection)
         do throws(CurlOptionError) {
-            if !connection.isPrepared {
-                try options.setUpstream(reasons.location, settings: reasons.settings)
-            }
-            connection.isPrepared = false
-            try options.setRequest(
-                reasons.request,
-                location: reasons.location,
-                content: content,
-                // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
-                isNew: connection.context.isReadable
-            )
+            try setOptions(content)
         } catch {
             return .notReached(reason: "\(purpose) was not tried: \(error.reason)")
         }
-        connection.context.attempt = self
         wasTried = true
-        let outcome = connection.lines.withList { lines in
-            options.setFields(lines)
-            return self.outcome(curl_easy_perform(connection.easy))
-        }
-        connection.context.attempt = nil
+        let outcome = outcome(connection.perform(for: self))
         // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
         // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
         connection.isPrepared = outcome == .answered && starts == 1
         return outcome
+    }
+
+    private func setOptions(_ content: HandedContent) throws(CurlOptionError) {
+        let options = CurlOptions(on: connection)
+        let request = reasons.request
+        let location = reasons.location
+        if !connection.isPrepared {
+            try options.setEndpoint(location.endpoint(reasons.settings))
+        }
+        connection.isPrepared = false
+        guard let target = location.requestTarget(request.target) else {
+            throw CurlOptionError(reason: "its request target has spaces or control characters")
+        }
+        try options.setRequest(
+            request.method,
+            target: target,
+            content: content,
+            isSecure: location.isSecure,
+            // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
+            isNew: connection.context.isReadable
+        )
+        try connection.lines.replace(by: request, to: location, content: content)
     }
 
     private var purpose: String { reasons.purpose }
@@ -160,18 +166,8 @@ final class HTTPAttempt {
 
     // MARK: Sending
 
-    /// What `giveContent` did.
-    enum Given {
-        /// It put this many bytes into the buffer; 0 at the end.
-        case bytes(Int)
-        /// Read what the upstream says first; then ask again.
-        case pause
-        /// Give up.
-        case stop
-    }
-
     /// Fills `buffer` with the next content.
-    func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> Given {
+    func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let source else { return .bytes(0) }
         do {
             let position = source.position
@@ -203,7 +199,7 @@ final class HTTPAttempt {
     /// watches the deadlines.
     ///
     /// False: give up.
-    func watchProgress(uploaded: Int64) -> Bool {
+    func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
         if uploaded > 0 || source.map({ $0.position > 0 || $0.isAtEnd }) ?? false {
@@ -211,7 +207,7 @@ final class HTTPAttempt {
         }
         if isPaused {
             isPaused = false
-            _ = curl_easy_pause(connection.easy, CURLPAUSE_CONT)
+            connection.resume()
         }
         // libcurl reports after each of its steps: but for progress, the time alone is worth a look.
         let isSending = isSending(uploaded)
@@ -297,26 +293,26 @@ final class HTTPAttempt {
     /// Whether the final response came whole, as its head tells its length.
     var isAnswered: Bool { reading.isWhole }
 
-    private func outcome(_ code: CURLcode) -> AttemptOutcome {
-        if code == CURLE_SEND_ERROR { hearLastWords() }
+    private func outcome(_ end: CurlEnd) -> AttemptOutcome {
+        if end == .sendFailed { hearLastWords() }
         if let stopReason { return stopReason }
         // An upstream that answered whole and then broke the sending off has answered.
-        if isAnswered || reading.hasFinalHead && code == CURLE_OK { return .answered }
-        if code == CURLE_OK {
+        if isAnswered || reading.hasFinalHead && end == .whole { return .answered }
+        if end == .whole {
             return .indeterminate(
                 reason: "\(purpose) was sent, and the connection ended inside the response's head"
             )
         }
-        let text = connection.explanation(of: code)
-        let timedOut = code == CURLE_OPERATION_TIMEDOUT
+        let text = connection.explanation(of: end)
+        let timedOut = end == .timedOut
         guard wasTaken else {
-            return .notReached(reason: reasons.unreached(code, text), timedOut: timedOut)
+            return .notReached(reason: reasons.unreached(end, text), timedOut: timedOut)
         }
         if reading.hasFinalHead {
             return .indeterminate(reason: "\(purpose): the response was cut short: \(text)")
         }
         // The latter is how libcurl reports a socket that `mayConnect` did not allow.
-        let isRefusal = code == CURLE_ABORTED_BY_CALLBACK || code == CURLE_COULDNT_CONNECT
+        let isRefusal = end == .stopped || end == .noConnection
         if starts > 0, !mayStartAgain, isRefusal {
             return .indeterminate(
                 reason: "\(purpose) went over a kept connection that ended without an answer; "

@@ -3,6 +3,7 @@
 // The exchange with one of them is HTTPAttempt.swift's. The invariant: the next target is tried only while
 // not one byte of the request can have left.
 
+import Curl
 import Posix
 
 /// One upstream's targets over HTTP.
@@ -75,5 +76,21 @@ final class HTTPTargets: Sendable {
 
     private static func sentence(_ reasons: [String]) -> String {
         reasons.joined(separator: "; and ")
+    }
+}
+
+extension UpstreamLocation {
+    /// How libcurl connects to it.
+    func endpoint(_ settings: UpstreamSettings) -> CurlEndpoint {
+        var endpoint = CurlEndpoint(
+            url: url,
+            socket: socket,
+            isSecure: isSecure,
+            connectTimeout: settings.connectTimeout
+        )
+        endpoint.certificateAuthority = settings.certificateAuthority
+        endpoint.clientCertificate = settings.clientCertificate
+        endpoint.clientKey = settings.clientKey
+        return endpoint
     }
 }

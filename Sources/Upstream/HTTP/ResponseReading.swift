@@ -5,6 +5,7 @@
 // here; connections and deadlines are not. The invariant: the sink gets one final head at most, and
 // nothing before a head was read whole.
 
+import Curl
 import HTTPTypes
 import UploadProtocol
 

@@ -2,6 +2,7 @@
 //
 // What it does on the way is UploadProbe's; here is what a person asks for, and the signals that end it.
 
+import Curl
 import ArgumentParser
 import Diagnosis
 import Glibc

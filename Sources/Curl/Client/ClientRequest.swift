@@ -1,9 +1,9 @@
-// One request as a client of the gateway sends it, and what became of it: values only.
+// One request as a client sends it, and what became of it: values only.
 
 package import HTTPTypes
 package import UploadProtocol
 
-/// One request of a client, over a connection of its own.
+/// One request of a client.
 package struct ClientRequest {
     /// The version of HTTP that is asked for.
     package enum Version: Sendable, Equatable, CaseIterable {
@@ -27,12 +27,29 @@ package struct ClientRequest {
     package var content: ClientContent?
     /// Longest time to connect, and then without a byte either way while the content does not wait.
     package var timeout = Duration.seconds(30)
+    /// Longest time without a byte once all content was sent; nil: `timeout`.
+    package var answerTimeout: Duration?
+    /// Most bytes a second; 0: as many as go.
+    package var rateLimit: Int64 = 0
+    /// A file like netrc(5) with user and password of the host; nil: none.
+    package var netrc: String?
+    /// Whether the proxies that the environment names are used.
+    package var usesProxies = false
     /// PEM file of the authorities to trust instead of the system's.
     package var certificateAuthority: String?
+    /// PEM file of the client certificate; nil: none.
+    package var clientCertificate: String?
+    /// PEM file of its key; nil: in `clientCertificate`.
+    package var clientKey: String?
     /// Whether TLS 1.2 is too old.
     package var wantsNewestTLS = false
     /// A unix socket to connect to in place of the URL's host.
     package var socket: String?
+    /// Takes the content of the final response in pieces, with its head; false: give up. nil: its first bytes
+    /// are kept.
+    package var sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)?
+    /// Told of each interim response as it comes; false: give up.
+    package var heard: ((ClientInterim) -> Bool)?
     /// Whether it ends once connected, TLS included, and nothing is sent.
     package var onlyConnects = false
 

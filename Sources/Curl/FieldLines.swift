@@ -4,11 +4,11 @@
 // What could not be sent as it is, is refused here. The invariant: no line has a line end or a NUL byte.
 
 import CCurl
-import HTTPTypes
+package import HTTPTypes
 import TextFormats
 
 /// The field lines of one request.
-struct FieldLines: ~Copyable {
+package struct FieldLines: ~Copyable {
     /// Most memory that is kept for the next request.
     private static let keptCapacity = 16 * 1024
 
@@ -18,16 +18,16 @@ struct FieldLines: ~Copyable {
     private var nodes: [curl_slist] = []
 
     /// Bytes of all lines.
-    var count: Int { bytes.count }
+    package var count: Int { bytes.count }
 
     /// Forgets all lines.
-    mutating func removeAll() {
+    package mutating func removeAll() {
         bytes.removeAll(keeping: Self.keptCapacity)
         starts.removeAll(keepingCapacity: true)
     }
 
     /// Adds `Name: value`, or libcurl's `Name;` for an empty value.
-    mutating func add(_ field: HTTPField) throws(CurlOptionError) {
+    package mutating func add(_ field: HTTPField) throws(CurlOptionError) {
         let start = bytes.count
         bytes.put(text: field.name.rawName)
         let breaks = field.withUnsafeBytesOfValue { value in
@@ -50,7 +50,7 @@ struct FieldLines: ~Copyable {
 
     /// Adds a line of ours as it is; a name with nothing behind the colon keeps libcurl from sending
     /// a field of its own.
-    mutating func add(_ line: StaticString) {
+    package mutating func add(_ line: StaticString) {
         let start = bytes.count
         bytes.put(line)
         end(start)

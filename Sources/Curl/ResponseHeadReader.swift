@@ -6,17 +6,17 @@
 
 import HTTPTypes
 import TextFormats
-import UploadProtocol
+package import UploadProtocol
 
 /// Reads heads line by line.
-struct ResponseHeadReader {
+package struct ResponseHeadReader {
     /// Most bytes of one head.
-    static let sizeLimit = 256 * 1024
+    package static let sizeLimit = 256 * 1024
     /// Most field lines of one head; HTTPFields ends the process at 65535.
-    static let lineLimit = 2000
+    package static let lineLimit = 2000
 
     /// What a line did.
-    enum Step {
+    package enum Step {
         /// The head goes on.
         case more
         /// The head is whole; `contentLength` where it told one.
@@ -24,16 +24,23 @@ struct ResponseHeadReader {
     }
 
     /// What is wrong with a head, as a part of a sentence.
-    struct Malformed: Error {
-        var reason: String
+    package struct Malformed: Error {
+        /// Why, as a part of a sentence.
+        package var reason: String
+
+        /// Makes it.
+        package init(reason: String) { self.reason = reason }
     }
 
     private var status: HTTPResponse.Status?
     private var fields = HTTPFields()
     private var size = 0
 
+    /// Waits for the first line of a head.
+    package init() {}
+
     /// Takes one line with its line end.
-    mutating func take(_ raw: UnsafeRawBufferPointer) throws(Malformed) -> Step {
+    package mutating func take(_ raw: UnsafeRawBufferPointer) throws(Malformed) -> Step {
         size += raw.count
         guard size <= Self.sizeLimit else {
             throw Malformed(reason: "its head is longer than \(Self.sizeLimit) bytes")
