@@ -30,7 +30,10 @@ let argumentParser = Target.Dependency.product(
 
 let package = Package(
     name: "spoolgate",
-    products: [.executable(name: "spoolgate", targets: ["spoolgate"])],
+    products: [
+        .executable(name: "spoolgate", targets: ["spoolgate"]),
+        .library(name: "ResumableUpload", targets: ["ResumableUpload"]),
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
         .package(
@@ -77,6 +80,12 @@ let package = Package(
             swiftSettings: settings
         ),
         // Floor 2
+        // The client library: on its own, beside the gateway. What it needs must do without unsafe flags.
+        .target(
+            name: "ResumableUpload",
+            dependencies: ["UploadProtocol", "TextFormats", "Posix", "Curl", httpTypes],
+            swiftSettings: settings
+        ),
         .target(
             name: "Exchange",
             dependencies: ["UploadProtocol", "Posix", httpTypes],

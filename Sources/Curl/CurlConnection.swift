@@ -78,6 +78,13 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, Int64(connected) - Int64(lookedUp)))
     }
 
+    /// Bytes of content that the connection has taken in the last transfer.
+    package var uploaded: Int64 {
+        var count: curl_off_t = 0
+        let code = spoolgate_curl_get_offset(easy, CURLINFO_SIZE_UPLOAD_T, &count)
+        return code == CURLE_OK ? Int64(count) : 0
+    }
+
     /// Bytes of the request's first part that the connection has taken in this transfer.
     package var requestSize: Int {
         var size = 0

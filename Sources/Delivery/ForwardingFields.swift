@@ -102,7 +102,6 @@ extension HTTPField.Name {
     package static let xForwardedFor = made("x-forwarded-for")
     static let xForwardedProto = made("x-forwarded-proto")
     package static let xForwardedHost = made("x-forwarded-host")
-    static let idempotencyKey = made("idempotency-key")
 }
 
 extension HTTPResponse.Status {

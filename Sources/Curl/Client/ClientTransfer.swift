@@ -28,8 +28,8 @@ package final class ClientTransfer: CurlTransfer {
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
     /// Whether the request was about to be sent, and may have been taken.
     package private(set) var wasBegun = false
-    /// Whether all content was given.
-    package private(set) var wasGivenWhole = false
+    /// Bytes of content that the connection took.
+    package private(set) var uploaded: Int64 = 0
     /// Why there is no whole answer; nil where there is one.
     package private(set) var fault: ClientFault?
     /// The time of one round trip, as connecting took it.
@@ -51,6 +51,7 @@ package final class ClientTransfer: CurlTransfer {
     private var malformed: String?
     private var context: CurlContext? { connection?.context }
     private var isPaused = false
+    private var wasGivenWhole = false
     private var wasStopped = false
     private var wasSilent = false
     private var wasHungUp = false
@@ -94,6 +95,7 @@ package final class ClientTransfer: CurlTransfer {
         }
         let end = connection.perform(for: self)
         roundTrip = connection.roundTrip
+        uploaded = connection.uploaded
         fault = fault(end, connection.explanation(of: end))
     }
 

@@ -25,6 +25,8 @@ extension HTTPField.Name {
     /// `X-HTTP-Method-Override`, for clients that cannot send PATCH.
     package static let methodOverride = made("X-HTTP-Method-Override")
 
+    /// `Idempotency-Key`, by which a server recognises a repeated request.
+    package static let idempotencyKey = made("idempotency-key")
     /// `Host`, which a head carries as a field (RFC 9110 §7.2).
     package static let host = made("Host")
 

@@ -42,6 +42,22 @@ package enum StructuredField {
         return value.flatMap(integer(_:))
     }
 
+    /// The Integers of a Dictionary in the field `name`; empty where it is absent, no Dictionary, or has a
+    /// member of another type (draft-12 §4.1.4).
+    package static func integers(_ name: HTTPField.Name, in fields: HTTPFields) -> [String: Int64] {
+        guard let value = fields[name] else { return [:] }
+        var parser = StructuredFieldValueParser(Array(value.utf8))
+        // `try?`: whatever is wrong with the field, it is ignored.
+        guard let members = try? parser.parseDictionaryFieldValue() else { return [:] }
+        var integers: [String: Int64] = [:]
+        for (key, member) in members {
+            guard case .item(let item) = member, case .integer(let integer) = item.rfc9651BareItem
+            else { return [:] }
+            integers[key] = integer
+        }
+        return integers
+    }
+
     private static func item(_ value: String) -> RFC9651BareItem? {
         var parser = StructuredFieldValueParser(Array(value.utf8))
         // `try?`: whatever is wrong with the field, it is ignored.

@@ -1,0 +1,145 @@
+// Requests of one transfer to its server, over one connection where it stays open.
+//
+// What an answer means is said elsewhere. The invariant: credentials and the client's own fields go to the origins
+// that the transfer allows, and to no other.
+
+import Curl
+import HTTPTypes
+import Posix
+import TextFormats
+import UploadProtocol
+
+/// One request and what became of it.
+struct ExchangeResult {
+    /// The final response's head; nil: there is none.
+    var head: ResponseHead?
+    /// Why there is no whole answer.
+    var fault: ClientFault?
+    /// The answer's content, as far as it is kept.
+    var content: [UInt8]
+    /// Whether there was more.
+    var isCut: Bool
+    /// Whether any of the request may have left.
+    var wasBegun: Bool
+    /// Bytes of content that left this process.
+    var uploaded: Int64
+
+    /// The answer, where there is one.
+    var answer: Answer? {
+        head.map { Answer(status: $0.status, fields: $0.fields, content: content, isCut: isCut) }
+    }
+}
+
+/// The connection of one transfer.
+///
+/// Used by the transfer's thread.
+final class ServerExchange {
+    /// Most bytes kept of an answer's content.
+    private let answerLimit: Int
+    private let options: ConnectionOptions
+    private let control: TransferControl
+    private let connection = CurlConnection()
+    /// What is under way, for what libcurl calls.
+    private var kept: [UInt8] = []
+    private var isCut = false
+
+    init(_ options: ConnectionOptions, answerLimit: Int, control: TransferControl) {
+        self.options = options
+        self.answerLimit = answerLimit
+        self.control = control
+    }
+
+    /// Content of a request: its length, and who fills a buffer with the next of it; false: break off.
+    struct Content {
+        var length: Int64
+        var fill: (UnsafeMutableRawBufferPointer) -> Bool
+    }
+
+    /// Sends one request.
+    ///
+    /// - Parameters:
+    ///   - method: the method.
+    ///   - url: where to.
+    ///   - fields: its fields; credentials are added.
+    ///   - content: its content; nil: none.
+    ///   - heard: told of each interim response.
+    ///   - sink: takes the content of a response; nil: it is kept.
+    /// - Returns: what became of it.
+    func send(
+        _ method: HTTPRequest.Method,
+        _ url: URLText,
+        _ fields: HTTPFields,
+        content: Content? = nil,
+        heard: @escaping (ResponseHead) -> Void = { _ in },
+        sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)? = nil
+    ) -> ExchangeResult {
+        var request = ClientRequest(method, url.text, fields: fields)
+        request.version = options.version == .http2 && url.isSecure ? .http2 : .http1
+        request.timeout = options.stall
+        request.answerTimeout = options.answerTimeout
+        request.rateLimit = options.rateLimit
+        request.certificateAuthority = options.certificateAuthority
+        request.clientCertificate = options.clientCertificate
+        request.clientKey = options.clientKey
+        request.usesProxies = options.usesProxies && options.socket == nil
+        request.socket = options.socket
+        authorize(&request)
+        request.content = content.map { content in
+            var left = content.length
+            return ClientContent(length: content.length) { buffer, _ in
+                let count = Int(min(Int64(buffer.count), left))
+                guard content.fill(.init(rebasing: buffer[..<count])) else { return .reset }
+                left -= Int64(count)
+                return .bytes(count)
+            }
+        }
+        request.heard = { interim in
+            heard(interim.head)
+            return true
+        }
+        (kept, isCut) = ([], false)
+        request.sink = sink ?? { [self] _, bytes in keep(bytes) }
+        let transfer = ClientTransfer(request, over: connection) { [control] in control.isStopped }
+        transfer.run()
+        return ExchangeResult(
+            head: transfer.head,
+            fault: transfer.fault,
+            content: kept,
+            isCut: isCut || (transfer.head != nil && transfer.fault != nil),
+            wasBegun: transfer.wasBegun,
+            uploaded: transfer.uploaded
+        )
+    }
+
+    private func keep(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        let room = answerLimit - kept.count
+        kept.append(contentsOf: bytes.prefix(max(0, room)))
+        isCut = isCut || bytes.count > room
+        return true
+    }
+
+    private func authorize(_ request: inout ClientRequest) {
+        switch options.credentials {
+        case .none: break
+        case .basic(let user, let password):
+            let pair = Base64.encode(Array("\(user):\(password)".utf8))
+            request.fields[.authorization] = "Basic \(pair)"
+        case .bearer(let token): request.fields[.authorization] = "Bearer \(token)"
+        case .netrc(let path): request.netrc = path
+        }
+    }
+}
+
+extension HTTPFields {
+    /// Those that go with every request of an upload: not those of its content, its representation, its conditions.
+    var withoutRepresentation: HTTPFields {
+        var kept = HTTPFields()
+        for field in self {
+            let name = field.name.canonicalName
+            let isDropped = ["content-", "repr-", "want-", "if-", "upload-"]
+                .contains { name.hasPrefix($0) }
+            if !isDropped, name != "idempotency-key", name != "expect" { kept.append(field) }
+        }
+        return kept
+    }
+}

@@ -1,0 +1,120 @@
+// What a response means for an upload: the one table.
+//
+// Pure. Whatever the status, a response that says "complete" is the target's own and final (draft-12 §4.1.2). The
+// invariant: each response has one row, and only rows named `later` are tried again unchanged.
+
+/// What was asked.
+enum Step: Equatable {
+    /// An ordinary request with the whole body.
+    case plain
+    /// An empty creation.
+    case carefulCreation
+    /// A creation with content, that completes the upload or not.
+    case optimisticCreation(isComplete: Bool)
+    /// An append, that completes the upload or not.
+    case append(isComplete: Bool)
+    /// An offset retrieval.
+    case retrieval
+    /// A cancellation.
+    case cancellation
+}
+
+/// What a response means.
+enum Verdict: Equatable {
+    /// It is the final response, whatever its status.
+    case final
+    /// The server has the bytes up to its offset; nil: all that were sent.
+    case acknowledged(Int64?)
+    /// The server has another offset; nil: it has to be asked.
+    case conflict(Int64?)
+    /// The upload resource is there no more.
+    case gone
+    /// So much content in one request is too much.
+    case tooLarge
+    /// Try again later.
+    case later
+    /// The version may not be known there.
+    case unknownVersion
+    /// It took the request and knows no resumable uploads.
+    case unsupported
+    /// No, for good.
+    case refused
+
+    /// The row of `answer` to `step`.
+    init(of answer: UploadAnswer, to step: Step) {
+        self =
+            switch step {
+            case .plain: Self.plain(answer)
+            case .carefulCreation: Self.creation(answer)
+            case .optimisticCreation(let isComplete):
+                Self.content(answer, isComplete, hasResource: false)
+            case .append(let isComplete): Self.content(answer, isComplete, hasResource: true)
+            case .retrieval: Self.retrieval(answer)
+            case .cancellation: Self.cancellation(answer)
+            }
+    }
+
+    private static func plain(_ answer: UploadAnswer) -> Verdict {
+        // These say that nothing was done (RFC 6585 §4, RFC 9110 §15.6.4); whatever else is the target's word.
+        answer.status == 429 || answer.status == 503 ? .later : .final
+    }
+
+    private static func creation(_ answer: UploadAnswer) -> Verdict {
+        if answer.isComplete == true { return .final }
+        switch answer.status {
+        case 200..<300:
+            return answer.location != nil && answer.knowsUploads ? .acknowledged(0) : .unsupported
+        case 400, 412: return .unknownVersion
+        case let status where isPassing(status): return .later
+        default: return .refused
+        }
+    }
+
+    private static func content(
+        _ answer: UploadAnswer,
+        _ isComplete: Bool,
+        hasResource: Bool
+    ) -> Verdict {
+        if answer.isComplete == true { return .final }
+        switch answer.status {
+        case 200..<300:
+            guard isComplete else { return .acknowledged(answer.offset) }
+            // Some servers do not say whose answer it is; a "no" means that the upload is not over.
+            return answer.isComplete == nil ? .final : .later
+        case 404 where hasResource, 410 where hasResource: return .gone
+        case 409 where hasResource: return .conflict(answer.offset)
+        case 413 where answer.maxAppend != nil: return .tooLarge
+        case 429, 503: return .later
+        case let status where isPassing(status): return hasResource ? .later : .final
+        default: return hasResource || answer.isComplete != nil ? .refused : .final
+        }
+    }
+
+    private static func retrieval(_ answer: UploadAnswer) -> Verdict {
+        switch answer.status {
+        case 200..<300: return answer.offset.map { .acknowledged($0) } ?? .unsupported
+        case _ where answer.isComplete == true: return .final
+        case 404, 410: return .gone
+        case let status where isPassing(status): return .later
+        default: return .refused
+        }
+    }
+
+    private static func cancellation(_ answer: UploadAnswer) -> Verdict {
+        switch answer.status {
+        case 200..<300: return .final
+        case 404, 410: return .gone
+        case let status where isPassing(status): return .later
+        default: return .refused
+        }
+    }
+
+    /// Statuses of what passes: a lock, a limit of the rate, trouble of the server (draft-12 §4.7).
+    private static func isPassing(_ status: Int) -> Bool {
+        switch status {
+        case 408, 423, 425, 429: true
+        case 501, 505: false
+        default: (500..<600).contains(status)
+        }
+    }
+}
