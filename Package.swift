@@ -259,11 +259,17 @@ let package = Package(
             exclude: ["README.md"],
             swiftSettings: testSettings
         ),
+        .testTarget(
+            name: "ResumableUploadTests",
+            dependencies: ["ResumableUpload", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            swiftSettings: testSettings
+        ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+                "ResumableUpload", "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport",
+                httpTypes,
             ],
             resources: [.copy("Scripts")],
             swiftSettings: testSettings

@@ -36,6 +36,7 @@ public struct Body: Sendable {
     /// - Parameters:
     ///   - pieces: the bytes; an error that it throws ends the upload.
     ///   - length: bytes in all; nil: not known.
+    /// - Returns: the body.
     public static func stream<Pieces: AsyncSequence & Sendable>(
         _ pieces: Pieces,
         length: Int64? = nil

@@ -100,6 +100,7 @@ struct Patience {
     /// The next pause; nil where it would last beyond the end.
     ///
     /// - Parameter told: what the server asked for.
+    /// - Returns: how long to wait.
     mutating func next(_ told: Duration?) -> Duration? {
         // Clients that were cut together do not come back together.
         let next = told ?? pause * Double.random(in: 0.75...1.25)

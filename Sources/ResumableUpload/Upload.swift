@@ -95,6 +95,8 @@ public final class Upload: Sendable {
     }
 
     /// As `run`, on the calling thread, which it blocks.
+    ///
+    /// Not from a task: those have few threads, and a stream's pieces may need the one that is blocked.
     public func perform() throws(TransferError) -> Answer { try performed().get() }
 
     /// Ends the run as soon as it can, and gives what to resume with; `run` throws `paused`.

@@ -13,6 +13,8 @@ final class CuttingProxy: Sendable {
         var refused = 0
         var passed = 0
         var allowance = Int.max
+        /// Where the next cuts are, in bytes of clients in all.
+        var places: [Int] = []
         var open: [StreamSocket] = []
     }
 
@@ -59,6 +61,13 @@ final class CuttingProxy: Sendable {
 
     /// How many bytes of clients have reached the server.
     var passed: Int { state.update { $0.passed } }
+
+    /// Breaks every connection once, each time that so many bytes of clients have come in all; the last of
+    /// them do not reach the server.
+    func cut(at places: [Int]) { state.update { $0.places = places.sorted() } }
+
+    /// How many of these cuts are still to come.
+    var cutsLeft: Int { state.update { $0.places.count } }
 
     /// Holds each connection at so many bytes from the client; nil: no more.
     func hold(at bytes: Int?) { state.update { $0.allowance = bytes ?? .max } }
@@ -123,12 +132,19 @@ final class CuttingProxy: Sendable {
                 if state.cuts != cuts { return 0 }
                 return state.allowance > done ? min(1 << 14, state.allowance - done) : nil
             }
-            guard let room, room > 0, let bytes = client.receive(atMost: room), !bytes.isEmpty,
-                server.send(bytes)
+            guard let room, room > 0, let bytes = client.receive(atMost: room), !bytes.isEmpty
             else { return }
             passed += bytes.count
             let count = bytes.count
-            state.update { $0.passed += count }
+            let isCut = state.update { state in
+                state.passed += count
+                guard let place = state.places.first, state.passed >= place else { return false }
+                state.places.removeFirst()
+                state.cuts += 1
+                for socket in state.open { socket.end() }
+                return true
+            }
+            guard !isCut, server.send(bytes) else { return }
         }
     }
 }

@@ -58,3 +58,18 @@ package func eventually(
 ) throws {
     let _: Bool = try eventually(what, seconds: seconds) { try condition() ? true : nil }
 }
+
+/// As `eventually`, for a test that is a task: it leaves its thread to others meanwhile.
+package func comesTrue(
+    _ what: String,
+    seconds: Double = 300,
+    _ condition: () throws -> Bool
+) async throws {
+    let deadline = Date(timeIntervalSinceNow: seconds)
+    while try !condition() {
+        guard Date() < deadline else {
+            throw NeverHappened(description: "not within \(seconds) s: \(what)")
+        }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}

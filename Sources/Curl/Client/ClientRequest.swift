@@ -45,10 +45,10 @@ package struct ClientRequest {
     package var wantsNewestTLS = false
     /// A unix socket to connect to in place of the URL's host.
     package var socket: String?
-    /// Takes the content of the final response in pieces, with its head; false: give up. nil: its first bytes
-    /// are kept.
+    /// Takes the content of the final response in pieces, with its head, and says whether to go on; nil: its
+    /// first bytes are kept.
     package var sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)?
-    /// Told of each interim response as it comes; false: give up.
+    /// Told of each interim response as it comes, and says whether to go on; nil: they are kept.
     package var heard: ((ClientInterim) -> Bool)?
     /// Whether it ends once connected, TLS included, and nothing is sent.
     package var onlyConnects = false

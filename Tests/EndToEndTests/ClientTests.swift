@@ -1,0 +1,236 @@
+// The client library against the gateway behind nginx, through a network that breaks.
+
+import Foundation
+import HTTPTypes
+import Posix
+import ResumableUpload
+import TestSupport
+import Testing
+
+/// One way of uploading.
+struct ClientWay: CustomTestStringConvertible, Sendable {
+    var version: Int?
+    var creation: UploadOptions.Creation
+    var isStream: Bool
+    var http: ConnectionOptions.Version
+
+    var testDescription: String {
+        "\(version.map { "version \($0)" } ?? "no version"), \(creation), "
+            + "\(isStream ? "stream" : "file"), \(http)"
+    }
+
+    /// Every way of one version.
+    static func all(_ version: Int?) -> [ClientWay] {
+        [UploadOptions.Creation.careful, .optimistic].flatMap { creation in
+            [false, true].flatMap { isStream in
+                [ConnectionOptions.Version.http1, .http2].map {
+                    ClientWay(version: version, creation: creation, isStream: isStream, http: $0)
+                }
+            }
+        }
+    }
+}
+
+/// The gateway behind nginx, a network that breaks, and what the client needs for it.
+private final class ClientWorld {
+    let sandbox: Sandbox
+    let proxy: CuttingProxy
+    let secureProxy: CuttingProxy
+    let events = Monitor<[UploadEvent]>([])
+
+    init() throws {
+        sandbox = try Sandbox(front: .nginxWithModule)
+        proxy = try CuttingProxy(to: sandbox.port)
+        secureProxy = try CuttingProxy(to: sandbox.tlsPort)
+    }
+
+    func proxy(_ way: ClientWay) -> CuttingProxy { way.http == .http2 ? secureProxy : proxy }
+
+    func url(_ way: ClientWay, _ name: String) -> String {
+        way.http == .http2
+            ? "https://localhost:\(secureProxy.port)/files/\(name)"
+            : "http://127.0.0.1:\(proxy.port)/files/\(name)"
+    }
+
+    func options(_ way: ClientWay) -> UploadOptions {
+        var options = UploadOptions()
+        options.interopVersion = way.version
+        options.creation = way.creation
+        options.plainBelow = 0
+        options.window = 1 << 20
+        options.connection.version = way.http
+        options.connection.firstPause = .milliseconds(20)
+        options.connection.retryFor = .seconds(120)
+        options.connection.certificateAuthority = sandbox.directory.path() + "/nginx/server.pem"
+        return options
+    }
+
+    func upload(_ body: Body, _ way: ClientWay, _ name: String) -> Upload {
+        Upload(body, to: url(way, name), options: options(way)) { [events] event in
+            events.update { $0.append(event) }
+        }
+    }
+
+    /// What was delivered under a name.
+    func delivered(_ name: String) throws -> [Data] {
+        try sandbox.delivered().filter { $0.lastPathComponent.hasSuffix(name) }
+            .map { try Data(contentsOf: $0) }
+    }
+
+    /// The bytes in pieces of a kilobyte and more.
+    static func stream(_ bytes: Data) -> AsyncStream<[UInt8]> {
+        AsyncStream { continuation in
+            var rest = bytes[...]
+            var size = 1_000
+            while !rest.isEmpty {
+                continuation.yield(Array(rest.prefix(size)))
+                rest = rest.dropFirst(size)
+                size = size * 5 % 65_537
+            }
+            continuation.finish()
+        }
+    }
+}
+
+@Suite("The client library through nginx")
+struct ClientTests {
+    @Test(
+        "each way of uploading, cut at random places, is delivered once and byte-identical",
+        arguments: [nil, 3, 4, 5, 6, 7, 8, 9, 10] as [Int?]
+    )
+    func cutAtRandomPlaces(version: Int?) async throws {
+        let world = try ClientWorld()
+        var random = SplitMix(seed: UInt64(version ?? 0))
+        let size = 3 << 20
+        for (index, way) in ClientWay.all(version).enumerated() {
+            let name = "way-\(index).bin"
+            let file = try world.sandbox.randomFile(size, name)
+            let body: Body =
+                way.isStream ? .stream(ClientWorld.stream(file.bytes)) : .file(file.url.path())
+            let proxy = world.proxy(way)
+            let passed = proxy.passed
+            proxy.cut(at: (0..<3).map { _ in passed + Int.random(in: 0..<size, using: &random) })
+            let answer = try await world.upload(body, way, name).run()
+            #expect(answer.status.code == 201, "\(way.testDescription)")
+            #expect(proxy.cutsLeft == 0)
+            proxy.cut(at: [])
+            let delivered = try world.delivered(name)
+            #expect(delivered.count == 1, "\(way.testDescription)")
+            #expect(delivered.first == file.bytes, "\(way.testDescription)")
+        }
+    }
+
+    @Test("twenty cuts in one upload", arguments: ClientWay.all(10))
+    func twentyCuts(way: ClientWay) async throws {
+        let world = try ClientWorld()
+        var random = SplitMix(seed: 20)
+        let file = try world.sandbox.randomFile(24 << 20)
+        let body: Body =
+            way.isStream
+            ? .stream(ClientWorld.stream(file.bytes), length: 24 << 20) : .file(file.url.path())
+        let proxy = world.proxy(way)
+        proxy.cut(at: (0..<20).map { _ in Int.random(in: 0..<(24 << 20), using: &random) })
+        let answer = try await world.upload(body, way, "film.mkv").run()
+        #expect(answer.status.code == 201)
+        #expect(proxy.cutsLeft == 0)
+        #expect(try world.delivered("film.mkv") == [file.bytes])
+        let waits = world.events.update { $0 }.filter {
+            if case .waiting = $0 { true } else { false }
+        }
+        #expect(waits.count >= 15)
+    }
+
+    @Test("one ordinary request that is cut begins again, and is delivered once")
+    func plain() async throws {
+        let world = try ClientWorld()
+        let file = try world.sandbox.randomFile(2 << 20)
+        let way = ClientWay(version: 10, creation: .plain, isStream: false, http: .http1)
+        world.proxy.cut(at: [1 << 20, 2_500_000])
+        let answer = try await world.upload(.file(file.url.path()), way, "plain.bin").run()
+        #expect(answer.status.code == 201)
+        #expect(world.proxy.cutsLeft == 0)
+        #expect(try world.delivered("plain.bin") == [file.bytes])
+    }
+
+    @Test("a network that is away for a while")
+    func away() async throws {
+        let world = try ClientWorld()
+        let file = try world.sandbox.randomFile(8 << 20)
+        let way = ClientWay(version: 10, creation: .careful, isStream: false, http: .http1)
+        world.proxy.hold(at: 4 << 20)
+        let upload = world.upload(.file(file.url.path()), way, "away.bin")
+        let run = Task { try await upload.run() }
+        try await comesTrue("half of it is sent") { world.proxy.passed >= 4 << 20 }
+        world.proxy.cut()
+        try await comesTrue("it tried again") { world.proxy.refused >= 4 }
+        world.proxy.hold(at: nil)
+        world.proxy.mend()
+        #expect(try await run.value.status.code == 201)
+        #expect(try world.delivered("away.bin") == [file.bytes])
+    }
+
+    @Test("paused, resumed from the token's text; an upload that is gone begins anew")
+    func pausedAndGone() async throws {
+        let world = try ClientWorld()
+        let file = try world.sandbox.randomFile(16 << 20)
+        let way = ClientWay(version: 10, creation: .optimistic, isStream: false, http: .http1)
+        for isGone in [false, true] {
+            let name = isGone ? "gone.bin" : "paused.bin"
+            let passed = world.proxy.passed
+            world.proxy.hold(at: 2 << 20)
+            let upload = world.upload(.file(file.url.path()), way, name)
+            let run = Task { try await upload.run() }
+            try await comesTrue("some of it is sent") { world.proxy.passed >= passed + (2 << 20) }
+            let paused = await upload.pause()
+            let token = try #require(paused.flatMap { ResumeToken($0.text) })
+            #expect(paused == token && !token.mayBeComplete)
+            do {
+                _ = try await run.value
+                Issue.record("it was not paused")
+            } catch let error as TransferError {
+                #expect(error.kind == .paused && error.token == token)
+            }
+            world.proxy.hold(at: nil)
+            if isGone { try Upload.remove(token, options: world.options(way)) }
+            let events = Monitor<[UploadEvent]>([])
+            let answer = try await Upload.resume(
+                from: token,
+                body: .file(file.url.path()),
+                options: world.options(way)
+            ) { event in events.update { $0.append(event) } }.run()
+            #expect(answer.status.code == 201)
+            let anew = events.update { $0 }.contains {
+                if case .begunAnew = $0 { true } else { false }
+            }
+            #expect(anew == isGone)
+            #expect(try world.delivered(name) == [file.bytes])
+        }
+    }
+
+    @Test("a file that changed is refused, and nothing is delivered")
+    func changed() async throws {
+        let world = try ClientWorld()
+        let file = try world.sandbox.randomFile(16 << 20, "changed.bin")
+        let way = ClientWay(version: 10, creation: .careful, isStream: false, http: .http1)
+        world.proxy.hold(at: 2 << 20)
+        let upload = world.upload(.file(file.url.path()), way, "changed.bin")
+        let run = Task { try await upload.run() }
+        try await comesTrue("some of it is sent") { world.proxy.passed >= 2 << 20 }
+        let token = try #require(await upload.pause())
+        await #expect(throws: TransferError.self) { try await run.value }
+        world.proxy.hold(at: nil)
+        try Data(file.bytes.reversed()).write(to: file.url)
+        let again = Upload.resume(
+            from: token,
+            body: .file(file.url.path()),
+            options: world.options(way)
+        )
+        do {
+            _ = try await again.run()
+            Issue.record("a changed file was uploaded")
+        } catch {
+            #expect(error.kind == .changed && error.reason.contains("changed.bin"))
+        }
+        #expect(try world.sandbox.delivered().isEmpty)
+    }
+}

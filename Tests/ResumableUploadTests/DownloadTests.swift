@@ -1,0 +1,162 @@
+// Downloads from a server that gives parts, cuts, and changes what it has.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+
+@testable import ResumableUpload
+
+/// A server with one representation.
+private final class Shelf: Sendable {
+    struct State {
+        var bytes: [UInt8]
+        var validator: String
+        /// Bytes of content after which each response breaks; empty: no more cuts.
+        var cuts: [Int]
+        var ranges: [String?] = []
+    }
+
+    let state: Monitor<State>
+    let origin: LoopbackOrigin
+
+    init(_ bytes: [UInt8], _ validator: String, cuts: [Int] = [], givesParts: Bool = true) throws {
+        let state = Monitor(State(bytes: bytes, validator: validator, cuts: cuts))
+        self.state = state
+        origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let range = request.values("Range").first
+                let (now, cut) = state.update { state -> (State, Int?) in
+                    state.ranges.append(range)
+                    let cut = state.cuts.isEmpty ? nil : state.cuts.removeFirst()
+                    return (state, cut)
+                }
+                let start = range.flatMap { Int($0.dropFirst(6).dropLast()) } ?? 0
+                let isPart =
+                    givesParts && range != nil && request.values("If-Range") == [now.validator]
+                if isPart, start >= now.bytes.count {
+                    try connection.answer(
+                        "416 No",
+                        fields: ["Content-Range: bytes */\(now.bytes.count)"]
+                    )
+                    continue
+                }
+                let content = isPart ? Array(now.bytes[start...]) : now.bytes
+                let name = now.validator.hasPrefix("\"") ? "ETag" : "Last-Modified"
+                var head =
+                    "HTTP/1.1 \(isPart ? "206 Part" : "200 OK")\r\n\(name): \(now.validator)\r\n"
+                    + "Content-Length: \(content.count)\r\n"
+                if isPart {
+                    head +=
+                        "Content-Range: bytes \(start)-\(now.bytes.count - 1)/\(now.bytes.count)\r\n"
+                }
+                try connection.send(head + "\r\n")
+                try connection.send(Array(content.prefix(cut ?? .max)))
+                if cut != nil { throw LoopbackOrigin.Ended() }
+            }
+        }
+    }
+}
+
+@Suite("Downloads")
+struct DownloadTests {
+    fileprivate var options: DownloadOptions {
+        var options = DownloadOptions()
+        options.connection.firstPause = .milliseconds(5)
+        options.connection.retryFor = .seconds(60)
+        options.connection.usesProxies = false
+        return options
+    }
+
+    @Test(
+        "cut at random places, byte-identical, by entity tag and by date",
+        arguments: ["\"v1\"", "Sun, 22 Nov 2026 16:17:38 GMT"]
+    )
+    func cut(validator: String) throws {
+        var random = SplitMix(seed: 1)
+        let bytes = pattern(900_000)
+        let cuts = (0..<20).map { _ in Int.random(in: 0..<80_000, using: &random) }
+        let shelf = try Shelf(bytes, validator, cuts: cuts)
+        let directory = try ScratchDirectory()
+        let path = directory.path + "/film"
+        let download = Download(shelf.origin.base + "/film", to: .file(path), options: options)
+        let answer = try download.perform()
+        #expect(answer.status.code == 206)
+        #expect(try Array(Data(contentsOf: URL(filePath: path))) == bytes)
+        #expect(!FileManager.default.fileExists(atPath: path + ".part"))
+        #expect(download.token == nil)
+        #expect(shelf.state.update { $0.ranges.count } == 21)
+    }
+
+    @Test("in order, once, into a function")
+    func handedOver() throws {
+        let bytes = pattern(300_000)
+        let shelf = try Shelf(bytes, "\"v1\"", cuts: [100, 70_000])
+        let taken = Monitor<[UInt8]>([])
+        let place = DownloadDestination.pieces { piece in taken.update { $0 += piece } }
+        _ = try Download(shelf.origin.base + "/f", to: place, options: options).perform()
+        #expect(taken.update { $0 } == bytes)
+    }
+
+    @Test("another representation: a file begins anew, and what was handed over is refused")
+    func changed() throws {
+        let (old, new) = (pattern(300_000), Array(pattern(200_000).reversed()))
+        for isFile in [true, false] {
+            let shelf = try Shelf(old, "\"v1\"", cuts: [50_000])
+            let directory = try ScratchDirectory()
+            let path = directory.path + "/film"
+            let events = Monitor<[DownloadEvent]>([])
+            let place: DownloadDestination = isFile ? .file(path) : .pieces { _ in }
+            let download = Download(shelf.origin.base + "/f", to: place, options: options) {
+                event in
+                events.update { $0.append(event) }
+                guard case .waiting = event else { return }
+                shelf.state.update { ($0.bytes, $0.validator) = (new, "\"v2\"") }
+            }
+            let result = Result { () throws(TransferError) in try download.perform() }
+            if isFile {
+                #expect(try result.get().status == .ok)
+                #expect(try Array(Data(contentsOf: URL(filePath: path))) == new)
+                let anew = events.update { $0 }.contains {
+                    if case .begunAnew = $0 { true } else { false }
+                }
+                #expect(anew)
+            } else {
+                #expect(result.error?.kind == .changed)
+            }
+        }
+    }
+
+    @Test("paused, and resumed from the token's text in another run")
+    func resumed() async throws {
+        let bytes = pattern(3_000_000)
+        let shelf = try Shelf(bytes, "\"v1\"")
+        let directory = try ScratchDirectory()
+        let path = directory.path + "/film"
+        var slow = options
+        slow.connection.rateLimit = 200_000
+        let first = Download(shelf.origin.base + "/f", to: .file(path), options: slow)
+        let run = Task { try await first.run() }
+        try await comesTrue("some of it is durable") { first.token?.offset ?? 0 > 0 }
+        let paused = await first.pause()
+        let token = try #require(paused.flatMap { DownloadToken($0.text) })
+        await #expect(throws: TransferError.self) { try await run.value }
+        #expect(token.offset > 0 && token.offset < 3_000_000 && token == paused)
+        #expect(!FileManager.default.fileExists(atPath: path))
+        let second = Download.resume(from: token, to: .file(path), options: options)
+        #expect(try second.perform().status.code == 206)
+        #expect(try Array(Data(contentsOf: URL(filePath: path))) == bytes)
+    }
+
+    @Test("a refusal has the server's words, and leaves no file")
+    func refused() throws {
+        let origin = try LoopbackOrigin(status: "403 No", content: "not you")
+        let directory = try ScratchDirectory()
+        let path = directory.path + "/film"
+        let download = Download(origin.base + "/f", to: .file(path), options: options)
+        let error = Result { () throws(TransferError) in try download.perform() }.error
+        #expect(error?.kind == .refused && error?.answer?.content == Array("not you".utf8))
+        #expect(!FileManager.default.fileExists(atPath: path))
+    }
+}

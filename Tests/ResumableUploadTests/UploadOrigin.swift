@@ -1,0 +1,164 @@
+// A server of resumable uploads that does what a test orders: it knows the protocol as far as clients use it, and
+// shares no code with the library.
+
+import Foundation
+import Posix
+import TestSupport
+
+/// The server; its uploads are in memory.
+final class UploadOrigin: Sendable {
+    /// What becomes of one request.
+    enum Reaction: Sendable {
+        /// What the protocol says.
+        case serve
+        /// An answer, after the content.
+        case answer(String, [String] = [], content: String = "")
+        /// So many bytes of content are kept, then the connection breaks.
+        case cut(after: Int)
+        /// Served, and the connection breaks instead of the answer.
+        case loseAnswer
+    }
+
+    /// One upload, or what an ordinary request brought.
+    struct Stored: Sendable {
+        var bytes: [UInt8] = []
+        var isComplete = false
+    }
+
+    private struct State {
+        var uploads: [String: Stored] = [:]
+        var taken: [[UInt8]] = []
+        var next = 1
+    }
+
+    private let state: Monitor<State>
+    /// What it listens with.
+    let origin: LoopbackOrigin
+    var base: String { origin.base }
+    /// What was taken whole, in order.
+    var taken: [[UInt8]] { state.update { $0.taken } }
+    /// What it was asked, as `METHOD /target`, in order.
+    var asked: [String] { origin.requests.map { "\($0.method) \($0.target)" } }
+    /// The requests that came whole.
+    var requests: [LoopbackOrigin.Request] { origin.requests }
+
+    /// Listens.
+    ///
+    /// - Parameters:
+    ///   - interim: whether it sends 104.
+    ///   - limit: a value of `Upload-Limit`.
+    ///   - react: what becomes of each request, by its number from 0 on and its head.
+    init(
+        interim: Bool = true,
+        limit: String? = nil,
+        react: @escaping @Sendable (LoopbackOrigin.Request) -> Reaction = { _ in .serve }
+    ) throws {
+        let state = Monitor(State())
+        self.state = state
+        origin = try LoopbackOrigin { connection in
+            while let head = try connection.receiveHead() {
+                try Self.serve(head, connection, state, interim, limit, react(head))
+            }
+        }
+    }
+
+    /// Forgets every upload.
+    func forgetAll() { state.update { $0.uploads = [:] } }
+
+    private static func serve(
+        _ head: LoopbackOrigin.Request,
+        _ connection: OriginConnection,
+        _ state: Monitor<State>,
+        _ interim: Bool,
+        _ limit: String?,
+        _ reaction: Reaction
+    ) throws {
+        if case .answer(let status, let fields, let content) = reaction {
+            var request = head
+            try connection.receiveContent(of: &request)
+            return try connection.answer(
+                status,
+                fields: fields,
+                content: content,
+                hasContent: head.method != "HEAD"
+            )
+        }
+        let isResource = head.target.hasPrefix("/u/")
+        guard !isResource || state.update({ $0.uploads[head.target] != nil }) else {
+            var request = head
+            try connection.receiveContent(of: &request)
+            return try connection.answer("404 Not Found")
+        }
+        let version = head.values("Upload-Draft-Interop-Version").first
+        let marker =
+            head.values("Upload-Complete").first
+            ?? head.values("Upload-Incomplete").first.map { $0 == "?0" ? "?1" : "?0" }
+        var name = head.target
+        if !isResource, marker != nil {
+            name = state.update { state in
+                let name = "/u/\(state.next)"
+                state.next += 1
+                state.uploads[name] = Stored()
+                return name
+            }
+            if interim, let version {
+                try connection.send(
+                    "HTTP/1.1 104 Upload Resumption Supported\r\nLocation: \(name)\r\n"
+                        + "Upload-Draft-Interop-Version: \(version)\r\n\r\n"
+                )
+            }
+        }
+        let offset = state.update { $0.uploads[name]?.bytes.count ?? 0 }
+        var lines = limit.map { ["Upload-Limit: \($0)"] } ?? []
+        switch head.method {
+        case "HEAD":
+            let isComplete = state.update { $0.uploads[name]?.isComplete ?? false }
+            lines += ["Upload-Offset: \(offset)", "Upload-Complete: \(isComplete ? "?1" : "?0")"]
+            return try connection.answer("204 No Content", fields: lines, hasContent: false)
+        case "DELETE":
+            state.update { $0.uploads[name] = nil }
+            return try connection.answer("204 No Content")
+        default: break
+        }
+        if isResource, head.values("Upload-Offset").first != "\(offset)" {
+            var request = head
+            try connection.receiveContent(of: &request)
+            lines += ["Upload-Offset: \(offset)", "Upload-Complete: ?0"]
+            return try connection.answer("409 Conflict", fields: lines)
+        }
+        var request = head
+        do {
+            try connection.receiveContent(of: &request) { count in
+                if case .cut(let most) = reaction, count >= most { throw LoopbackOrigin.Ended() }
+            }
+        } catch {
+            let bytes = request.content
+            if marker != nil { state.update { $0.uploads[name]?.bytes += bytes } }
+            throw error
+        }
+        let bytes = request.content
+        guard let marker else {
+            state.update { $0.taken.append(bytes) }
+            if case .loseAnswer = reaction { throw LoopbackOrigin.Ended() }
+            return try connection.answer("201 Created", content: "plain")
+        }
+        let end = state.update { state -> Int in
+            state.uploads[name]?.bytes += bytes
+            if marker == "?1", var upload = state.uploads[name] {
+                if !upload.isComplete { state.taken.append(upload.bytes) }
+                upload.isComplete = true
+                state.uploads[name] = upload
+            }
+            return state.uploads[name]?.bytes.count ?? 0
+        }
+        if case .loseAnswer = reaction { throw LoopbackOrigin.Ended() }
+        if case .cut = reaction { throw LoopbackOrigin.Ended() }
+        lines += ["Upload-Offset: \(end)", "Upload-Complete: \(marker)"]
+        if !isResource { lines.append("Location: \(name)") }
+        try connection.answer(
+            marker == "?1" ? "201 Created" : isResource ? "204 No Content" : "201 Created",
+            fields: lines,
+            content: marker == "?1" ? "taken" : ""
+        )
+    }
+}

@@ -1,0 +1,413 @@
+// Uploads to a server that does what it is told: cuts, lost answers, refusals, and what a client must not do.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+
+@testable import ResumableUpload
+
+/// Bytes that tell where they stand.
+func pattern(_ count: Int) -> [UInt8] {
+    (0..<count).map { UInt8(truncatingIfNeeded: $0 ^ ($0 >> 8) ^ ($0 >> 15)) }
+}
+
+/// Options for a server on this machine that is asked again at once.
+func quickOptions(_ creation: UploadOptions.Creation = .careful) -> UploadOptions {
+    var options = UploadOptions()
+    options.creation = creation
+    options.plainBelow = 0
+    options.window = 1 << 17
+    options.connection.firstPause = .milliseconds(5)
+    options.connection.retryFor = .seconds(60)
+    options.connection.usesProxies = false
+    return options
+}
+
+/// Uploads, and what happened on the way.
+func upload(
+    _ body: Body,
+    to url: String,
+    _ options: UploadOptions,
+    from token: ResumeToken? = nil
+) async -> (result: Result<Answer, TransferError>, events: [UploadEvent]) {
+    let events = Monitor<[UploadEvent]>([])
+    let take: @Sendable (UploadEvent) -> Void = { event in events.update { $0.append(event) } }
+    let upload =
+        token.map { Upload.resume(from: $0, body: body, options: options, onEvent: take) }
+        ?? Upload(body, to: url, options: options, onEvent: take)
+    // Not `perform`: a test has one of the few threads that tasks have.
+    do throws(TransferError) {
+        let answer = try await upload.run()
+        return (.success(answer), events.update { $0 })
+    } catch {
+        return (.failure(error), events.update { $0 })
+    }
+}
+
+extension Result where Failure == TransferError {
+    /// What it failed with.
+    var error: TransferError? { if case .failure(let error) = self { error } else { nil } }
+}
+
+/// The bytes in pieces.
+func pieces(_ bytes: [UInt8], of size: Int) -> AsyncStream<[UInt8]> {
+    AsyncStream { continuation in
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            continuation.yield(Array(rest.prefix(size)))
+            rest = rest.dropFirst(size)
+        }
+        continuation.finish()
+    }
+}
+
+@Suite("Uploads")
+struct UploadTests {
+    @Test(
+        "each version says what its draft says",
+        arguments: [nil, 3, 4, 5, 6, 7, 8, 9, 10] as [Int?]
+    )
+    func versions(version: Int?) async throws {
+        let origin = try UploadOrigin()
+        var options = quickOptions()
+        options.interopVersion = version
+        options.fields[.contentType] = "image/png"
+        options.fields[.authorization] = "Bearer me"
+        let bytes = pattern(300_000)
+        let (result, _) = await upload(.bytes(bytes), to: origin.base + "/f", options)
+        let answer = try result.get()
+        #expect(answer.status == .created && answer.content == Array("taken".utf8))
+        #expect(origin.taken == [bytes])
+        #expect(origin.asked == ["POST /f", "PATCH /u/1"])
+        let (creation, append) = (origin.requests[0], origin.requests[1])
+        let marker = version == 3 ? "Upload-Incomplete" : "Upload-Complete"
+        #expect(creation.values(marker) == [version == 3 ? "?1" : "?0"])
+        #expect(append.values(marker) == [version == 3 ? "?0" : "?1"])
+        #expect(creation.values("Content-Type") == ["image/png"])
+        #expect(creation.values("Upload-Length") == ["300000"])
+        let type = version.map { $0 >= 6 } ?? true ? ["application/partial-upload"] : []
+        #expect(append.values("Content-Type") == type)
+        for request in [creation, append] {
+            let named = version.map { ["\($0)"] } ?? []
+            #expect(request.values("Upload-Draft-Interop-Version") == named)
+            #expect(request.values("Authorization") == ["Bearer me"])
+            #expect(request.values("Expect").isEmpty)
+        }
+    }
+
+    @Test("a small body is one ordinary request without any mark")
+    func small() async throws {
+        let origin = try UploadOrigin()
+        var options = quickOptions()
+        options.plainBelow = 1 << 20
+        let bytes = pattern(100_000)
+        for body in [Body.bytes(bytes), .stream(pieces(bytes, of: 7_000))] {
+            #expect(
+                try await upload(body, to: origin.base + "/f", options).result.get().isLost == false
+            )
+        }
+        #expect(origin.taken == [bytes, bytes])
+        #expect(origin.asked == ["POST /f", "POST /f"])
+        for request in origin.requests {
+            #expect(request.fieldLines.allSatisfy { !$0.lowercased().hasPrefix("upload-") })
+        }
+    }
+
+    @Test(
+        "cut anywhere, it goes on where the server is",
+        arguments: [UploadOptions.Creation.careful, .optimistic],
+        [false, true]
+    )
+    func cut(creation: UploadOptions.Creation, isStream: Bool) async throws {
+        let origin = try UploadOrigin { request in
+            request.method != "HEAD" && request.number % 2 == 0
+                ? .cut(after: 10_000 * (1 + request.number)) : .serve
+        }
+        let bytes = pattern(700_000)
+        let body: Body = isStream ? .stream(pieces(bytes, of: 9_999)) : .bytes(bytes)
+        let (result, events) = await upload(body, to: origin.base + "/f", quickOptions(creation))
+        #expect(try result.get().status == .created)
+        #expect(origin.taken == [bytes])
+        let received = events.compactMap {
+            if case .progress(let progress) = $0 { progress.received } else { nil }
+        }
+        #expect(received == received.sorted() && received.contains { $0 > 0 })
+    }
+
+    @Test("a lost answer is had again, and the upload is taken once")
+    func lostAnswer() async throws {
+        let origin = try UploadOrigin { $0.number == 1 ? .loseAnswer : .serve }
+        let bytes = pattern(300_000)
+        let (result, events) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
+        #expect(try result.get().content == Array("taken".utf8))
+        #expect(origin.taken == [bytes])
+        #expect(origin.asked == ["POST /f", "PATCH /u/1", "HEAD /u/1", "PATCH /u/1"])
+        #expect(origin.requests[3].content.isEmpty)
+        let tokens = events.compactMap { if case .resumable(let token) = $0 { token } else { nil } }
+        #expect(tokens.map(\.mayBeComplete) == [false, true])
+    }
+
+    @Test("an answer that the server has no more is told as lost")
+    func answerGone() async throws {
+        let origin = try UploadOrigin {
+            switch $0.number {
+            case 1: .loseAnswer
+            case 3: .answer("410 Gone")
+            default: .serve
+            }
+        }
+        let (result, _) = await upload(
+            .bytes(pattern(300_000)),
+            to: origin.base + "/f",
+            quickOptions()
+        )
+        #expect(try result.get().isLost)
+        #expect(origin.taken.count == 1)
+    }
+
+    @Test("a resource that is gone after the last byte is not begun anew, unless repeating is safe")
+    func goneAfterAll() async throws {
+        for method in [HTTPRequest.Method.post, .put] {
+            let origin = try UploadOrigin {
+                switch $0.number {
+                case 1: .loseAnswer
+                case 2: .answer("404 Not Found")
+                default: .serve
+                }
+            }
+            var options = quickOptions()
+            options.method = method
+            let (result, events) = await upload(
+                .bytes(pattern(300_000)),
+                to: origin.base + "/f",
+                options
+            )
+            let anew = events.contains { if case .begunAnew = $0 { true } else { false } }
+            #expect(anew == (method == .put))
+            #expect(result.error?.kind == (method == .put ? nil : .unknownOutcome))
+            #expect(origin.taken.count == (method == .put ? 2 : 1))
+        }
+    }
+
+    @Test("an ordinary request without an answer is repeated only where that is safe")
+    func plainWithoutAnswer() async throws {
+        for (method, key, times) in [
+            (HTTPRequest.Method.post, nil, 1), (.post, "\"k\"", 2), (.put, nil, 2),
+        ] as [(HTTPRequest.Method, String?, Int)] {
+            let origin = try UploadOrigin { $0.number == 0 ? .loseAnswer : .serve }
+            var options = quickOptions(.plain)
+            options.method = method
+            if let key { options.fields[.init("Idempotency-Key")!] = key }
+            let (result, _) = await upload(.bytes(pattern(3_000)), to: origin.base + "/f", options)
+            #expect(result.error?.kind == (times == 1 ? .unknownOutcome : nil))
+            #expect(origin.taken.count == times)
+        }
+        let origin = try UploadOrigin { $0.number == 0 ? .cut(after: 50_000) : .serve }
+        let (result, _) = await upload(
+            .bytes(pattern(9 << 20)),
+            to: origin.base + "/f",
+            quickOptions(.plain)
+        )
+        #expect(try result.get().content == Array("plain".utf8))
+        #expect(origin.taken.count == 1)
+    }
+
+    @Test("a refused version is repeated once with 6, and resumed with it", arguments: [400, 412])
+    func commonVersion(status: Int) async throws {
+        let origin = try UploadOrigin { request in
+            request.values("Upload-Draft-Interop-Version") == ["6"]
+                ? .serve : .answer("\(status) No")
+        }
+        let bytes = pattern(300_000)
+        let (result, events) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
+        #expect(try result.get().status == .created)
+        #expect(origin.asked == ["POST /f", "POST /f", "PATCH /u/1"])
+        guard case .resumable(let token)? = events.first else {
+            Issue.record("no token: \(events)")
+            return
+        }
+        #expect(token.interopVersion == 6)
+        let refusing = try UploadOrigin { _ in .answer("\(status) No") }
+        let refused = await upload(.bytes(bytes), to: refusing.base + "/f", quickOptions()).result
+        #expect(refused.error?.kind == .refused)
+        #expect(refusing.asked.count == 2)
+    }
+
+    @Test("a server that takes the empty creation for the upload is unsupported")
+    func unsupported() async throws {
+        let origin = try UploadOrigin { _ in .answer("201 Created", ["Location: /made/1"]) }
+        let (result, _) = await upload(
+            .bytes(pattern(300_000)),
+            to: origin.base + "/f",
+            quickOptions()
+        )
+        #expect(result.error?.kind == .unsupported)
+        #expect(origin.asked == ["POST /f"])
+    }
+
+    @Test("what only means later is tried again, as long as the server asks for, and not for ever")
+    func later() async throws {
+        let origin = try UploadOrigin { request in
+            switch request.number {
+            case 0: .answer("503 Busy", ["Retry-After: 1"])
+            case 2: .answer("429 Slow", ["Upload-Complete: ?0"])
+            case 3: .answer("423 Locked")
+            default: .serve
+            }
+        }
+        let (result, events) = await upload(
+            .bytes(pattern(300_000)),
+            to: origin.base + "/f",
+            quickOptions()
+        )
+        #expect(try result.get().status == .created)
+        #expect(
+            origin.asked == [
+                "POST /f", "POST /f", "PATCH /u/1", "HEAD /u/1", "HEAD /u/1", "PATCH /u/1",
+            ]
+        )
+        let waits = events.compactMap {
+            if case .waiting(let pause, _) = $0 { pause } else { nil }
+        }
+        #expect(waits.count == 3 && waits[0] == .seconds(1) && waits[1] < .seconds(1))
+
+        let busy = try UploadOrigin { _ in .answer("503 Busy", ["Retry-After: 3600"]) }
+        let error = await upload(.bytes(pattern(9)), to: busy.base + "/f", quickOptions()).result
+            .error
+        #expect(error?.kind == .later && error?.answer?.status.code == 503)
+        #expect(busy.asked.count == 1)
+    }
+
+    @Test("the target's own 4xx is a refusal with its words; a problem document is quoted")
+    func refused() async throws {
+        let problem = #"{"type":"x","title":"No","detail":"The film is \"bad\"","a":["detail"]}"#
+        let origin = try UploadOrigin { request in
+            request.method == "PATCH"
+                ? .answer(
+                    "422 Unprocessable Content",
+                    ["Upload-Complete: ?1", "Content-Type: application/problem+json"],
+                    content: problem
+                ) : .serve
+        }
+        let error = await upload(.bytes(pattern(300_000)), to: origin.base + "/f", quickOptions())
+            .result
+            .error
+        #expect(error?.kind == .refused && error?.token == nil)
+        #expect(error?.answer?.content == Array(problem.utf8))
+        #expect(error?.reason.contains("422") == true)
+        #expect(error?.reason.hasSuffix("The film is \"bad\"") == true)
+        // Another credential may do: the token stays.
+        let login = try UploadOrigin { $0.method == "PATCH" ? .answer("401 Who") : .serve }
+        let other = await upload(.bytes(pattern(300_000)), to: login.base + "/f", quickOptions())
+            .result
+            .error
+        #expect(other?.kind == .refused && other?.token?.url == login.base + "/u/1")
+    }
+
+    @Test("appends are as small as the server wants")
+    func appendLimit() async throws {
+        let origin = try UploadOrigin(limit: "max-append-size=100000, min-size=0")
+        let bytes = pattern(450_000)
+        let (result, _) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
+        #expect(try result.get().status == .created)
+        #expect(origin.taken == [bytes])
+        #expect(
+            origin.requests.map(\.content.count) == [0, 100_000, 100_000, 100_000, 100_000, 50_000]
+        )
+    }
+
+    @Test("an offset that the server corrects is taken; one below what it acknowledged is not")
+    func conflict() async throws {
+        let origin = try UploadOrigin { request in
+            request.number == 1
+                ? .answer("409 Conflict", ["Upload-Offset: 0", "Upload-Complete: ?0"]) : .serve
+        }
+        let (result, _) = await upload(
+            .bytes(pattern(300_000)),
+            to: origin.base + "/f",
+            quickOptions()
+        )
+        #expect(try result.get().status == .created)
+
+        let forgetful = try UploadOrigin(limit: "max-append-size=100000") { request in
+            switch request.number {
+            case 3: .cut(after: 1)
+            case 4: .answer("204 No Content", ["Upload-Offset: 5"])
+            default: .serve
+            }
+        }
+        let error = await upload(
+            .bytes(pattern(300_000)),
+            to: forgetful.base + "/f",
+            quickOptions()
+        )
+        .result.error
+        #expect(error?.kind == .gone)
+    }
+
+    @Test("an upload resource of another origin is refused, unless that is allowed")
+    func otherOrigin() async throws {
+        let other = try UploadOrigin { request in
+            request.method == "PATCH" ? .answer("201 Created", ["Upload-Complete: ?1"]) : .serve
+        }
+        _ = await upload(.bytes(pattern(300_000)), to: other.base + "/f", quickOptions())
+        let place = other.base + "/u/1"
+        let origin = try UploadOrigin { _ in
+            .answer("201 Created", ["Location: \(place)", "Upload-Offset: 0"])
+        }
+        var options = quickOptions()
+        options.fields[.authorization] = "Bearer secret"
+        let asked = other.asked.count
+        let error = await upload(.bytes(pattern(300_000)), to: origin.base + "/f", options).result
+            .error
+        #expect(error?.kind == .refused && other.asked.count == asked)
+        options.allowsOtherOrigin = true
+        #expect(
+            try await upload(.bytes(pattern(300_000)), to: origin.base + "/f", options).result.get()
+                .status == .created
+        )
+    }
+
+    @Test("a 104 with another version, or of another origin, names nothing")
+    func foreignInterim() async throws {
+        for fields in [
+            "Location: /u/9\r\nUpload-Draft-Interop-Version: 9", "Location: /u/9",
+            "Location: http://127.0.0.2/u/9\r\nUpload-Draft-Interop-Version: 10",
+        ] {
+            let origin = try LoopbackOrigin { connection in
+                while var request = try connection.receiveHead() {
+                    try connection.send("HTTP/1.1 104 Yes\r\n\(fields)\r\n\r\n")
+                    try connection.receiveContent(of: &request)
+                    try connection.answer("201 Created")
+                }
+            }
+            let (result, events) = await upload(
+                .bytes(pattern(300_000)),
+                to: origin.base + "/f",
+                quickOptions(.optimistic)
+            )
+            #expect(try result.get().status == .created)
+            #expect(!events.contains { if case .resumable = $0 { true } else { false } })
+        }
+    }
+
+    @Test("what cannot be sent is said so before anything is")
+    func invalid() async throws {
+        for url in ["ftp://a/b", "nonsense", "http://u:p@127.0.0.1/", "http:///x", "http://a b/"] {
+            let error = await upload(.bytes([1]), to: url, quickOptions()).result.error
+            #expect(error?.kind == .invalid && error?.reason.contains(url) == true)
+        }
+        var options = quickOptions()
+        options.interopVersion = 2
+        #expect(
+            await upload(.bytes([1]), to: "http://127.0.0.1/", options).result.error?.kind
+                == .invalid
+        )
+        let error = await upload(.file("/nowhere/at all"), to: "http://127.0.0.1/", quickOptions())
+            .result
+            .error
+        #expect(error?.kind == .unreadable && error?.reason.contains("/nowhere/at all") == true)
+    }
+}
