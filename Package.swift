@@ -264,11 +264,18 @@ let package = Package(
             dependencies: ["ResumableUpload", "UploadProtocol", "Posix", "TestSupport", httpTypes],
             swiftSettings: testSettings
         ),
+        .executableTarget(
+            name: "stream-and-resume",
+            dependencies: ["ResumableUpload", httpTypes],
+            path: "Tests/Samples/StreamAndResume",
+            swiftSettings: testSettings
+        ),
         .testTarget(name: "FloorTests", swiftSettings: testSettings),
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "ResumableUpload", "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport",
+                "ResumableUpload", "stream-and-resume", "Spool", "UploadProtocol", "TextFormats",
+                "Posix", "TestSupport",
                 httpTypes,
             ],
             resources: [.copy("Scripts")],

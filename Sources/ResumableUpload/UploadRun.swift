@@ -14,31 +14,31 @@ import UploadProtocol
 ///
 /// Used by one thread, once.
 final class UploadRun {
-    private let content: any UploadContent
-    private let target: URLText
-    private let options: UploadOptions
-    private let control: TransferControl
-    private let exchange: ServerExchange
-    private let tell: (UploadEvent) -> Void
+    let content: any UploadContent
+    let target: URLText
+    let options: UploadOptions
+    let control: TransferControl
+    let exchange: ServerExchange
+    let tell: (UploadEvent) -> Void
 
-    private var version: WireVersion
+    var version: WireVersion
     /// The upload resource; nil: there is none.
-    private(set) var token: ResumeToken?
-    private var resource: URLText?
+    var token: ResumeToken?
+    var resource: URLText?
     /// What the server has; nil: it has to be asked.
-    private var offset: Int64?
+    var offset: Int64?
     /// What the server has for sure.
-    private var received: Int64 = 0
-    private var maxAppend: Int64?
-    private var minAppend: Int64 = 0
+    var received: Int64 = 0
+    var maxAppend: Int64?
+    var minAppend: Int64 = 0
     /// Whether the server said that the upload is complete.
-    private var isFinished = false
-    private var beginnings = 0
-    private var patience: Patience
-    private var nextProgress = Deadline.after(.zero)
-    private var contentFault: ContentFault?
-
-    private static let progressInterval = Duration.milliseconds(100)
+    var isFinished = false
+    var beginnings = 0
+    var patience: Patience
+    var nextProgress = Deadline.after(.zero)
+    var contentFault: ContentFault?
+    /// An upload resource of another origin that an interim response named.
+    var foreign: URLText?
 
     init(
         _ content: any UploadContent,
@@ -105,186 +105,6 @@ final class UploadRun {
         }
     }
 
-    // MARK: Beginning
-
-    private func begin() throws(TransferError) -> Answer? {
-        let portion = try portion(from: 0)
-        let isSmall = portion.isLast && (portion.count < options.plainBelow || portion.count == 0)
-        if options.creation == .plain || (isSmall && beginnings == 0) {
-            return try sendPlain(portion)
-        }
-        beginnings += 1
-        return options.creation == .careful
-            ? try createCarefully() : try createOptimistically(portion)
-    }
-
-    private func creationFields(isComplete: Bool) -> HTTPFields {
-        var fields = options.fields
-        version.name(in: &fields)
-        version.mark(isComplete, in: &fields)
-        if let length = content.length { fields[.uploadLength] = String(length) }
-        return fields
-    }
-
-    private func createCarefully() throws(TransferError) -> Answer? {
-        let purpose = "the creation by \(options.method.rawValue) \(target.text)"
-        let result = exchange.send(
-            options.method,
-            target,
-            creationFields(isComplete: false),
-            heard: { [self] in hear($0, from: target, creates: true) }
-        )
-        guard let (answer, read) = try answered(result, purpose) else { return nil }
-        switch Verdict(of: read, to: .carefulCreation) {
-        case .final: return answer
-        case .acknowledged:
-            limit(by: read)
-            try take(location: read.location)
-            offset = read.offset ?? 0
-        case .unknownVersion:
-            guard let common = WireVersion(WireVersion.common), version != common else {
-                throw refusal(answer, purpose)
-            }
-            version = common
-        case .later: try wait(purpose, answer, read.retryAfter)
-        case .unsupported:
-            throw TransferError(
-                .unsupported,
-                "\(purpose) was taken for the whole upload: this server does no resumable uploads; "
-                    + "undo what it made of an empty body, and upload with creation .plain",
-                answer: answer
-            )
-        default: throw refusal(answer, purpose)
-        }
-        return nil
-    }
-
-    private func createOptimistically(_ portion: Portion) throws(TransferError) -> Answer? {
-        let purpose = "\(options.method.rawValue) \(target.text)"
-        let result = exchange.send(
-            options.method,
-            target,
-            creationFields(isComplete: portion.isLast),
-            content: give(portion, from: 0),
-            heard: { [self] in hear($0, from: target, creates: true) }
-        )
-        if resource == nil { try checkRepeatable(result, portion, purpose) }
-        guard let (answer, read) = try answered(result, purpose) else { return nil }
-        limit(by: read)
-        switch Verdict(of: read, to: .optimisticCreation(isComplete: portion.isLast)) {
-        case .final: return answer
-        case .acknowledged(let told):
-            if resource == nil { try take(location: read.location) }
-            acknowledge(told, upTo: portion.count, from: 0)
-        case .tooLarge: maxAppend = smaller(than: portion.count)
-        case .later: try wait(purpose, answer, read.retryAfter)
-        default: throw refusal(answer, purpose)
-        }
-        return nil
-    }
-
-    private func sendPlain(_ portion: Portion) throws(TransferError) -> Answer? {
-        let purpose = "\(options.method.rawValue) \(target.text)"
-        guard portion.isLast else {
-            throw error(
-                .invalid,
-                "\(purpose): a stream is not sent by one ordinary request; use another creation"
-            )
-        }
-        let result = exchange.send(
-            options.method,
-            target,
-            options.fields,
-            content: give(portion, from: 0)
-        )
-        try checkRepeatable(result, portion, purpose)
-        guard let (answer, read) = try answered(result, purpose) else { return nil }
-        guard Verdict(of: read, to: .plain) == .later else { return answer }
-        try wait(purpose, answer, read.retryAfter)
-        return nil
-    }
-
-    /// Throws where everything may have arrived, nobody answered, and sending it again is not safe.
-    private func checkRepeatable(
-        _ result: ExchangeResult,
-        _ portion: Portion,
-        _ purpose: String
-    ) throws(TransferError) {
-        guard result.head == nil, result.wasBegun, portion.isLast,
-            result.uploaded >= portion.count, !isRepeatable
-        else { return }
-        throw error(
-            .unknownOutcome,
-            "\(purpose) was sent whole, and no answer came: \(result.fault?.reason ?? ""); look "
-                + "whether the server has it before you send it again"
-        )
-    }
-
-    private var isRepeatable: Bool {
-        options.method.isIdempotent || options.fields.contains(.idempotencyKey)
-    }
-
-    /// Takes the upload resource's URL.
-    private func take(location: String?) throws(TransferError) {
-        guard let location, let url = target.resolved(location) else {
-            throw error(
-                .unsupported,
-                "\(target.text) made an upload resource with the Location "
-                    + "\"\(location ?? "")\", which is no URL; look at the server"
-            )
-        }
-        guard url.origin == target.origin || options.allowsOtherOrigin else {
-            throw error(
-                .refused,
-                "\(target.text) made an upload resource at \(url.text), which is another origin; "
-                    + "set allowsOtherOrigin if that is right"
-            )
-        }
-        name(url)
-    }
-
-    private func name(_ url: URLText) {
-        guard url != resource else { return }
-        resource = url
-        isFinished = false
-        setToken(
-            ResumeToken(
-                url: url.text,
-                target: target.text,
-                length: content.length,
-                interopVersion: version.named,
-                fingerprint: content.fingerprint
-            )
-        )
-    }
-
-    private func setToken(_ token: ResumeToken?) {
-        guard token != self.token else { return }
-        self.token = token
-        if let token { tell(.resumable(token)) }
-    }
-
-    /// Hears an interim response of a request that sends from `offset` on.
-    private func hear(_ head: ResponseHead, from base: URLText, creates: Bool) {
-        guard version.isOwn(head) else { return }
-        let read = UploadAnswer(head)
-        limit(by: read)
-        if creates, let url = read.location.flatMap(base.resolved(_:)),
-            url.origin == target.origin || options.allowsOtherOrigin
-        {
-            name(url)
-        }
-        if resource != nil, let told = read.offset { progressed(to: told) }
-    }
-
-    private func limit(by answer: UploadAnswer) {
-        if let most = answer.maxAppend { maxAppend = most }
-        if let least = answer.minAppend { minAppend = least }
-    }
-
-    /// The limit that the server told, where it is one.
-    private func smaller(than count: Int64) -> Int64 { min(maxAppend ?? count, max(1, count / 2)) }
-
     // MARK: Going on
 
     private func retrieve(_ resource: URLText) throws(TransferError) -> Answer? {
@@ -334,60 +154,7 @@ final class UploadRun {
         }
     }
 
-    private func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Answer? {
-        var portion = try portion(from: offset)
-        while !portion.isLast, portion.count < min(minAppend, Int64(options.window) / 2) {
-            control.wait(.milliseconds(200))
-            portion = try self.portion(from: offset)
-        }
-        let purpose = "the append at \(offset) by PATCH \(resource.text)"
-        var fields = options.fields.withoutRepresentation
-        version.name(in: &fields)
-        version.mark(portion.isLast, in: &fields)
-        version.markAppend(at: offset, in: &fields)
-        if portion.isLast, token?.length == nil {
-            fields[.uploadLength] = String(offset + portion.count)
-        }
-        let result = exchange.send(
-            .patch,
-            resource,
-            fields,
-            content: give(portion, from: offset),
-            heard: { [self] in hear($0, from: resource, creates: false) }
-        )
-        guard let (answer, read) = try answered(result, purpose) else { return nil }
-        limit(by: read)
-        let verdict = Verdict(of: read, to: .append(isComplete: portion.isLast))
-        switch verdict {
-        case .final: return answer
-        case .acknowledged(let told):
-            acknowledge(told, upTo: offset + portion.count, from: offset)
-        case .conflict(let told) where !isFinished:
-            // The same offset again, or none: it has to be asked, and not at once.
-            self.offset = nil
-            if told == nil || told == offset { try wait(purpose, answer, read.retryAfter) }
-        case .gone where !isFinished:
-            return try goneAnew(answer, purpose)
-        case .tooLarge where portion.count > 1:
-            maxAppend = smaller(than: portion.count)
-        case .later:
-            self.offset = nil
-            try wait(purpose, answer, read.retryAfter)
-        default:
-            // The server said that it has everything, and gives its answer no more.
-            guard isFinished, portion.count == 0 else { throw refusal(answer, purpose) }
-            return Answer(status: .noContent, isLost: true)
-        }
-        return nil
-    }
-
-    private func acknowledge(_ told: Int64?, upTo end: Int64, from start: Int64) {
-        let present = told ?? end
-        offset = (start...end).contains(present) ? present : nil
-        if let offset { progressed(to: offset) }
-    }
-
-    private func goneAnew(_ answer: Answer, _ purpose: String) throws(TransferError) -> Answer? {
+    func goneAnew(_ answer: Answer, _ purpose: String) throws(TransferError) -> Answer? {
         let reason = "\(purpose): the upload resource is gone (\(answer.status.code))"
         if isFinished { return Answer(status: answer.status, fields: answer.fields, isLost: true) }
         if token?.mayBeComplete ?? false, !isRepeatable {
@@ -412,73 +179,9 @@ final class UploadRun {
         return nil
     }
 
-    // MARK: Content
-
-    private func portion(from offset: Int64) throws(TransferError) -> Portion {
-        do throws(ContentFault) {
-            content.release(upTo: offset)
-            let portion = try content.portion(from: offset, limit: maxAppend) {
-                control.isStopped
-            }
-            if let portion { return portion }
-        } catch {
-            throw self.error(error.kind, "the upload to \(target.text): \(error.reason)")
-        }
-        try checkWish()
-        throw error(.paused, "the upload to \(target.text) was stopped")
-    }
-
-    /// Content for one request; nil: none.
-    private func give(_ portion: Portion, from offset: Int64) -> ServerExchange.Content? {
-        guard portion.count > 0 else {
-            if portion.isLast { lastByteLeaves() }
-            return nil
-        }
-        var given: Int64 = 0
-        return ServerExchange.Content(length: portion.count) { [self] buffer in
-            // libcurl asks once more at the end.
-            guard !buffer.isEmpty else { return true }
-            if portion.isLast, given + Int64(buffer.count) == portion.count { lastByteLeaves() }
-            do throws(ContentFault) {
-                try content.read(into: buffer, at: offset + given)
-            } catch {
-                contentFault = error
-                return false
-            }
-            given += Int64(buffer.count)
-            if nextProgress.hasPassed { tellProgress(sent: offset + given) }
-            return true
-        }
-    }
-
-    /// From here on the server may have the upload whole: whoever keeps the token has to know.
-    private func lastByteLeaves() {
-        guard var token, !token.mayBeComplete else { return }
-        token.mayBeComplete = true
-        token.length = content.length
-        setToken(token)
-    }
-
-    private func progressed(to offset: Int64) {
-        guard offset > received else { return }
-        received = offset
-        content.release(upTo: offset)
-        patience.progressed()
-        tellProgress(sent: offset)
-    }
-
-    private func tellProgress(sent: Int64) {
-        nextProgress = .after(Self.progressInterval)
-        tell(
-            .progress(
-                Progress(received: received, sent: max(sent, received), total: content.length)
-            )
-        )
-    }
-
     // MARK: Ends
 
-    private func checkWish() throws(TransferError) {
+    func checkWish() throws(TransferError) {
         switch control.wish {
         case .run: return
         case .pause: throw error(.paused, "the upload to \(target.text) was paused")
@@ -487,7 +190,7 @@ final class UploadRun {
     }
 
     /// The answer and what it says; nil: it is asked again.
-    private func answered(
+    func answered(
         _ result: ExchangeResult,
         _ purpose: String
     ) throws(TransferError) -> (Answer, UploadAnswer)? {
@@ -515,7 +218,7 @@ final class UploadRun {
         return nil
     }
 
-    private func wait(
+    func wait(
         _ purpose: String,
         _ answer: Answer?,
         _ told: Duration?
@@ -533,7 +236,7 @@ final class UploadRun {
         try checkWish()
     }
 
-    private func refusal(_ answer: Answer, _ purpose: String) -> TransferError {
+    func refusal(_ answer: Answer, _ purpose: String) -> TransferError {
         error(.refused, "\(purpose) was refused with \(sentence(answer))", answer)
     }
 
@@ -544,7 +247,7 @@ final class UploadRun {
             + (problem.map { ": \($0)" } ?? "")
     }
 
-    private func error(
+    func error(
         _ kind: TransferError.Kind,
         _ reason: String,
         _ answer: Answer? = nil

@@ -39,7 +39,7 @@ private final class ClientWorld {
     let events = Monitor<[UploadEvent]>([])
 
     init() throws {
-        sandbox = try Sandbox(front: .nginxWithModule)
+        sandbox = try Sandbox(front: .nginxWithModule, origin: "$scheme://$http_host")
         proxy = try CuttingProxy(to: sandbox.port)
         secureProxy = try CuttingProxy(to: sandbox.tlsPort)
     }
@@ -94,6 +94,30 @@ private final class ClientWorld {
 
 @Suite("The client library through nginx")
 struct ClientTests {
+    @Test("the program in the page streams, pauses, and goes on in another process")
+    func program() throws {
+        let world = try ClientWorld()
+        let program = URL(filePath: Sandbox.program).deletingLastPathComponent()
+            .appending(path: "stream-and-resume").path()
+        let token = world.sandbox.directory.appending(path: "token").path()
+        let url = "http://127.0.0.1:\(world.sandbox.port)/files/made.bin"
+        let first = try Command(program, [url, token])
+        #expect(first.output == "paused\n", "\(first.errors)")
+        #expect(try world.sandbox.delivered().isEmpty)
+        let second = try Command(program, [url, token])
+        #expect(second.output == "taken: 201\n", "\(second.errors)")
+        #expect(!FileManager.default.fileExists(atPath: token))
+        var whole = Data()
+        for number in 0..<1024 {
+            whole.append(Data(repeating: UInt8(truncatingIfNeeded: number), count: 1 << 16))
+        }
+        #expect(try world.delivered("made.bin") == [whole])
+        let root = Sandbox.root
+        let source = root.appending(path: "Tests/Samples/StreamAndResume/main.swift")
+        let page = try String(contentsOf: root.appending(path: "docs/CLIENT.md"), encoding: .utf8)
+        #expect(page.contains(try String(contentsOf: source, encoding: .utf8)))
+    }
+
     @Test(
         "each way of uploading, cut at random places, is delivered once and byte-identical",
         arguments: [nil, 3, 4, 5, 6, 7, 8, 9, 10] as [Int?]
@@ -101,15 +125,17 @@ struct ClientTests {
     func cutAtRandomPlaces(version: Int?) async throws {
         let world = try ClientWorld()
         var random = SplitMix(seed: UInt64(version ?? 0))
-        let size = 3 << 20
+        let places = 0..<(3 << 20)
         for (index, way) in ClientWay.all(version).enumerated() {
             let name = "way-\(index).bin"
+            // Without a 104 only the rest that is on this side tells that a cut request was not taken whole.
+            let size = version == nil && way.creation == .optimistic ? 24 << 20 : 3 << 20
             let file = try world.sandbox.randomFile(size, name)
             let body: Body =
                 way.isStream ? .stream(ClientWorld.stream(file.bytes)) : .file(file.url.path())
             let proxy = world.proxy(way)
             let passed = proxy.passed
-            proxy.cut(at: (0..<3).map { _ in passed + Int.random(in: 0..<size, using: &random) })
+            proxy.cut(at: (0..<3).map { _ in passed + Int.random(in: places, using: &random) })
             let answer = try await world.upload(body, way, name).run()
             #expect(answer.status.code == 201, "\(way.testDescription)")
             #expect(proxy.cutsLeft == 0)
@@ -143,9 +169,9 @@ struct ClientTests {
     @Test("one ordinary request that is cut begins again, and is delivered once")
     func plain() async throws {
         let world = try ClientWorld()
-        let file = try world.sandbox.randomFile(2 << 20)
+        let file = try world.sandbox.randomFile(24 << 20)
         let way = ClientWay(version: 10, creation: .plain, isStream: false, http: .http1)
-        world.proxy.cut(at: [1 << 20, 2_500_000])
+        world.proxy.cut(at: [1 << 20, 3 << 20])
         let answer = try await world.upload(.file(file.url.path()), way, "plain.bin").run()
         #expect(answer.status.code == 201)
         #expect(world.proxy.cutsLeft == 0)

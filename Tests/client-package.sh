@@ -1,0 +1,21 @@
+#!/bin/bash
+# Builds a package that depends on the library by a tag, from a clone of what is committed, without the network:
+# what it needs besides are the checkouts of this build.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -d "$root/.build/checkouts" ] || { echo "client-package.sh: run 'swift build' first" >&2; exit 1; }
+git clone -q --no-hardlinks "$root" "$work/spoolgate"
+git -C "$work/spoolgate" tag 99.0.0
+cp -r "$root/Tests/ClientPackage" "$work/package"
+cd "$work/package"
+mirror() { swift package config set-mirror --original "$1" --mirror "file://$2" >&2; }
+mirror https://example.org/spoolgate "$work/spoolgate"
+for checkout in "$root"/.build/checkouts/*; do
+    mirror "https://github.com/apple/$(basename "$checkout")" "$checkout"
+done
+swift build --disable-sandbox
+said=$(.build/debug/upload-once)
+echo "$said"
+[[ $said == "v1 upload url="* ]]
