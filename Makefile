@@ -28,7 +28,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack     module module-test deb drill release clean FORCE
+    attack client-test module module-test deb drill release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -128,6 +128,11 @@ bench:
 	.build/release/spoolgate-bench $(if $(TUSD),--tusd '$(TUSD)') $(BENCH)
 
 # Counts the instructions of a few requests, on whatever machine, and fails where one is above its budget.
+client-test:
+	@deploy/install-dependencies.sh build
+	swift package resolve
+	Tests/client-package.sh
+
 budget:
 	@deploy/install-dependencies.sh test
 	swift build $(RELEASE) --product spoolgate

@@ -100,10 +100,13 @@ struct ClientTests {
         let program = URL(filePath: Sandbox.program).deletingLastPathComponent()
             .appending(path: "stream-and-resume").path()
         let token = world.sandbox.directory.appending(path: "token").path()
-        let url = "http://127.0.0.1:\(world.sandbox.port)/files/made.bin"
+        let url = "http://127.0.0.1:\(world.proxy.port)/files/made.bin"
+        // However late it pauses, it cannot be through.
+        world.proxy.hold(at: 24 << 20)
         let first = try Command(program, [url, token])
         #expect(first.output == "paused\n", "\(first.errors)")
         #expect(try world.sandbox.delivered().isEmpty)
+        world.proxy.hold(at: nil)
         let second = try Command(program, [url, token])
         #expect(second.output == "taken: 201\n", "\(second.errors)")
         #expect(!FileManager.default.fileExists(atPath: token))

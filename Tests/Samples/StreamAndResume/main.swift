@@ -17,9 +17,14 @@ let (url, file) = (CommandLine.arguments[1], CommandLine.arguments[2])
 var options = UploadOptions()
 options.fields[.contentType] = "application/octet-stream"
 let kept = (try? String(contentsOfFile: file, encoding: .utf8)).flatMap { ResumeToken($0) }
+// The upload waits for this function: what it wrote is there before the upload goes on.
+let keep: @Sendable (UploadEvent) -> Void = { event in
+    guard case .resumable(let token) = event else { return }
+    try? token.text.write(toFile: file, atomically: true, encoding: .utf8)
+}
 let upload =
-    kept.map { Upload.resume(from: $0, body: .stream(Pieces()), options: options) }
-    ?? Upload(.stream(Pieces()), to: url, options: options)
+    kept.map { .resume(from: $0, body: .stream(Pieces()), options: options, onEvent: keep) }
+    ?? Upload(.stream(Pieces()), to: url, options: options, onEvent: keep)
 // The first process pauses after a quarter, as a program does that is told to end.
 Task {
     for await case .progress(let progress) in upload.events where kept == nil {
@@ -30,7 +35,6 @@ do {
     let answer = try await upload.run()
     try? FileManager.default.removeItem(atPath: file)
     print("taken: \(answer.status.code)")
-} catch  where error.kind == .paused {
-    try error.token?.text.write(toFile: file, atomically: true, encoding: .utf8)
-    print("paused")
+} catch {
+    print(error.kind == .paused ? "paused" : "\(error)")
 }
