@@ -44,7 +44,10 @@ struct Cancellation {
                         token: token
                     )
                 }
-            } else if let kind = result.fault?.kind, kind == .noTLS || kind == .notTried {
+            } else if let fault = result.fault, !fault.mayPass,
+                [.noTLS, .notTried].contains(fault.kind)
+            {
+                let kind = fault.kind
                 throw TransferError(
                     kind == .noTLS ? .untrusted : .invalid,
                     "\(purpose): \(reason)",

@@ -24,7 +24,7 @@ public struct ConnectionOptions: Sendable {
     public var retryFor = Duration.seconds(3600)
     /// The first pause before it is tried again; it doubles up to a minute, and begins anew after progress.
     public var firstPause = Duration.seconds(1)
-    /// Most bytes a second; 0: as many as go.
+    /// Most bytes a second on average, in bursts of some MiB; 0: as many as go.
     public var rateLimit: Int64 = 0
     /// PEM file of the authorities to trust instead of the system's.
     public var certificateAuthority: String?

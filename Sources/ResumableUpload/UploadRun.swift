@@ -205,7 +205,7 @@ final class UploadRun {
         let fault = result.fault ?? ClientFault(.noAnswer, "no answer")
         switch fault.kind {
         case .notTried: throw error(.invalid, "\(purpose) was not tried: \(fault.reason)")
-        case .noTLS:
+        case .noTLS where !fault.mayPass:
             throw error(
                 .untrusted,
                 "\(purpose): no TLS that can be trusted: \(fault.reason); look at the server's "

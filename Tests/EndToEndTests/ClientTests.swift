@@ -131,8 +131,8 @@ struct ClientTests {
         let places = 0..<(3 << 20)
         for (index, way) in ClientWay.all(version).enumerated() {
             let name = "way-\(index).bin"
-            // Without a 104 only the rest that is on this side tells that a cut request was not taken whole.
-            let size = version == nil && way.creation == .optimistic ? 24 << 20 : 3 << 20
+            // Before the 104 only the rest on this side tells that a cut request was not taken whole.
+            let size = way.creation == .optimistic ? 24 << 20 : 3 << 20
             let file = try world.sandbox.randomFile(size, name)
             let body: Body =
                 way.isStream ? .stream(ClientWorld.stream(file.bytes)) : .file(file.url.path())

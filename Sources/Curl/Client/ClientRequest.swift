@@ -124,10 +124,14 @@ package struct ClientFault: Error, Sendable, Equatable {
     /// Why, in libcurl's or the system's words.
     package var reason: String
 
+    /// Whether a handshake that broke may have been a connection's fault, not a certificate's.
+    package var mayPass: Bool
+
     /// Makes a fault.
-    package init(_ kind: Kind, _ reason: String) {
+    package init(_ kind: Kind, _ reason: String, mayPass: Bool = false) {
         self.kind = kind
         self.reason = reason
+        self.mayPass = mayPass
     }
 }
 

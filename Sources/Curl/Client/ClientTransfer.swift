@@ -267,8 +267,8 @@ package final class ClientTransfer: CurlTransfer {
         switch end {
         case .noAddress: return ClientFault(.noAddress, text)
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
-        case .noTLS, .untrusted, .badAuthorities, .badCertificate:
-            return ClientFault(.noTLS, text)
+        case .noTLS: return ClientFault(.noTLS, text, mayPass: true)
+        case .untrusted, .badAuthorities, .badCertificate: return ClientFault(.noTLS, text)
         case .badURL, .badScheme: return ClientFault(.notTried, text)
         default: return ClientFault(.noAnswer, text)
         }
