@@ -31,7 +31,7 @@ public struct DownloadDestination: Sendable {
 /// A download that survives cuts, where the server knows ranges (RFC 9110 §14).
 ///
 /// ```swift
-/// let download = Download("https://example.org/today.tar", to: .file("/var/tmp/today.tar"))
+/// let download = Download("https://example.org/today.tar", to: .file("/srv/films/today.tar"))
 /// let answer = try await download.run()
 /// ```
 public final class Download: Sendable {

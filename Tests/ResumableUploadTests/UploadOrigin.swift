@@ -48,6 +48,7 @@ final class UploadOrigin: Sendable {
     ///   - interim: whether it sends 104.
     ///   - limit: a value of `Upload-Limit`.
     ///   - react: what becomes of each request, by its number from 0 on and its head.
+    /// - Throws: `SystemError` when no port can be had.
     init(
         interim: Bool = true,
         limit: String? = nil,
