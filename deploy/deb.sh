@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs the gateway that `make build` has built, and the nginx module for the nginx that is installed,
+# Packs the gateway and the client that `make build` has built, and the nginx module for the nginx that is installed,
 # as Debian packages: `make deb`. usage: deb.sh [OUTPUT]        (OUTPUT: .build/deb)
 #
 # dh writes beside what it packs, and nginx's configure takes no path with a space: both are packed in a
@@ -13,9 +13,9 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # The program says its version, and the packages have the same.
-version=$(sed -n 's/^ *static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/spoolgate/Spoolgate.swift")
+version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/TextFormats/ProgramVersion.swift")
 [ -n "$version" ] || {
-    echo "deb.sh: Sources/spoolgate/Spoolgate.swift says no version" >&2
+    echo "deb.sh: Sources/TextFormats/ProgramVersion.swift says no version" >&2
     exit 1
 }
 

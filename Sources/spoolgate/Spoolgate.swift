@@ -14,14 +14,12 @@ struct Spoolgate: ParsableCommand {
             for the spool directory, and spoolgate-log(5), spoolgate-events(5) and \
             spoolgate-metrics(7) for what it tells.
             """,
-        version: version,
+        version: ProgramVersion.version,
         subcommands: [
             Serve.self, Check.self, List.self, Show.self, Hold.self, Release.self, Requeue.self,
             Purge.self, Probe.self, StatusCommand.self,
         ]
     )
-
-    static let version = "0.1.0"
 }
 
 /// What a command ends with that did not do all it should: one sentence for the operator and the exit

@@ -15,6 +15,7 @@ import Logging
 import Posix
 import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 
@@ -61,7 +62,7 @@ struct Serve: ParsableCommand {
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
             let server = try Self.startServer(settings, threads, gateway, log)
-            let admin = Admin(gateway, version: Spoolgate.version) {
+            let admin = Admin(gateway, version: ProgramVersion.version) {
                 FrontLoad(
                     busy: server.load.active,
                     maximum: threads.maximum,
