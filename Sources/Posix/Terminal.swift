@@ -1,12 +1,18 @@
-// The terminal that standard output leads to, and how much room text takes on one.
+// The terminal that an output of the process leads to, and how much room text takes on one.
 //
 // Invariant: what is no terminal has no size.
 
 import CLinux
 import Glibc
 
-/// The terminal that standard output leads to.
-package enum Terminal {
+/// The terminal that an output leads to.
+package struct Terminal: Sendable {
+    /// Where standard output leads.
+    package static let output = Terminal(number: STDOUT_FILENO)
+    /// Where standard error leads.
+    package static let errors = Terminal(number: STDERR_FILENO)
+    private let number: Int32
+
     /// Columns and rows.
     package struct Size: Sendable, Equatable {
         /// Characters of ordinary width that a line has room for, at least 1.
@@ -15,13 +21,16 @@ package enum Terminal {
         package var rows: Int
     }
 
-    /// Whether standard output leads to a terminal.
-    package static var isThere: Bool { isatty(STDOUT_FILENO) == 1 }
+    /// Whether it leads to a terminal.
+    package var isThere: Bool { isatty(number) == 1 }
+
+    /// Whether this process is in front there, and not in the background of a shell.
+    package var isInFront: Bool { tcgetpgrp(number) == getpgrp() }
 
     /// Its size at this moment; nil where it is none, or does not say.
-    package static var size: Size? {
+    package var size: Size? {
         var size = winsize()
-        guard isThere, ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0,
+        guard isThere, ioctl(number, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0,
             size.ws_row > 0
         else { return nil }
         return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))

@@ -60,6 +60,16 @@ package struct Signals: Sendable {
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
+    /// Whether whoever started this process had it ignore a signal: `nohup`, or a shell in the background.
+    ///
+    /// A signal that is blocked is taken all the same.
+    package static func isIgnored(_ signal: Signal) -> Bool {
+        var action = sigaction()
+        sigaction(signal.number, nil, &action)
+        return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
+            == unsafeBitCast(SIG_IGN, to: Int.self)
+    }
+
     /// Waits for the next signal.
     ///
     /// One thread only.

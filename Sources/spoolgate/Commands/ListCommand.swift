@@ -90,7 +90,7 @@ struct List: ParsableCommand {
         if watch < .milliseconds(100) {
             throw ValidationError("--watch pauses for 100ms at least.")
         }
-        if !Terminal.isThere {
+        if !Terminal.output.isThere {
             throw ValidationError("--watch draws on a terminal, and standard output is none.")
         }
     }
@@ -154,7 +154,7 @@ struct List: ParsableCommand {
                 shape.add($0)
                 step(shape.count)
             }
-            let width = wide ? nil : Terminal.size?.columns
+            let width = wide ? nil : Terminal.output.size?.columns
             let lines = json ? shape.objects : shape.lines(isWide: wide, width: width)
             lines.forEach(emit)
             count = shape.count
@@ -164,7 +164,7 @@ struct List: ParsableCommand {
                 isWide: wide,
                 showsDisk: sort == .size || largerThan != nil,
                 showsQueries: settings.showsQueries,
-                width: Terminal.size?.columns,
+                width: Terminal.output.size?.columns,
                 limit: screen?.rows ?? UploadTable.sortedLimit
             )
             let table = UploadTable(style, now: now, step: step, emit: emit)

@@ -57,13 +57,10 @@ struct Probe: ParsableCommand {
             valueName: "field"
         ),
         transform: { text in
-            let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            guard parts.count == 2, let name = HTTPField.Name(String(parts[0])),
-                HTTPField.isValidValue(String(parts[1].withoutOuterWhitespace))
-            else {
+            guard let field = HTTPField(line: text) else {
                 throw ValidationError("'\(text)' is no field; write 'Name: value'.")
             }
-            return HTTPField(name: name, value: String(parts[1].withoutOuterWhitespace))
+            return field
         }
     )
     var header: [HTTPField] = []

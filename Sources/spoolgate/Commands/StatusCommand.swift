@@ -51,7 +51,7 @@ struct StatusCommand: ParsableCommand {
             let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
             guard let first = lines.first.map(String.init) else { return }
             if check { return try end(first) }
-            let columns = Terminal.size?.columns ?? .max
+            let columns = Terminal.output.size?.columns ?? .max
             for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
         }
     }

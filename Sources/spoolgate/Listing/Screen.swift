@@ -39,8 +39,8 @@ final class Screen {
     ) throws(CommandFailure) {
         Signals.unblock()
         print("\u{1b}[2J", terminator: "")
-        while Terminal.isThere {
-            let screen = Screen(Terminal.size)
+        while Terminal.output.isThere {
+            let screen = Screen(Terminal.output.size)
             try body(screen)
             screen.draw()
             Thread.pause(pause)
