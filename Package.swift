@@ -32,6 +32,7 @@ let package = Package(
     name: "spoolgate",
     products: [
         .executable(name: "spoolgate", targets: ["spoolgate"]),
+        .executable(name: "spoolgate-upload", targets: ["spoolgate-upload"]),
         .library(name: "ResumableUpload", targets: ["ResumableUpload"]),
     ],
     dependencies: [
@@ -172,6 +173,16 @@ let package = Package(
                 "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Curl", "Upstream",
                 "FastCGIFront", "Settings", "Journal", "Diagnosis", "Delivery", "Gateway",
                 "Admin", argumentParser, logging, httpTypes,
+            ],
+            swiftSettings: settings
+        ),
+
+        // The client's command: beside the gateway, above the library.
+        .executableTarget(
+            name: "spoolgate-upload",
+            dependencies: [
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "ResumableUpload",
+                argumentParser, httpTypes,
             ],
             swiftSettings: settings
         ),

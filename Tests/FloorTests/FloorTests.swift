@@ -74,6 +74,7 @@ private let allowed: [String: Set<String>] = {
             "FastCGIFront", "Gateway", "Curl", "Diagnosis", "Admin", "ArgumentParser", "Logging",
             "Glibc",
         ]),
+        "spoolgate-upload": base.union(["Crypto", "ResumableUpload", "ArgumentParser", "Glibc"]),
     ]
 }()
 

@@ -1,0 +1,121 @@
+// One run of `spoolgate-download`: what is kept for the next one, and what the end is for whoever started it.
+//
+// The invariant: a state is kept only of what has a file, since what was handed over cannot be had back.
+
+import Glibc
+import HTTPTypes
+import Posix
+import ResumableUpload
+import TextFormats
+
+/// One run of a download.
+///
+/// The library's thread is the main thread; signals come on another one.
+final class DownloadRun {
+    private let url: String
+    private let path: String
+    /// Nil for standard output.
+    private let file: StateFile?
+    private let options: DownloadOptions
+    private let report: ProgressReport
+    private let interruption: Interruption
+
+    init(
+        url: String,
+        path: String,
+        state: StateFile?,
+        options: DownloadOptions,
+        report: ProgressReport,
+        interruption: Interruption
+    ) {
+        self.url = url
+        self.path = path
+        self.options = options
+        self.report = report
+        self.interruption = interruption
+        file = state
+    }
+
+    /// Downloads.
+    func perform(notBefore: WallTime?) throws {
+        try waitForTime(file?.state.notBefore ?? notBefore)
+        let keeper = file.map { StateKeeper($0) }
+        let handler: @Sendable (DownloadEvent) -> Void = { [report] event in
+            switch event {
+            // The bytes are durable, and an older token is as good.
+            case .resumable(let token): keeper?.keep(token.text, isDurable: false)
+            case .progress(let progress):
+                keeper?.note(progress)
+                report.note(progress)
+            case .waiting(let duration, let reason): report.wait(duration, reason)
+            case .begunAnew(let reason):
+                keeper?.keep(nil)
+                report.beginAnew(reason)
+            }
+        }
+        let destination: DownloadDestination =
+            path == "-" ? .pieces(Self.handOver) : .file(path)
+        let download: Download
+        if let token = file?.state.token.flatMap({ DownloadToken($0) }) {
+            let begun = file?.state.begun.description ?? ""
+            report.say("\(DownloadCommand.name): goes on with what was begun at \(begun)")
+            download = .resume(from: token, to: destination, options: options, onEvent: handler)
+        } else {
+            download = Download(url, to: destination, options: options, onEvent: handler)
+        }
+        interruption.onAsked { download.requestPause() }
+        do throws(TransferError) {
+            let answer = try download.perform()
+            file?.remove()
+            report.end(status: answer.status.code, code: 0, reason: nil)
+        } catch {
+            throw failed(error, hasToken: download.token != nil)
+        }
+    }
+
+    /// Forgets what was begun, and removes what has come.
+    func cancel() throws {
+        guard let file, file.wasThere else {
+            file?.remove()
+            throw Ending(.refused, "there is nothing to cancel: no such download was begun here")
+        }
+        unlink(path + ".part")
+        file.remove()
+    }
+
+    private func waitForTime(_ moment: WallTime?) throws {
+        file?.state.notBefore = moment
+        do throws(SystemError) { try file?.save() } catch {
+            throw Ending(error, "without its state a download is not begun")
+        }
+        guard let moment, moment > .now else { return }
+        let seconds = moment.seconds - WallTime.now.seconds
+        report.wait(.seconds(seconds), "it is not to begin before \(moment)")
+        guard interruption.wait(until: moment) else {
+            let sentence = "stopped before \(moment), when the download is to begin"
+            report.end(status: nil, code: Ending.Code.later.rawValue, reason: sentence)
+            throw Ending(.later, sentence)
+        }
+    }
+
+    private static func handOver(_ bytes: [UInt8]) throws {
+        guard AnswerOutput.write(bytes) else { throw SystemError("write", on: "standard output") }
+    }
+
+    private func failed(_ error: TransferError, hasToken: Bool) -> Ending {
+        // What was handed over cannot be gone on with.
+        let canGoOn = path != "-" && error.mayWorkLater
+        let code: Ending.Code =
+            error.mayWorkLater ? .later : error.kind == .invalid ? .usage : .refused
+        var sentence = error.reason
+        if error.kind == .paused, canGoOn { sentence += "; the same command again goes on" }
+        if canGoOn || hasToken {
+            try? file?.save()
+        } else {
+            file?.remove()
+        }
+        if let answer = error.answer, path != "-" { AnswerOutput.write(answer) }
+        report.end(status: error.answer?.status.code, code: code.rawValue, reason: sentence)
+        return Ending(code, sentence)
+    }
+}
