@@ -49,6 +49,12 @@ final class ScriptStage {
         exec '\(Sandbox.program)' "$@" --config '\(settingsPath)'
         """.write(toFile: program, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+        for name in ["spoolgate-upload", "spoolgate-download"] {
+            try FileManager.default.createSymbolicLink(
+                atPath: scratch.file("bin/\(name)"),
+                withDestinationPath: UploadCommandWorld.program
+            )
+        }
     }
 
     // MARK: Commands
@@ -66,8 +72,10 @@ final class ScriptStage {
         }
         let command = try Command(
             "/usr/bin/env",
-            ["-C", scratch.path, "PATH=\(scratch.file("bin")):/usr/bin:/bin", "TERM=xterm"]
-                + arguments
+            [
+                "-C", scratch.path, "PATH=\(scratch.file("bin")):/usr/bin:/bin", "TERM=xterm",
+                "XDG_STATE_HOME=\(scratch.file("state"))", "no_proxy=*", "TZ=UTC",
+            ] + arguments
         )
         return (lines(command.output), lines(command.errors), command.status)
     }

@@ -22,6 +22,7 @@ struct ScriptTests {
         #expect(
             names.isSuperset(of: [
                 "list", "shape", "show", "hold", "release", "requeue", "purge", "check",
+                "upload", "download",
             ])
         )
     }

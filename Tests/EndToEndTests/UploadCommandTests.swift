@@ -1,0 +1,286 @@
+// `spoolgate-upload` against the gateway behind nginx: what a person or cron starts, through a network that breaks.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("The client's command through nginx")
+struct UploadCommandTests {
+    private static let size = 8 << 20
+
+    @Test("killed and started again it goes on, is quiet, and is delivered once")
+    func killed() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let path = file.url.path()
+        #expect(try world.beginAndStop(path, "killed.bin", signal: SIGKILL) == -SIGKILL)
+        #expect(world.states().count == 1)
+        let listed = try world.run("--list")
+        #expect(listed.output.contains("can be resumed  \(path) \(world.url("killed.bin"))"))
+
+        let passed = world.proxy.passed
+        let again = try world.run(path, world.url("killed.bin"))
+        #expect(again.status == 0, "\(again.errors)")
+        #expect(again.errors.isEmpty)
+        #expect(again.output.contains(#""length":\#(Self.size)"#))
+        #expect(world.proxy.passed - passed < Self.size - (1 << 20), "it was sent anew")
+        #expect(try world.delivered("killed.bin") == [file.bytes])
+        #expect(world.states().isEmpty)
+    }
+
+    @Test("its state is its owner's alone, and holds no credentials")
+    func state() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let secret = world.file("fields")
+        try "Authorization: Bearer s3cret\n".write(
+            toFile: secret,
+            atomically: true,
+            encoding: .utf8
+        )
+        world.proxy.hold(at: 2 << 20)
+        let command = try world.start(
+            "--header-file",
+            secret,
+            "-H",
+            "X-Key: s3cret",
+            file.url.path(),
+            world.url("a.bin")
+        )
+        try eventually("it has a token") { world.states().contains { $0.contains("\ntoken: ") } }
+        let folder = world.file("state/spoolgate-upload")
+        let name = try #require(FileManager.default.contentsOfDirectory(atPath: folder).first)
+        for (path, mode) in [(folder, 0o700), (folder + "/" + name, 0o600)] {
+            let attributes = try FileManager.default.attributesOfItem(atPath: path)
+            #expect(attributes[.posixPermissions] as? Int == mode)
+        }
+        #expect(!world.states().joined().contains("s3cret"))
+        command.signal(SIGTERM)
+        #expect(command.wait() == 75)
+    }
+
+    @Test("while one is at work, the same command waits for another time")
+    func locked() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        world.proxy.hold(at: 2 << 20)
+        let command = try world.start(file.url.path(), world.url("a.bin"))
+        try eventually("it has a token") { world.states().contains { $0.contains("\ntoken: ") } }
+        let second = try world.run(file.url.path(), world.url("a.bin"))
+        #expect(second.status == 75)
+        #expect(second.errors.contains("under way already"))
+        #expect(try world.run("--list").output.contains("under way"))
+        world.proxy.hold(at: nil)
+        #expect(command.wait() == 0)
+        #expect(try world.delivered("a.bin") == [file.bytes])
+    }
+
+    @Test("a network that comes back is waited for, and one that does not is for the next run")
+    func away() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        world.proxy.hold(at: 2 << 20)
+        let command = try world.start(file.url.path(), world.url("away.bin"))
+        try eventually("some of it is sent") { world.proxy.passed >= 2 << 20 }
+        world.proxy.cut()
+        try eventually("it tried again") { world.proxy.refused >= 2 }
+        world.proxy.hold(at: nil)
+        world.proxy.mend()
+        #expect(command.wait() == 0)
+        #expect(try world.delivered("away.bin") == [file.bytes])
+
+        world.proxy.cut()
+        let name = world.url("later.bin")
+        let later = try world.run("--retry-for", "1s", file.url.path(), name)
+        #expect(later.status == 75)
+        #expect(later.errors.hasPrefix("spoolgate-upload: "))
+        #expect(later.errors.split(separator: "\n").count == 1)
+        world.proxy.mend()
+        #expect(try world.run("--retry-for", "1s", file.url.path(), name).status == 0)
+        #expect(try world.delivered("later.bin") == [file.bytes])
+    }
+
+    @Test("stopped by SIGTERM; where the upload is gone since, it begins anew")
+    func gone() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let path = file.url.path()
+        #expect(try world.beginAndStop(path, "gone.bin", signal: SIGTERM) == 75)
+        // Until nginx has seen that its client is gone, the upload is in use.
+        try eventually("it is purged") {
+            _ = try world.sandbox.spoolgate("purge", "--older-than", "0s", "--force")
+            return try world.sandbox.spoolgate("list", "--json").output.isEmpty
+        }
+        let again = try world.run("--progress", "json", path, world.url("gone.bin"))
+        #expect(again.status == 0, "\(again.errors)")
+        #expect(again.errors.contains(#""event":"begun-anew""#))
+        #expect(try world.delivered("gone.bin") == [file.bytes])
+    }
+
+    @Test("a file that changed is refused until the old upload is cancelled")
+    func changed() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let path = file.url.path()
+        #expect(try world.beginAndStop(path, "changed.bin", signal: SIGINT) == 75)
+        let other = Data(file.bytes.reversed())
+        try other.write(to: file.url)
+        let refused = try world.run(path, world.url("changed.bin"))
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains("changed") && refused.errors.contains("--cancel"))
+        #expect(try world.sandbox.delivered().isEmpty)
+
+        #expect(try world.run("--cancel", path, world.url("changed.bin")).status == 0)
+        #expect(world.states().isEmpty)
+        try eventually("nothing of it is left") {
+            try world.sandbox.spoolgate("list", "--json").output.isEmpty
+        }
+        #expect(try world.run("--cancel", path, world.url("changed.bin")).status == 1)
+        #expect(try world.run(path, world.url("changed.bin")).status == 0)
+        #expect(try world.delivered("changed.bin") == [other])
+    }
+
+    @Test("a stream of some hundred megabytes takes no more memory than its beginning")
+    func stream() throws {
+        let world = try UploadCommandWorld()
+        let source = world.file("stream.src")
+        let fifo = world.file("fifo")
+        let size = 256 << 20
+        let made = try Command(
+            "/bin/sh",
+            ["-c", "head -c \(size) /dev/urandom >'\(source)' && mkfifo '\(fifo)'"]
+        )
+        #expect(made.status == 0)
+        world.proxy.hold(at: 48 << 20)
+        let command = try Daemon(
+            "/bin/sh",
+            [
+                "-c",
+                "cat '\(source)' >'\(fifo)' & exec '\(UploadCommandWorld.program)' - "
+                    + "'\(world.url("stream.bin"))' <'\(fifo)'",
+            ],
+            log: URL(filePath: world.file("command.log")),
+            environment: world.environment
+        )
+        try eventually("some of it is sent") { world.proxy.passed >= 48 << 20 }
+        let before = command.footprint().rss
+        world.proxy.hold(at: 224 << 20)
+        try eventually("most of it is sent") { world.proxy.passed >= 224 << 20 }
+        let after = command.footprint().rss
+        world.proxy.hold(at: nil)
+        #expect(command.wait() == 0)
+        #expect(after < before + 4_096, "\(before) KiB, then \(after) KiB")
+        let delivered = try #require(world.sandbox.delivered().first)
+        #expect(try Command("/usr/bin/cmp", [source, delivered.path()]).status == 0)
+    }
+
+    @Test("a stream is begun anew, and gone on with where it is said to be the same")
+    func sameStream() throws {
+        let world = try UploadCommandWorld()
+        // More than the system keeps of what was sent: its last bytes are far from leaving.
+        let size = 32 << 20
+        let file = try world.sandbox.randomFile(size)
+        for resumed in [false, true] {
+            let name = resumed ? "same.bin" : "new.bin"
+            let passed = world.proxy.passed
+            world.proxy.hold(at: 5 << 20)
+            let line =
+                "exec '\(UploadCommandWorld.program)' \(resumed ? "--same-stream" : "") - "
+                + "'\(world.url(name))' <'\(file.url.path())'"
+            let command = try Daemon(
+                "/bin/sh",
+                ["-c", line],
+                log: URL(filePath: world.file("command.log")),
+                environment: world.environment
+            )
+            try eventually("some of it is sent") { world.proxy.passed >= passed + (5 << 20) }
+            command.signal(SIGTERM)
+            #expect(command.wait() == 75)
+            world.proxy.hold(at: nil)
+            let between = world.proxy.passed
+            let again = try Command("/bin/sh", ["-c", line], environment: world.environment)
+            #expect(again.status == 0, "\(again.errors)")
+            #expect((world.proxy.passed - between < size) == resumed, "\(name)")
+            #expect(try world.delivered(name) == [file.bytes])
+        }
+    }
+
+    @Test("a refusal ends with 1, its content on standard output and a sentence on standard error")
+    func refused() throws {
+        let world = try UploadCommandWorld(front: .nginxWithLogin(.password))
+        let file = try world.sandbox.randomFile(Self.size)
+        let refused = try world.run(file.url.path(), world.url("a.bin"))
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains("401"))
+        #expect(refused.output.contains("401"))
+        #expect(world.states().isEmpty)
+
+        let netrc = world.file("netrc")
+        try "machine 127.0.0.1 login alice password secret\n".write(
+            toFile: netrc,
+            atomically: true,
+            encoding: .utf8
+        )
+        let taken = try world.run("--netrc-file", netrc, file.url.path(), world.url("a.bin"))
+        #expect(taken.status == 0, "\(taken.errors)")
+        #expect(try world.delivered("a.bin") == [file.bytes])
+    }
+
+    @Test("before its time nothing is sent, and the next run knows the time")
+    func notBefore() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let command = try world.start("--not-before", "1h", file.url.path(), world.url("a.bin"))
+        try eventually("it waits") { world.states().contains { $0.contains("\nnot-before: ") } }
+        command.signal(SIGTERM)
+        #expect(command.wait() == 75)
+        #expect(world.proxy.passed == 0)
+        let told = world.states()
+        let again = try world.start(file.url.path(), world.url("a.bin"))
+        try eventually("it waits again") {
+            try world.run("--list").output.contains("under way")
+        }
+        again.signal(SIGTERM)
+        #expect(again.wait() == 75)
+        #expect(world.states() == told)
+        #expect(world.proxy.passed == 0)
+
+        let soon = try world.run("--not-before", "1s", file.url.path(), world.url("b.bin"))
+        #expect(soon.status == 0)
+        #expect(try world.delivered("b.bin") == [file.bytes])
+    }
+
+    @Test("what may have been taken is not sent again before a person says so")
+    func unknownOutcome() throws {
+        let world = try UploadCommandWorld()
+        // It takes the request, and its answer is lost.
+        let origin = try LoopbackOrigin { _ = try $0.receiveRequest() }
+        let path = try world.sandbox.randomFile(4096).url.path()
+        let url = "\(origin.base)/small"
+        #expect(try world.run(path, url).status == 1)
+        let again = try world.run(path, url)
+        #expect(again.status == 1)
+        #expect(again.errors.contains("--cancel forgets it"))
+        #expect(origin.requests.count == 1)
+        #expect(try world.run("--list").output.contains("outcome unknown"))
+        #expect(try world.run("--cancel", path, url).status == 0)
+        #expect(try world.run(path, url).status == 1)
+        #expect(origin.requests.count == 2)
+    }
+
+    @Test("the digest of a file is sent, and what contradicts it is refused")
+    func digest() throws {
+        let world = try UploadCommandWorld()
+        let file = try world.sandbox.randomFile(Self.size)
+        let path = file.url.path()
+        #expect(try world.run("--digest", path, world.url("good.bin")).status == 0)
+        #expect(try world.delivered("good.bin") == [file.bytes])
+
+        // A digest of other bytes, as one has that was told of a file before it was replaced in secret.
+        let wrong = "Repr-Digest: sha-256=:\(Data(repeating: 7, count: 32).base64EncodedString()):"
+        let refused = try world.run("-H", wrong, path, world.url("bad.bin"))
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains("400"))
+        #expect(try world.delivered("bad.bin").isEmpty)
+    }
+}
