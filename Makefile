@@ -34,6 +34,7 @@ build:
 	@$(FIRST_BUILD)
 	@deploy/install-dependencies.sh build
 	swift build $(RELEASE) --product spoolgate
+	swift build $(RELEASE) --product spoolgate-upload
 
 # What serves ends with this make, even with one that is killed: it gets SIGTERM then.
 run:
@@ -161,7 +162,7 @@ $(MODULE): $(wildcard nginx/module/*.[ch]) nginx/module/config nginx/module/buil
 module-test: $(MODULE)
 	nginx/module/tests/run
 
-# The Debian packages of the gateway and of the nginx module, for Debian's own nginx, below .build/deb.
+# The Debian packages of the gateway, of the client and of the nginx module, for Debian's own nginx, below .build/deb.
 deb:
 	@deploy/install-dependencies.sh deb
 	$(MAKE) --no-print-directory build

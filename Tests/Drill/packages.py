@@ -14,7 +14,7 @@ import roots
 from roots import Unavailable
 
 REPOSITORY = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
-NAMES = ("spoolgate", "libnginx-mod-http-interim")
+NAMES = ("spoolgate", "libnginx-mod-http-interim", "spoolgate-client")
 
 # What `make deb` begins with; deploy/install-dependencies.sh brings the rest.
 BUILDERS = "make ca-certificates"
@@ -22,7 +22,7 @@ SOURCE = "usr/src/spoolgate"
 
 
 def of(suite, own_suite):
-    """The paths of both packages for a suite."""
+    """The paths of the packages for a suite."""
     given = os.environ.get("DRILL_DEBS")
     if given:
         below = os.path.join(given, suite)

@@ -34,7 +34,7 @@ def install(day):
     names = " ".join(f"./{name}" for name in day.packages)
     result = day.run(f"cd /root && apt install -y {names}", timeout=300, network=True)
     if not day.check(
-        result.ok, "apt installs both packages and what they need", result.output[-3000:]
+        result.ok, "apt installs the packages and what they need", result.output[-3000:]
     ):
         return
     day.must("nginx -t", "nginx takes its configuration")
@@ -44,6 +44,14 @@ def install(day):
     )
     failed = day.value("systemctl list-units --failed --plain --no-legend")
     day.check(failed == "", "and no unit has failed", failed)
+    versions = [
+        day.value(f"{name} --version") for name in ("spoolgate-upload", "spoolgate-download")
+    ]
+    day.check(
+        versions == [day.value("spoolgate --version")] * 2,
+        "the client's command is there by both names",
+        f"{versions}",
+    )
     result = day.run("spoolgate check")
     day.check(
         not result.ok and "routes.default.upstream" in result.output and SETTINGS in result.output,
