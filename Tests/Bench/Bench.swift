@@ -66,7 +66,8 @@ enum Bench {
         }
         var results: [SectionResult] = []
         for section in options.sections {
-            if section == .slowUploads && options.peersOnly { continue }
+            let isOwn = section == .slowUploads || section == .clientUploads
+            if isOwn && options.peersOnly { continue }
             let result = try run(section, options)
             result.print(json: options.json)
             results.append(result)
@@ -91,6 +92,7 @@ enum Bench {
             return try Deliveries.run(section, options, on: stage)
         case .smallDeliveries, .smallSecureDeliveries:
             return try SmallDeliveries.run(section, options, on: stage)
+        case .clientUploads: return try ClientUploads.run(options, on: stage)
         case .offsetRetrieval, .slowUploads:
             return try OffsetRetrieval.run(options, on: stage)
         }

@@ -22,9 +22,22 @@ struct Curl {
     }
 
     /// Sends `file`, of `length` bytes, once; the clock of the outcome's row runs meanwhile.
-    func send(_ file: String, length: Int64, _ way: Way) throws -> Outcome {
+    ///
+    /// - Parameters:
+    ///   - file: the file.
+    ///   - length: its bytes.
+    ///   - way: how.
+    ///   - url: where to; nil: to the sink itself.
+    /// - Returns: what is to be checked afterwards.
+    /// - Throws: `BenchFailure` if curl cannot be started or fails.
+    func send(
+        _ file: String,
+        length: Int64,
+        _ way: Way,
+        to url: String? = nil
+    ) throws -> Outcome {
         let way = way == .upload ? ["-T", file] : ["--data-binary", "@\(file)"]
-        let run = try run(way + ["\(stage.sinkURL)/curl"])
+        let run = try run(way + [url ?? "\(stage.sinkURL)/curl"])
         return Outcome(programSeconds: run.processorSeconds) {
             guard Int64(run.output.prefix { $0 != "\n" }) == length else {
                 throw BenchFailure("the sink has '\(run.output.prefix(40))' of curl's \(length)")

@@ -15,6 +15,7 @@ enum Section: String, CaseIterable {
     case smallDeliveries = "H"
     case smallSecureDeliveries = "I"
     case mediumUploads = "J"
+    case clientUploads = "K"
 }
 
 /// What the command line asks for.
@@ -75,6 +76,7 @@ struct Options {
                               H  64 KiB deliveries one after the other over http, beside curl
                               I  the same over https
                               J  as C, of 256 KiB
+                              K  one large upload by spoolgate-upload, beside curl
           --rounds N        Measure until N rounds were quiet, rows taking turns (default 3), at
                             most 3 N rounds.
           --quick           64 MiB for 1 GiB, 200 slow uploads for 5 s, one round.

@@ -21,6 +21,13 @@ func gatewayProgram(_ options: Options) throws -> String {
     return path
 }
 
+/// The path of the client's command, beside the daemon.
+func clientProgram(_ options: Options) throws -> String {
+    let gateway = try gatewayProgram(options)
+    let directory = gateway.prefix(upTo: gateway.lastIndex(of: "/") ?? gateway.endIndex)
+    return try absolutePath("\(directory)/spoolgate-upload")
+}
+
 /// The path of a program that is named by its path, or by its name in PATH or an sbin directory.
 func findProgram(_ name: String) throws -> String {
     if name.contains("/") { return name }

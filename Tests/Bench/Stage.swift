@@ -14,6 +14,8 @@ final class Stage {
     let address: SocketAddress
     /// The sink as an upstream: `http://`, or `https://` where the stage has TLS.
     let sinkURL: String
+    /// Where the gateway takes uploads that it delivers to the sink, through nginx, over http.
+    let gatewayURL: String
     /// The authority of the sink's certificate, a PEM file; nil without TLS.
     let authority: String?
     /// nginx by a unix socket, which has no ports to run out of.
@@ -71,6 +73,7 @@ final class Stage {
         self.sink = sink
         let port = try freePort()
         address = .port(port)
+        gatewayURL = "http://127.0.0.1:\(port)/files"
         let identity = withTLS ? try Identity(in: work, log: logs[1]) : nil
         authority = identity?.certificate
         sinkURL =

@@ -77,7 +77,7 @@ func printTargets(_ results: [SectionResult], _ options: Options) {
 }
 
 private func targets(_ results: [SectionResult]) -> [Target] {
-    besideNginx(results) + deliveries(results) + besideTusd(results)
+    besideNginx(results) + deliveries(results) + client(results) + besideTusd(results)
 }
 
 extension [SectionResult] {
@@ -179,6 +179,21 @@ private func deliveries(_ results: [SectionResult]) -> [Target] {
             ),
         ]
     }
+}
+
+private func client(_ results: [SectionResult]) -> [Target] {
+    [
+        Target(
+            "the client's command: no slower than \(ClientUploads.curlRow)",
+            results.figure(
+                .clientUploads,
+                ClientUploads.putRow,
+                "mib_per_s",
+                over: ClientUploads.curlRow
+            ),
+            atLeast: 1
+        )
+    ]
 }
 
 /// With equal promises, and then with those that tusd does not make.
