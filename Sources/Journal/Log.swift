@@ -80,7 +80,7 @@ package struct Log: Sendable {
 
     /// New settings are in force; `unchanged` names those that need a restart.
     package func reloaded(unchanged: [String]) {
-        write(.notice, "settings reloaded") {
+        write(.notice, "settings reloaded", isWarning: !unchanged.isEmpty) {
             unchanged.isEmpty ? [:] : ["need-restart": unchanged.joined(separator: ",")]
         }
     }

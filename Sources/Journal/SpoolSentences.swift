@@ -18,8 +18,8 @@ extension SpoolError: CustomStringConvertible {
         case .full(let directory, let needed, let free, let reserve):
             Self.need(needed)
                 + "\(ByteSize.rounded(free)) are free on \(directory) and "
-                + "\(ByteSize.rounded(reserve)) must stay free: free space there or lower "
-                + "spool.reserve"
+                + "\(ByteSize.rounded(reserve)) must stay free: free space there, or lower "
+                + "spool.reserve and restart"
         case .fewFiles(let directory, let free, let reserve):
             "only \(free) files are free and \(reserve) must stay free on \(directory): remove files "
                 + "there or make its file system with more inodes"
@@ -47,7 +47,9 @@ extension SpoolError: CustomStringConvertible {
             "upload \(id) was left as it is: \(reason); this is a fault of spoolgate, please report it "
                 + "with this line"
         case .unusable(let directory, let reason):
-            "\(directory) cannot be a spool: \(reason); look at --spool or spool.directory"
+            // Some reasons end in what to do.
+            "\(directory) cannot be a spool: \(reason)"
+                + (reason.contains("; ") ? "" : "; look at --spool or spool.directory")
         case .bootUnknown(let error):
             "\(error); it tells a power cut from the death of a process; is ProcSubset=pid set for the "
                 + "service? Remove it, and whatever else hides /proc/sys"

@@ -37,8 +37,8 @@ package final class Spool: Sendable {
     ///   - clock: the machine's clocks; tests give some that jump.
     ///   - writer: who this process is in the states it writes; nil: the running kernel. Tests give
     ///     another one after a power cut.
-    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use;
-    ///   `.bootUnknown`.
+    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
+    ///   its file system is read-only; `.bootUnknown`.
     package convenience init(
         directory: String,
         reserve: Int64,
@@ -71,8 +71,8 @@ package final class Spool: Sendable {
     /// Opens a spool that exists, to look at it and change what is in it; makes nothing.
     ///
     /// - Parameter directory: the path.
-    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use;
-    ///   `.bootUnknown`.
+    /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
+    ///   its file system is read-only; `.bootUnknown`.
     package convenience init(existing directory: String) throws(SpoolError) {
         let disk = Disk()
         let layout = try SpoolLayout(path: directory, creating: false, disk: disk)

@@ -24,6 +24,8 @@ struct ListenOption: ParsableArguments {
 
 struct SettingsOptions: ParsableArguments {
     static let systemFile = "/etc/spoolgate/spoolgate.yaml"
+    /// Whom the shipped service runs as.
+    static let serviceUser = "spoolgate"
 
     @Option(
         name: .shortAndLong,
@@ -92,6 +94,15 @@ func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure
     } catch {
         guard case .denied(let facts, _, _) = error else { return }
         let user = SystemUser.current
+        // The daemon itself: it is not to run as root.
+        guard user.name != SettingsOptions.serviceUser else {
+            let fault = PathFault(
+                user: user,
+                use: rights == .read ? .file : .ownDirectory,
+                path: path
+            )
+            throw CommandFailure(code: .noPermission, sentence: fault.sentence(error))
+        }
         throw CommandFailure(
             code: .noPermission,
             sentence: "\(path): user \(user.name) may not look into \(facts.path) "

@@ -109,7 +109,7 @@ import Upstream
             #/2\.0MiB are needed, .+ are free on (.+) and 1048576\.0TiB must stay free: (.+)/#
         let match = try #require(reason.wholeMatch(of: pattern), "\(reason)")
         #expect(match.1 == test.spool.directory)
-        #expect(match.2 == "free space there or lower spool.reserve")
+        #expect(match.2 == "free space there, or lower spool.reserve and restart")
     }
 
     @Test("the true cause is told where the disk itself has no room", arguments: [ENOSPC, EDQUOT])
@@ -130,8 +130,8 @@ import Upstream
         let figures: [(SpoolError, String)] = [
             (
                 .full(directory: "/s", needed: none, free: 5 << 20, reserve: 8 << 20),
-                "5.0MiB are free on /s and 8.0MiB must stay free: free space there or lower "
-                    + "spool.reserve"
+                "5.0MiB are free on /s and 8.0MiB must stay free: free space there, or lower "
+                    + "spool.reserve and restart"
             ),
             (
                 .fewFiles(directory: "/s", free: 812, reserve: 1000),

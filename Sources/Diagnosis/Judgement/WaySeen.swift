@@ -143,7 +143,10 @@ package struct GatewaySeen: Sendable, Equatable {
         case "unknown-route":
             ["fastcgi_param SPOOLGATE_ROUTE default;  (one of the routes in spoolgate.yaml)"]
         case "anonymous-refused":
-            ["-H 'Authorization: ...'", "fastcgi_param SPOOLGATE_OWNER $remote_user;", Mend.login]
+            [
+                "-H 'Authorization: ...'", Mend.login,
+                "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only beside auth_basic and its file)",
+            ]
         case "check-unavailable": ["authorize: in spoolgate.yaml; look whether that service runs"]
         case "client-too-many-requests": ["limit_conn, limit_req: wait, and probe again"]
         default: ["journalctl -u spoolgate; the codes stand in spoolgate(8)"]

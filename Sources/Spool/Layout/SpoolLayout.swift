@@ -63,6 +63,8 @@ final class SpoolLayout: Sendable {
             if let reason = try Self.strangeness(of: all) { throw unusable(reason) }
         } catch let error as SpoolError {
             throw error
+        } catch let error as SystemError where error.isReadOnly {
+            throw .disk(error)
         } catch {
             throw unusable("\(error)")
         }

@@ -15,9 +15,6 @@ struct Check: ParsableCommand {
             """
     )
 
-    /// The user as whom the shipped unit runs the daemon.
-    private static let serviceUser = "spoolgate"
-
     @OptionGroup var options: SettingsOptions
 
     @OptionGroup var address: ListenOption
@@ -25,7 +22,7 @@ struct Check: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             "Judge as this user, whom the daemon runs as; only root can (default for root and the "
-                + "system's settings: \(serviceUser)).",
+                + "system's settings: \(SettingsOptions.serviceUser)).",
             valueName: "name"
         )
     )
@@ -128,7 +125,7 @@ struct Check: ParsableCommand {
             }
             judge = named
         } else if current.isRoot, isSystems {
-            judge = SystemUser(named: Self.serviceUser) ?? current
+            judge = SystemUser(named: SettingsOptions.serviceUser) ?? current
         }
         guard judge.number != current.number else { return current }
         do throws(SystemError) {
@@ -144,7 +141,7 @@ struct Check: ParsableCommand {
 
     /// Nobody but root and the service's user sees what the service will see.
     private func requireJudge(_ judge: SystemUser) throws(CommandFailure) {
-        guard !judge.isRoot, let service = SystemUser(named: Self.serviceUser),
+        guard !judge.isRoot, let service = SystemUser(named: SettingsOptions.serviceUser),
             judge.number != service.number
         else { return }
         throw CommandFailure(

@@ -85,7 +85,9 @@ def name_upstream(day):
 
 def own_owner(text):
     """Whose an upload is, in the operator's own words: an upgrade must not take them away."""
-    return re.sub(r"(SPOOLGATE_OWNER\s+)\$remote_user;", r"\1$uploader;", text)
+    return re.sub(
+        r"#(fastcgi_param +SPOOLGATE_OWNER )\$remote_user;.*", r"\1$uploader;", text
+    )
 
 
 def include_snippet(text):
