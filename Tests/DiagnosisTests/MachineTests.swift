@@ -39,10 +39,35 @@ import Testing
 
         """
 
+    @Test("the location is that of the server block which nginx chooses, by port, name and default")
+    func chosen() throws {
+        let dump = NginxDump(
+            """
+            # configuration file /n:
+            http {
+            server { listen 127.0.0.1:3000; location /files/ { fastcgi_pass unix:/php.sock; } }
+            server { listen [::]:80; listen 80 default_server; location /files/ { fastcgi_pass unix:/g.sock; } }
+            server { listen *:80; server_name up.example; location /files/ { fastcgi_pass unix:/named.sock; } }
+            server { listen 443 ssl; location /files/ { fastcgi_pass unix:/page.sock; } }
+            server { listen 443 ssl; location /files/ {
+                fastcgi_param SPOOLGATE_ROUTE a; fastcgi_pass unix:/tls.sock; } }
+            server { listen unix:/a; location /files/ { fastcgi_pass unix:/local.sock; } }
+            }
+            """
+        )
+        for (host, port, socket) in [
+            ("any", 80, "/g.sock"), ("up.example", 80, "/named.sock"), ("any", 443, "/tls.sock"),
+            ("any", 3000, "/php.sock"),
+        ] {
+            let place = dump.locations(of: "/files/a", host: host, port: UInt16(port)).first
+            #expect(place.flatMap(dump.socket) == socket)
+        }
+    }
+
     @Test("nginx's files are read with their includes, each directive with its place")
     func dumped() throws {
         let dump = NginxDump(Self.dump)
-        let places = dump.locations(of: "/files/a", host: "up.example")
+        let places = dump.locations(of: "/files/a", host: "up.example", port: 80)
         #expect(
             places.map(\.location.place) == [
                 "/etc/nginx/snippets/spoolgate.conf:1", "/etc/nginx/nginx.conf:11",
@@ -55,16 +80,16 @@ import Testing
         #expect(place.value(of: "log_format")?.words.last == #"$remote_addr { "$request" ; "#)
         #expect(dump.socket(of: place) == "/run/spoolgate/spoolgate.sock")
         #expect(
-            dump.locations(of: "/files/a", host: "other").first.flatMap(dump.socket)
+            dump.locations(of: "/files/a", host: "other", port: 80).first.flatMap(dump.socket)
                 == "/other.sock"
         )
-        #expect(dump.locations(of: "/", host: "up.example").isEmpty)
+        #expect(dump.locations(of: "/", host: "up.example", port: 80).isEmpty)
     }
 
     @Test("what breaks uploads is named with its place, and the mend with what it replaces")
     func faults() throws {
         let place = try #require(
-            NginxDump(Self.dump).locations(of: "/files/", host: "up.example").first
+            NginxDump(Self.dump).locations(of: "/files/", host: "up.example", port: 80).first
         )
         let found = place.faults.map { [$0.level.rawValue, $0.text] + $0.mends }
         #expect(

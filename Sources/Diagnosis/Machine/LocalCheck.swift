@@ -35,7 +35,7 @@ package struct LocalCheck {
         _ url: ProbeURL,
         _ processes: NginxProcesses
     ) {
-        guard let place = dump.locations(of: url.path, host: url.host).first else {
+        guard let place = dump.locations(of: url.path, host: url.host, port: url.port).first else {
             findings.append(
                 Finding(
                     .failure,

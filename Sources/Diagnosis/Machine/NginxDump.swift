@@ -100,18 +100,32 @@ package struct NginxDump: Sendable {
             ? String(target.dropFirst(5).prefix { $0 != ":" }) : nil
     }
 
-    /// The places where requests for a path of a host are handed on by FastCGI, the best match first.
-    package func locations(of path: String, host: String) -> [NginxPlace] {
+    /// The places where requests for a path of a host are handed on by FastCGI, the best match first: as nginx
+    /// chooses a server block, by port, name and `default_server`, then those of the gateway before others'.
+    package func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
         for http in directives where http.name == "http" {
             for server in http.block ?? [] where server.name == "server" {
                 let named = (server.block ?? []).contains {
                     $0.name == "server_name" && $0.arguments.contains(host)
                 }
-                collect([server, http], path, named ? 10_000 : 0, into: &found)
+                let listens = (server.block ?? []).filter { $0.name == "listen" }
+                let ours = listens.filter { Self.port($0.arguments.first ?? "") == port }
+                let isHeard = listens.isEmpty ? port == 80 : !ours.isEmpty
+                let isDefault = ours.contains { $0.arguments.contains("default_server") }
+                let rank = (isHeard ? 80_000 : 0) + (named ? 40_000 : 0) + (isDefault ? 20_000 : 0)
+                collect([server, http], path, rank, into: &found)
             }
         }
         return found.sorted { $0.rank > $1.rank }.map(\.place)
+    }
+
+    /// The port of a `listen`; nil: a unix socket.
+    private static func port(_ address: String) -> UInt16? {
+        if address.hasPrefix("unix:") { return nil }
+        if let port = UInt16(address) { return port }
+        guard let colon = address.lastIndex(of: ":"), !address.hasSuffix("]") else { return 80 }
+        return UInt16(address[address.index(after: colon)...])
     }
 
     private func collect(
@@ -123,7 +137,11 @@ package struct NginxDump: Sendable {
         for location in around.first?.block ?? [] where location.name == "location" {
             let place = NginxPlace(around: [location] + around)
             if place.value(of: "fastcgi_pass") != nil, let length = place.match(path) {
-                found.append((place, rank + length))
+                let isOurs = place.around[0].block?.contains {
+                    $0.name == "fastcgi_param"
+                        && $0.arguments.first?.hasPrefix("SPOOLGATE_") ?? false
+                }
+                found.append((place, rank + length + (isOurs ?? false ? 10_000 : 0)))
             }
             collect([location] + around, path, rank, into: &found)
         }
