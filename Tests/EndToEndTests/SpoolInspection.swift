@@ -61,6 +61,8 @@ struct SpoolInspection {
         let deadline = Date(timeIntervalSinceNow: 10)
         var left: [String]
         repeat {
+            // A queue run removes the names that no state needs any more.
+            sandbox.daemon.signal(SIGUSR1)
             let purge = try sandbox.spoolgate(["purge", "--force", "--older-than", "0s"] + queues)
             left = purge.status == 0 ? [] : ["purge: \(purge.errors)"]
             let (records, data) = try files()
