@@ -78,6 +78,13 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, Int64(connected) - Int64(lookedUp)))
     }
 
+    /// For how long the last final response asked to wait, by a number or a date (RFC 9110 §10.2.3); nil: not at all.
+    package var retryAfter: Duration? {
+        var seconds: curl_off_t = 0
+        let code = spoolgate_curl_get_offset(easy, CURLINFO_RETRY_AFTER, &seconds)
+        return code == CURLE_OK && seconds > 0 ? .seconds(seconds) : nil
+    }
+
     /// Bytes of content that the connection has taken in the last transfer.
     package var uploaded: Int64 {
         var count: curl_off_t = 0

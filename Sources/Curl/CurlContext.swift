@@ -4,6 +4,7 @@
 
 import CCurl
 import Glibc
+import Posix
 
 /// What libcurl's callbacks are given: the transfer under way and the sockets libcurl has open.
 ///
@@ -13,6 +14,10 @@ package final class CurlContext {
     package var transfer: (any CurlTransfer)?
     /// Whether a connection that is closed is reset instead.
     package var resets = false
+
+    /// Longest time that the other side's system may leave what was sent unacknowledged; nil: the system's own, of
+    /// many minutes.
+    package var acknowledgementLimit: Duration?
 
     /// One socket, or for a moment several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
@@ -29,6 +34,18 @@ package final class CurlContext {
         let number = socket(address.family, kind, address.protocol)
         let isTCP = [AF_INET, AF_INET6].contains(address.family)
         if number != CURL_SOCKET_BAD { sockets.append((number, isTCP)) }
+        if isTCP, let limit = acknowledgementLimit {
+            withUnsafeBytes(of: UInt32(clamping: limit.wholeMilliseconds)) {
+                // Where the kernel refuses, its own limit holds.
+                _ = setsockopt(
+                    number,
+                    Int32(IPPROTO_TCP),
+                    TCP_USER_TIMEOUT,
+                    $0.baseAddress,
+                    socklen_t($0.count)
+                )
+            }
+        }
         return number
     }
 

@@ -5,59 +5,55 @@ import HTTPTypes
 import UploadProtocol
 
 /// Cancels one upload.
-struct Cancellation {
+///
+/// Used by one thread, once.
+final class Cancellation: TransferRun {
     private let token: ResumeToken
     private let options: UploadOptions
+    let control = TransferControl()
+    var patience: Patience
+
+    var name: String { "the cancellation by DELETE \(token.url)" }
+    var connection: ConnectionOptions { options.connection }
 
     init(_ token: ResumeToken, _ options: UploadOptions) {
         self.token = token
         self.options = options
+        patience = Patience(options.connection)
     }
 
     /// Blocks until the server has taken it.
     func run() throws(TransferError) {
-        let purpose = "the cancellation by DELETE \(token.url)"
         guard let url = URLText(token.url), let version = WireVersion(token.interopVersion) else {
-            throw TransferError(.invalid, "\(purpose): the token is none", token: token)
+            throw error(.invalid, "\(name): the token is none")
         }
-        let control = TransferControl()
-        let exchange = ServerExchange(options.connection, answerLimit: 4096, control: control)
-        var patience = Patience(options.connection)
+        let exchange = ServerExchange(connection, answerLimit: 4096, control: control)
         var fields = options.fields.withoutRepresentation
         version.name(in: &fields)
         while true {
             let result = exchange.send(.delete, url, fields)
-            var reason = result.fault?.reason ?? "no answer"
-            var told: Duration?
-            if let head = result.head {
-                let answer = UploadAnswer(head)
-                reason = "it was answered with \(head.status.code)"
-                told = answer.retryAfter
-                switch Verdict(of: answer, to: .cancellation) {
-                case .final, .gone: return
-                case .later: break
-                default:
-                    throw TransferError(
-                        .refused,
-                        "\(purpose): \(reason); the upload stays",
-                        answer: result.answer,
-                        token: token
-                    )
-                }
-            } else if let fault = result.fault, !fault.mayPass,
-                [.noTLS, .notTried].contains(fault.kind)
-            {
-                let kind = fault.kind
-                throw TransferError(
-                    kind == .noTLS ? .untrusted : .invalid,
-                    "\(purpose): \(reason)",
-                    token: token
-                )
+            guard let head = result.head else {
+                try wait(after: result.fault, name)
+                continue
             }
-            guard let pause = patience.next(told) else {
-                throw TransferError(.later, "\(purpose): \(reason); try again later", token: token)
+            let answer = UploadAnswer(head, retryAfter: result.retryAfter)
+            let reason = "\(name) was answered with \(head.status.code)"
+            switch Verdict(of: answer, to: .cancellation) {
+            case .final, .gone: return
+            case .later: try wait(reason, result.answer, answer.retryAfter)
+            default: throw error(.refused, "\(reason); the upload stays", result.answer)
             }
-            control.wait(pause)
         }
     }
+
+    func error(
+        _ kind: TransferError.Kind,
+        _ reason: String,
+        _ answer: Answer? = nil
+    ) -> TransferError {
+        TransferError(kind, reason, answer: answer, token: token)
+    }
+
+    /// Nobody listens.
+    func tellWaiting(_ pause: Duration, reason: String) {}
 }

@@ -1,8 +1,6 @@
 // A download, as a program sees it.
 //
-// The work is a blocking run (DownloadRun.swift) on one thread; `async` is only the surface.
-
-import Posix
+// What it shares with an upload is a `Transfer`; what one run does stands in DownloadRun.swift.
 
 /// Where a download goes.
 public struct DownloadDestination: Sendable {
@@ -35,16 +33,10 @@ public struct DownloadDestination: Sendable {
 /// let answer = try await download.run()
 /// ```
 public final class Download: Sendable {
-    private let url: String
-    private let destination: DownloadDestination
-    private let options: DownloadOptions
-    private let control = TransferControl()
-    private let current: Monitor<DownloadToken?>
-    private let onEvent: (@Sendable (DownloadEvent) -> Void)?
-    private let sink: AsyncStream<DownloadEvent>.Continuation
+    private let transfer: Transfer<DownloadToken>
 
     /// What happens, for one reader; the newest 256 events are kept for it.
-    public let events: AsyncStream<DownloadEvent>
+    public var events: AsyncStream<DownloadEvent> { transfer.events }
 
     /// Makes a download; nothing is sent before it runs.
     ///
@@ -69,12 +61,23 @@ public final class Download: Sendable {
         _ options: DownloadOptions,
         _ onEvent: (@Sendable (DownloadEvent) -> Void)?
     ) {
-        self.url = url
-        self.destination = destination
-        self.options = options
-        self.onEvent = onEvent
-        current = Monitor(token)
-        (events, sink) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(256))
+        transfer = Transfer("the download of \(url)", token, onEvent) {
+            (transfer) throws(TransferError) in
+            guard let source = URLText(url) else {
+                throw TransferError(
+                    .invalid,
+                    "\(url) is no URL to download; give one with http:// or https:// and without a user"
+                )
+            }
+            return try DownloadRun(
+                source,
+                to: destination,
+                token: transfer.token,
+                options: options,
+                control: transfer.control,
+                tell: transfer.tell
+            ).run()
+        }
     }
 
     /// The download that a token belongs to.
@@ -90,7 +93,7 @@ public final class Download: Sendable {
     }
 
     /// What the download can be resumed with now; nil: nothing came, or the server names no validator.
-    public var token: DownloadToken? { current.update { $0 } }
+    public var token: DownloadToken? { transfer.token }
 
     /// Downloads everything.
     ///
@@ -98,60 +101,14 @@ public final class Download: Sendable {
     ///
     /// - Returns: the last response's status and fields; its content went to the destination.
     /// - Throws: why it did not come to its end; `token` says where to go on.
-    public func run() async throws(TransferError) -> Answer {
-        let result = await withTaskCancellationHandler {
-            await TransferControl.onThread("download") { self.performed() }
-        } onCancel: {
-            requestPause()
-        }
-        return try result.get()
-    }
+    public func run() async throws(TransferError) -> Answer { try await transfer.run() }
 
     /// As `run`, on the calling thread, which it blocks.
-    public func perform() throws(TransferError) -> Answer { try performed().get() }
+    public func perform() throws(TransferError) -> Answer { try transfer.perform() }
 
     /// Ends the run as soon as it can, and gives what to resume with; `run` throws `paused`.
-    public func pause() async -> DownloadToken? {
-        requestPause()
-        await control.ended()
-        return token
-    }
+    public func pause() async -> DownloadToken? { await transfer.pause() }
 
     /// As `pause`, without waiting.
-    public func requestPause() { control.ask(.pause) }
-
-    private func performed() -> Result<Answer, TransferError> {
-        let result = control.run { Result { () throws(TransferError) in try runOnce() } }
-        return result ?? .failure(TransferError(.invalid, "the download of \(url) runs already"))
-    }
-
-    private func runOnce() throws(TransferError) -> Answer {
-        guard let source = URLText(url) else {
-            throw TransferError(
-                .invalid,
-                "\(url) is no URL to download; give one with http:// or https:// and without a user"
-            )
-        }
-        let run = try DownloadRun(
-            source,
-            to: destination,
-            token: token,
-            options: options,
-            control: control
-        ) { [self] event in
-            if case .resumable(let token) = event { current.update { $0 = token } }
-            if case .begunAnew = event { current.update { $0 = nil } }
-            onEvent?(event)
-            sink.yield(event)
-        }
-        do throws(TransferError) {
-            let answer = try run.run()
-            current.update { $0 = nil }
-            sink.finish()
-            return answer
-        } catch {
-            if !error.mayWorkLater { sink.finish() }
-            throw error
-        }
-    }
+    public func requestPause() { transfer.control.ask(.pause) }
 }

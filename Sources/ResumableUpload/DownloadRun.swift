@@ -14,14 +14,14 @@ import UploadProtocol
 /// One run of a download.
 ///
 /// Used by one thread, once.
-final class DownloadRun {
+final class DownloadRun: TransferRun {
     private let source: URLText
     private let options: DownloadOptions
-    private let control: TransferControl
+    let control: TransferControl
     private let exchange: ServerExchange
     private let tell: (DownloadEvent) -> Void
     private let place: DownloadPlace
-    private var patience: Patience
+    var patience: Patience
 
     private var validator: String?
     private var total: Int64?
@@ -33,7 +33,8 @@ final class DownloadRun {
     private var nextSync = Deadline.after(.seconds(1))
 
     private static let answerLimit = 64 << 10
-    private var purpose: String { "the download by GET \(source.text)" }
+    var name: String { "the download of \(source.text)" }
+    var connection: ConnectionOptions { options.connection }
 
     init(
         _ source: URLText,
@@ -83,56 +84,40 @@ final class DownloadRun {
         )
         // A response without content was not looked at yet.
         if let head = result.head, fault == nil, isTaken == nil { begin(head) }
-        if let fault { throw error(fault.kind, "\(purpose): \(fault.reason)") }
+        if let fault { throw error(fault.kind, "\(name): \(fault.reason)") }
         try save()
         return try judged(result)
     }
 
     private func judged(_ result: ExchangeResult) throws(TransferError) -> Answer? {
-        if let head = result.head {
-            if isTaken == true {
-                if total.map({ place.offset == $0 }) ?? (result.fault == nil) {
-                    return try finish(head)
-                }
-                try checkWish()
-                try wait(result.fault?.reason ?? "the content ended early", nil)
-                return nil
-            }
-            return try judged(head)
+        guard let head = result.head else {
+            try wait(after: result.fault, name)
+            return nil
         }
+        guard isTaken == true else { return try judged(head, result.retryAfter) }
+        if total.map({ place.offset == $0 }) ?? (result.fault == nil) { return try finish(head) }
         try checkWish()
-        let fault = result.fault ?? ClientFault(.noAnswer, "no answer")
-        switch fault.kind {
-        case .notTried: throw error(.invalid, "\(purpose) was not tried: \(fault.reason)")
-        case .noTLS where !fault.mayPass:
-            throw error(
-                .untrusted,
-                "\(purpose): no TLS that can be trusted: \(fault.reason); look at the server's "
-                    + "certificate and the authorities"
-            )
-        default: try wait(fault.reason, nil)
-        }
+        try wait("\(name): \(result.fault?.reason ?? "the content ended early")", nil, nil)
         return nil
     }
 
     /// A response that has nothing of the representation.
-    private func judged(_ head: ResponseHead) throws(TransferError) -> Answer? {
+    private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Answer? {
         let answer = Answer(status: head.status, fields: head.fields, content: kept)
+        let reason = "\(name) was answered with \(head.status.code)"
         switch head.status.code {
         case 416:
             if Self.range(head)?.total == place.offset { return try finish(head) }
             try restart("the server has no bytes from \(place.offset) on")
-            try wait("\(purpose) was answered with 416", nil)
-        case 408, 425, 429, 500, 502, 503, 504, 507:
-            let told = head.fields.value(of: .retryAfter).flatMap { Int64(digits: $0) }
-            try wait("it was answered with \(head.status.code)", told.map { .seconds($0) })
+            try wait(reason, answer, told)
+        case 408, 425, 429, 500, 502, 503, 504, 507: try wait(reason, answer, told)
         default:
             let location = head.fields.value(of: .location).map { " to \($0)" } ?? ""
             let problem = ProblemDocument.sentence(head.fields, kept).map { ": \($0)" } ?? ""
-            throw TransferError(
+            throw error(
                 .refused,
-                "\(purpose) was refused with \(head.status.code)\(location)\(problem)",
-                answer: answer
+                "\(name) was refused with \(head.status.code)\(location)\(problem)",
+                answer
             )
         }
         return nil
@@ -140,7 +125,7 @@ final class DownloadRun {
 
     private func finish(_ head: ResponseHead) throws(TransferError) -> Answer {
         do throws(ContentFault) { try place.finish() } catch {
-            throw self.error(error.kind, "\(purpose): \(error.reason)")
+            throw self.error(error.kind, "\(name): \(error.reason)")
         }
         tellProgress()
         return Answer(status: head.status, fields: head.fields)
@@ -182,7 +167,7 @@ final class DownloadRun {
                     )
                     return
                 }
-                tell(.begunAnew(reason: "\(purpose): another representation is there"))
+                tell(.begunAnew(reason: "\(name): another representation is there"))
             }
             total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
             validator = Self.validator(head.fields)
@@ -229,11 +214,11 @@ final class DownloadRun {
         guard place.restart() else {
             throw error(
                 .changed,
-                "\(purpose): \(reason), and what came was handed over; begin again"
+                "\(name): \(reason), and what came was handed over; begin again"
             )
         }
         validator = nil
-        tell(.begunAnew(reason: "\(purpose): \(reason)"))
+        tell(.begunAnew(reason: "\(name): \(reason)"))
     }
 
     /// Makes what came durable, and then says so.
@@ -245,7 +230,7 @@ final class DownloadRun {
 
     private func save() throws(TransferError) {
         do throws(ContentFault) { try checkpoint() } catch {
-            throw self.error(error.kind, "\(purpose): \(error.reason)")
+            throw self.error(error.kind, "\(name): \(error.reason)")
         }
     }
 
@@ -262,28 +247,13 @@ final class DownloadRun {
 
     // MARK: Ends
 
-    private func checkWish() throws(TransferError) {
-        switch control.wish {
-        case .run: return
-        case .pause: throw error(.paused, "\(purpose) was paused")
-        case .cancel: throw error(.cancelled, "\(purpose) was cancelled")
-        }
+    func error(
+        _ kind: TransferError.Kind,
+        _ reason: String,
+        _ answer: Answer? = nil
+    ) -> TransferError {
+        TransferError(kind, reason, answer: answer)
     }
 
-    private func wait(_ reason: String, _ told: Duration?) throws(TransferError) {
-        guard let pause = patience.next(told) else {
-            throw error(
-                .later,
-                "\(purpose): \(reason); it did not go on for \(options.connection.retryFor), try "
-                    + "again later"
-            )
-        }
-        tell(.waiting(pause, reason: "\(purpose): \(reason)"))
-        control.wait(pause)
-        try checkWish()
-    }
-
-    private func error(_ kind: TransferError.Kind, _ reason: String) -> TransferError {
-        TransferError(kind, reason)
-    }
+    func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
 }

@@ -4,37 +4,31 @@
 
 public import HTTPTypes
 
-/// What happens during an upload.
-public enum UploadEvent: Sendable, Equatable {
-    /// The upload can be resumed with this token; a later one replaces it.
+/// What happens during a transfer.
+public enum TransferEvent<Token: Sendable & Equatable>: Sendable, Equatable {
+    /// The transfer can be resumed with this token; a later one replaces it.
     ///
-    /// Comes again before the last byte leaves, with `mayBeComplete` set.
-    case resumable(ResumeToken)
+    /// That of an upload comes again before the last byte leaves, with `mayBeComplete` set.
+    case resumable(Token)
     /// How far it is.
     case progress(Progress)
     /// It waits before it tries again: for how long, and why.
     case waiting(Duration, reason: String)
-    /// The upload resource is gone, or could not be had; everything is sent again.
+    /// Everything is sent, or comes, again: the upload resource is gone or could not be had, or what is there is
+    /// another representation.
     case begunAnew(reason: String)
 }
 
+/// What happens during an upload.
+public typealias UploadEvent = TransferEvent<ResumeToken>
 /// What happens during a download.
-public enum DownloadEvent: Sendable, Equatable {
-    /// The download can be resumed with this token; a later one replaces it.
-    case resumable(DownloadToken)
-    /// How far it is; `sent` is what has come.
-    case progress(Progress)
-    /// It waits before it tries again: for how long, and why.
-    case waiting(Duration, reason: String)
-    /// What is there is another representation; everything comes again.
-    case begunAnew(reason: String)
-}
+public typealias DownloadEvent = TransferEvent<DownloadToken>
 
 /// How far a transfer is; bytes.
 public struct Progress: Sendable, Equatable {
     /// What the other side has for sure: acknowledged by the server, or written here.
     public var received: Int64
-    /// What was sent, acknowledged or not.
+    /// What was sent, acknowledged or not; of a download: what has come.
     public var sent: Int64
     /// The whole; nil: not known.
     public var total: Int64?

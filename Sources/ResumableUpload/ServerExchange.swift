@@ -15,6 +15,8 @@ struct ExchangeResult {
     var head: ResponseHead?
     /// Why there is no whole answer.
     var fault: ClientFault?
+    /// For how long the answer asked to wait; nil: not at all.
+    var retryAfter: Duration?
     /// The answer's content, as far as it is kept.
     var content: [UInt8]
     /// Whether there was more.
@@ -104,6 +106,7 @@ final class ServerExchange {
         return ExchangeResult(
             head: transfer.head,
             fault: transfer.fault,
+            retryAfter: transfer.retryAfter,
             content: kept,
             isCut: isCut || (transfer.head != nil && transfer.fault != nil),
             wasBegun: transfer.wasBegun,

@@ -1,11 +1,6 @@
 // An upload, as a program sees it.
 //
-// The work is a blocking run (UploadRun.swift) on one thread; `async` is only the surface. The invariant: one run at
-// a time, and what `token` says is enough to go on.
-
-import HTTPTypes
-import Posix
-import UploadProtocol
+// What it shares with a download is a `Transfer`; what one run does stands in UploadRun.swift.
 
 /// An upload that survives cuts.
 ///
@@ -16,16 +11,11 @@ import UploadProtocol
 /// let answer = try await upload.run()
 /// ```
 public final class Upload: Sendable {
-    private let body: Body
-    private let url: String
     private let options: UploadOptions
-    private let control = TransferControl()
-    private let current: Monitor<ResumeToken?>
-    private let onEvent: (@Sendable (UploadEvent) -> Void)?
-    private let sink: AsyncStream<UploadEvent>.Continuation
+    private let transfer: Transfer<ResumeToken>
 
     /// What happens, for one reader; the newest 256 events are kept for it.
-    public let events: AsyncStream<UploadEvent>
+    public var events: AsyncStream<UploadEvent> { transfer.events }
 
     /// Makes an upload; nothing is sent before it runs.
     ///
@@ -51,12 +41,11 @@ public final class Upload: Sendable {
         _ options: UploadOptions,
         _ onEvent: (@Sendable (UploadEvent) -> Void)?
     ) {
-        self.body = body
-        self.url = url
         self.options = options
-        self.onEvent = onEvent
-        current = Monitor(token)
-        (events, sink) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(256))
+        transfer = Transfer("the upload to \(url)", token, onEvent) {
+            (transfer) throws(TransferError) in
+            try Self.perform(transfer, body, url, options)
+        }
     }
 
     /// The upload that a token belongs to; where the upload resource is gone it begins anew.
@@ -77,7 +66,7 @@ public final class Upload: Sendable {
     }
 
     /// What the upload can be resumed with now; nil: the server has nothing, or all.
-    public var token: ResumeToken? { current.update { $0 } }
+    public var token: ResumeToken? { transfer.token }
 
     /// Sends the body and waits for the final response.
     ///
@@ -85,45 +74,34 @@ public final class Upload: Sendable {
     ///
     /// - Returns: the final response, its status below 400.
     /// - Throws: why there is none; its token says where to go on.
-    public func run() async throws(TransferError) -> Answer {
-        let result = await withTaskCancellationHandler {
-            await TransferControl.onThread("upload") { self.performed() }
-        } onCancel: {
-            requestPause()
-        }
-        return try result.get()
-    }
+    public func run() async throws(TransferError) -> Answer { try await transfer.run() }
 
     /// As `run`, on the calling thread, which it blocks.
     ///
     /// Not from a task: those have few threads, and a stream's pieces may need the one that is blocked.
-    public func perform() throws(TransferError) -> Answer { try performed().get() }
+    public func perform() throws(TransferError) -> Answer { try transfer.perform() }
 
     /// Ends the run as soon as it can, and gives what to resume with; `run` throws `paused`.
     ///
     /// - Returns: the token; nil where the server has nothing.
-    public func pause() async -> ResumeToken? {
-        requestPause()
-        await control.ended()
-        return token
-    }
+    public func pause() async -> ResumeToken? { await transfer.pause() }
 
     /// As `pause`, without waiting.
-    public func requestPause() { control.ask(.pause) }
+    public func requestPause() { transfer.control.ask(.pause) }
 
     /// Ends the run and cancels the upload on the server; `run` throws `cancelled`.
     ///
     /// - Throws: where the server could not be told.
     public func cancel() async throws(TransferError) {
-        control.ask(.cancel)
-        await control.ended()
+        transfer.control.ask(.cancel)
+        await transfer.control.ended()
         guard let token else { return }
         let options = options
         let result = await TransferControl.onThread("cancel") {
             Result { () throws(TransferError) in try Self.remove(token, options: options) }
         }
         try result.get()
-        current.update { $0 = nil }
+        transfer.set(nil)
     }
 
     /// Cancels an upload on its server, on the calling thread, which it blocks.
@@ -138,13 +116,13 @@ public final class Upload: Sendable {
         try Cancellation(token, options).run()
     }
 
-    private func performed() -> Result<Answer, TransferError> {
-        let result = control.run { Result { () throws(TransferError) in try runOnce() } }
-        return result ?? .failure(TransferError(.invalid, "the upload to \(url) runs already"))
-    }
-
-    private func runOnce() throws(TransferError) -> Answer {
-        let token = self.token
+    private static func perform(
+        _ transfer: Transfer<ResumeToken>,
+        _ body: Body,
+        _ url: String,
+        _ options: UploadOptions
+    ) throws(TransferError) -> Answer {
+        let token = transfer.token
         guard let target = URLText(url), token == nil || URLText(token?.url ?? "") != nil else {
             throw TransferError(
                 .invalid,
@@ -162,7 +140,7 @@ public final class Upload: Sendable {
         do throws(ContentFault) {
             content = try body.opened(window: options.window)
         } catch {
-            throw TransferError(error.kind, "the upload to \(url): \(error.reason)", token: token)
+            throw TransferError(error.kind, "\(transfer.name): \(error.reason)", token: token)
         }
         defer { content.close() }
         let run = UploadRun(
@@ -171,22 +149,13 @@ public final class Upload: Sendable {
             token: token,
             version: version,
             options: options,
-            control: control
-        ) { [self] event in
-            if case .resumable(let token) = event { current.update { $0 = token } }
-            if case .begunAnew = event { current.update { $0 = nil } }
-            onEvent?(event)
-            sink.yield(event)
-        }
+            control: transfer.control,
+            tell: transfer.tell
+        )
         do throws(TransferError) {
-            let answer = try run.run()
-            current.update { $0 = nil }
-            sink.finish()
-            return answer
+            return try run.run()
         } catch {
-            let left = error.token
-            current.update { $0 = left }
-            if !error.mayWorkLater { sink.finish() }
+            transfer.set(error.token)
             throw error
         }
     }

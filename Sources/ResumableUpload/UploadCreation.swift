@@ -48,7 +48,7 @@ extension UploadRun {
                 throw refusal(answer, purpose)
             }
             version = common
-        case .later: try wait(purpose, answer, read.retryAfter)
+        case .later: try wait(purpose, answer, read)
         case .unsupported:
             throw TransferError(
                 .unsupported,
@@ -81,7 +81,7 @@ extension UploadRun {
             if resource == nil { try take(location: read.location) }
             acknowledge(told, upTo: portion.count, from: 0)
         case .tooLarge: maxAppend = smaller(than: portion.count)
-        case .later: try wait(purpose, answer, read.retryAfter)
+        case .later: try wait(purpose, answer, read)
         default: throw refusal(answer, purpose)
         }
         return nil
@@ -104,7 +104,7 @@ extension UploadRun {
         try checkRepeatable(result, portion, purpose)
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         guard Verdict(of: read, to: .plain) == .later else { return answer }
-        try wait(purpose, answer, read.retryAfter)
+        try wait(purpose, answer, read)
         return nil
     }
 

@@ -13,13 +13,16 @@ import UploadProtocol
 /// One run of an upload.
 ///
 /// Used by one thread, once.
-final class UploadRun {
+final class UploadRun: TransferRun {
     let content: any UploadContent
     let target: URLText
     let options: UploadOptions
     let control: TransferControl
     let exchange: ServerExchange
     let tell: (UploadEvent) -> Void
+
+    var name: String { "the upload to \(target.text)" }
+    var connection: ConnectionOptions { options.connection }
 
     var version: WireVersion
     /// The upload resource; nil: there is none.
@@ -119,8 +122,8 @@ final class UploadRun {
         case .acknowledged(let told):
             try resume(at: told ?? 0, read, purpose)
         case .gone:
-            return try goneAnew(answer, purpose)
-        case .later: try wait(purpose, answer, read.retryAfter)
+            return try goneAnew(answer, read, purpose)
+        case .later: try wait(purpose, answer, read)
         default: throw refusal(answer, purpose)
         }
         return nil
@@ -154,7 +157,11 @@ final class UploadRun {
         }
     }
 
-    func goneAnew(_ answer: Answer, _ purpose: String) throws(TransferError) -> Answer? {
+    func goneAnew(
+        _ answer: Answer,
+        _ read: UploadAnswer,
+        _ purpose: String
+    ) throws(TransferError) -> Answer? {
         let reason = "\(purpose): the upload resource is gone (\(answer.status.code))"
         if isFinished { return Answer(status: answer.status, fields: answer.fields, isLost: true) }
         if token?.mayBeComplete ?? false, !isRepeatable {
@@ -174,20 +181,12 @@ final class UploadRun {
         }
         (resource, offset, received) = (nil, nil, 0)
         token = nil
-        if beginnings > 1 { try wait(purpose, answer, nil) }
+        if beginnings > 1 { try wait(purpose, answer, read) }
         tell(.begunAnew(reason: reason))
         return nil
     }
 
     // MARK: Ends
-
-    func checkWish() throws(TransferError) {
-        switch control.wish {
-        case .run: return
-        case .pause: throw error(.paused, "the upload to \(target.text) was paused")
-        case .cancel: throw error(.cancelled, "the upload to \(target.text) was cancelled")
-        }
-    }
 
     /// The answer and what it says; nil: it is asked again.
     func answered(
@@ -199,42 +198,19 @@ final class UploadRun {
             throw error(fault.kind, "\(purpose): \(fault.reason)")
         }
         if let answer = result.answer, let head = result.head {
-            return (answer, UploadAnswer(head))
-        }
-        try checkWish()
-        let fault = result.fault ?? ClientFault(.noAnswer, "no answer")
-        switch fault.kind {
-        case .notTried: throw error(.invalid, "\(purpose) was not tried: \(fault.reason)")
-        case .noTLS where !fault.mayPass:
-            throw error(
-                .untrusted,
-                "\(purpose): no TLS that can be trusted: \(fault.reason); look at the server's "
-                    + "certificate and the authorities"
-            )
-        default: break
+            return (answer, UploadAnswer(head, retryAfter: result.retryAfter))
         }
         offset = nil
-        try wait("\(purpose): \(fault.reason)", nil, nil)
+        try wait(after: result.fault, purpose)
         return nil
     }
 
-    func wait(
-        _ purpose: String,
-        _ answer: Answer?,
-        _ told: Duration?
-    ) throws(TransferError) {
-        let reason = answer.map { "\(purpose) was answered with \(sentence($0))" } ?? purpose
-        guard let pause = patience.next(told) else {
-            throw error(
-                .later,
-                "\(reason); it did not go on for \(options.connection.retryFor), try again later",
-                answer
-            )
-        }
-        tell(.waiting(pause, reason: reason))
-        control.wait(pause)
-        try checkWish()
+    /// Waits before it is tried again what was answered with `answer`.
+    func wait(_ purpose: String, _ answer: Answer, _ read: UploadAnswer) throws(TransferError) {
+        try wait("\(purpose) was answered with \(sentence(answer))", answer, read.retryAfter)
     }
+
+    func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
 
     func refusal(_ answer: Answer, _ purpose: String) -> TransferError {
         error(.refused, "\(purpose) was refused with \(sentence(answer))", answer)

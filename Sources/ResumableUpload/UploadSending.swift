@@ -38,14 +38,14 @@ extension UploadRun {
         case .conflict(let told) where !isFinished:
             // The same offset again, or none: it has to be asked, and not at once.
             self.offset = nil
-            if told == nil || told == offset { try wait(purpose, answer, read.retryAfter) }
+            if told == nil || told == offset { try wait(purpose, answer, read) }
         case .gone where !isFinished:
-            return try goneAnew(answer, purpose)
+            return try goneAnew(answer, read, purpose)
         case .tooLarge where portion.count > 1:
             maxAppend = smaller(than: portion.count)
         case .later:
             self.offset = nil
-            try wait(purpose, answer, read.retryAfter)
+            try wait(purpose, answer, read)
         default:
             // The server said that it has everything, and gives its answer no more.
             guard isFinished, portion.count == 0 else { throw refusal(answer, purpose) }

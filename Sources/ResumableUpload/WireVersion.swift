@@ -66,10 +66,11 @@ struct UploadAnswer {
     let minAppend: Int64?
     /// Most bytes of the body; nil: not told.
     let maxSize: Int64?
-    /// How long to wait before trying again; nil: not told, or a date.
+    /// How long to wait before trying again; nil: not told.
     let retryAfter: Duration?
 
-    init(_ head: ResponseHead) {
+    init(_ head: ResponseHead, retryAfter: Duration? = nil) {
+        self.retryAfter = retryAfter
         let fields = head.fields
         status = head.status.code
         offset = StructuredField.integer(.uploadOffset, in: fields).flatMap { $0 < 0 ? nil : $0 }
@@ -83,8 +84,6 @@ struct UploadAnswer {
         maxAppend = limits["max-append-size"].flatMap { $0 > 0 ? $0 : nil }
         minAppend = limits["min-append-size"]
         maxSize = limits["max-size"]
-        retryAfter = fields.value(of: .retryAfter).flatMap { Int64(digits: $0) }
-            .map { .seconds($0) }
     }
 
     /// Whether it is about an upload resource at all.

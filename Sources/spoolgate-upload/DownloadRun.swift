@@ -38,21 +38,18 @@ final class DownloadRun {
 
     /// Downloads.
     func perform(notBefore: WallTime?) throws {
-        try waitForTime(file?.state.notBefore ?? notBefore)
-        let keeper = file.map { StateKeeper($0) }
-        let handler: @Sendable (DownloadEvent) -> Void = { [report] event in
-            switch event {
-            // The bytes are durable, and an older token is as good.
-            case .resumable(let token): keeper?.keep(token.text, isDurable: false)
-            case .progress(let progress):
-                keeper?.note(progress)
-                report.note(progress)
-            case .waiting(let duration, let reason): report.wait(duration, reason)
-            case .begunAnew(let reason):
-                keeper?.keep(nil)
-                report.beginAnew(reason)
-            }
+        let moment = file?.state.notBefore ?? notBefore
+        file?.state.notBefore = moment
+        do throws(SystemError) { try file?.save() } catch {
+            throw Ending(error, "without its state a download is not begun")
         }
+        if let reason = interruption.wait(until: moment, toBegin: "the download", report) {
+            report.end(status: nil, code: Ending.Code.later.rawValue, reason: reason)
+            throw Ending(.later, reason)
+        }
+        // The bytes are durable, and an older token is as good.
+        let keeper = StateKeeper(file, isDurable: false)
+        let handler = keeper.handler(report) { (token: DownloadToken) in token.text }
         let destination: DownloadDestination =
             path == "-" ? .pieces(Self.handOver) : .file(path)
         let download: Download
@@ -81,21 +78,6 @@ final class DownloadRun {
         }
         unlink(path + ".part")
         file.remove()
-    }
-
-    private func waitForTime(_ moment: WallTime?) throws {
-        file?.state.notBefore = moment
-        do throws(SystemError) { try file?.save() } catch {
-            throw Ending(error, "without its state a download is not begun")
-        }
-        guard let moment, moment > .now else { return }
-        let seconds = moment.seconds - WallTime.now.seconds
-        report.wait(.seconds(seconds), "it is not to begin before \(moment)")
-        guard interruption.wait(until: moment) else {
-            let sentence = "stopped before \(moment), when the download is to begin"
-            report.end(status: nil, code: Ending.Code.later.rawValue, reason: sentence)
-            throw Ending(.later, sentence)
-        }
     }
 
     private static func handOver(_ bytes: [UInt8]) throws {

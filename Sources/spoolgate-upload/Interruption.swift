@@ -49,15 +49,28 @@ final class Interruption: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits until a moment of the wall clock, whoever sets it; false where it was asked before.
-    func wait(until moment: WallTime) -> Bool {
-        while true {
+    /// Waits until a moment of the wall clock, whoever sets it, and has `report` tell so.
+    ///
+    /// - Parameters:
+    ///   - moment: when `what` may begin; nil: at once.
+    ///   - what: the upload, or the download.
+    ///   - report: where it is told.
+    /// - Returns: why it does not begin, where somebody asked to end before; nil: it may.
+    func wait(
+        until moment: WallTime?,
+        toBegin what: String,
+        _ report: ProgressReport
+    ) -> String? {
+        guard let moment, moment > .now else { return nil }
+        let seconds = moment.seconds - WallTime.now.seconds
+        report.wait(.seconds(seconds), "it is not to begin before \(moment)")
+        while !isAsked {
             let left = moment.seconds - WallTime.now.seconds
-            guard left > 0 else { return !isAsked }
-            let asked = state.wait(until: .after(.seconds(min(left, 10))), isQuiet: true) {
+            guard left > 0 else { return nil }
+            _ = state.wait(until: .after(.seconds(min(left, 10))), isQuiet: true) {
                 $0.isAsked ? true : nil
             }
-            if asked != nil { return false }
         }
+        return "stopped before \(moment), when \(what) is to begin"
     }
 }

@@ -46,22 +46,16 @@ final class UploadRun {
         // The first run says when: `2h` means another time in each.
         file.state.notBefore = file.state.notBefore ?? notBefore
         try save()
-        try waitForTime()
+        let moment = file.state.notBefore
+        if let reason = interruption.wait(until: moment, toBegin: "the upload", report) {
+            throw ended(.later, reason)
+        }
         if source.isStream, !isSameStream { try giveUpStream() }
         if withDigest, file.state.digest == nil {
             file.state.digest = try digest()
             try save()
         }
         if let digest = file.state.digest { options.fields[.reprDigest] = digest }
-    }
-
-    private func waitForTime() throws {
-        guard let moment = file.state.notBefore, moment > .now else { return }
-        let seconds = moment.seconds - WallTime.now.seconds
-        report.wait(.seconds(seconds), "it is not to begin before \(moment)")
-        guard interruption.wait(until: moment) else {
-            throw ended(.later, "stopped before \(moment), when the upload is to begin")
-        }
     }
 
     /// What came by a pipe before is another stream, unless somebody says that it is the same.
@@ -113,18 +107,7 @@ final class UploadRun {
     func perform() throws {
         let watch = Stopwatch()
         let begun = file.state.received
-        let handler: @Sendable (UploadEvent) -> Void = { [keeper, report] event in
-            switch event {
-            case .resumable(let token): keeper.keep(token.text)
-            case .progress(let progress):
-                keeper.note(progress)
-                report.note(progress)
-            case .waiting(let duration, let reason): report.wait(duration, reason)
-            case .begunAnew(let reason):
-                keeper.keep(nil)
-                report.beginAnew(reason)
-            }
-        }
+        let handler = keeper.handler(report) { (token: ResumeToken) in token.text }
         let upload: Upload
         if let token = file.state.token.flatMap({ ResumeToken($0) }) {
             let what = "goes on with what was begun at \(file.state.begun)"
@@ -218,32 +201,5 @@ final class UploadRun {
         }
         report.end(status: status, code: code.rawValue, reason: sentence)
         return Ending(code, sentence)
-    }
-}
-
-/// Writes a state as a transfer goes on.
-///
-/// Used by the thread of the transfer.
-final class StateKeeper: @unchecked Sendable {
-    private let file: StateFile
-    private var next = Deadline.after(.seconds(1))
-
-    init(_ file: StateFile) { self.file = file }
-
-    /// Keeps another token, durable before the transfer goes on.
-    func keep(_ token: String?, isDurable: Bool = true) {
-        file.state.token = token
-        if token == nil { (file.state.received, file.state.total) = (0, nil) }
-        // A disk without room keeps nobody from uploading; the next run begins anew then.
-        try? file.save(isDurable: isDurable)
-    }
-
-    /// Keeps how far it is, for `--list`, now and then.
-    func note(_ progress: Progress) {
-        file.state.received = progress.received
-        file.state.total = progress.total
-        guard next.hasPassed else { return }
-        next = .after(.seconds(5))
-        try? file.save(isDurable: false)
     }
 }

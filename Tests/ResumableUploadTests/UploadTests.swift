@@ -280,6 +280,30 @@ struct UploadTests {
         #expect(busy.asked.count == 1)
     }
 
+    @Test("a server may ask for a pause by a date (RFC 9110 §10.2.3)")
+    func laterByDate() async throws {
+        let origin = try UploadOrigin { request in
+            guard request.number == 0 else { return .serve }
+            var moment = time(nil) + 2
+            var parts = tm()
+            gmtime_r(&moment, &parts)
+            var text = [CChar](repeating: 0, count: 64)
+            strftime(&text, text.count, "%a, %d %b %Y %H:%M:%S GMT", &parts)
+            let date = String(decoding: text.prefix { $0 != 0 }.map { UInt8($0) }, as: UTF8.self)
+            return .answer("503 Busy", ["Retry-After: \(date)"])
+        }
+        let (result, events) = await upload(
+            .bytes(pattern(9)),
+            to: origin.base + "/f",
+            quickOptions()
+        )
+        #expect(try result.get().status == .created)
+        let pauses = events.compactMap {
+            if case .waiting(let pause, _) = $0 { pause } else { nil }
+        }
+        #expect(pauses == [.seconds(1)] || pauses == [.seconds(2)])
+    }
+
     @Test("the target's own 4xx is a refusal with its words; a problem document is quoted")
     func refused() async throws {
         let problem = #"{"type":"x","title":"No","detail":"The film is \"bad\"","a":["detail"]}"#

@@ -30,6 +30,8 @@ package final class ClientTransfer: CurlTransfer {
     package private(set) var wasBegun = false
     /// Bytes of content that the connection took.
     package private(set) var uploaded: Int64 = 0
+    /// For how long the answer asked to wait; nil: not at all.
+    package private(set) var retryAfter: Duration?
     /// Why there is no whole answer; nil where there is one.
     package private(set) var fault: ClientFault?
     /// The time of one round trip, as connecting took it.
@@ -85,6 +87,8 @@ package final class ClientTransfer: CurlTransfer {
             return
         }
         connection.isPrepared = false
+        // Who waits long for an answer learns all the same that nobody is there any more.
+        connection.context.acknowledgementLimit = request.timeout
         connection.rest()
         defer { connection.context.resets = false }
         do throws(CurlOptionError) {
@@ -96,6 +100,7 @@ package final class ClientTransfer: CurlTransfer {
         let end = connection.perform(for: self)
         roundTrip = connection.roundTrip
         uploaded = connection.uploaded
+        retryAfter = connection.retryAfter
         fault = fault(end, connection.explanation(of: end))
     }
 
