@@ -46,10 +46,8 @@ extension SpoolError: CustomStringConvertible {
         case .contradiction(let id, let reason):
             "upload \(id) was left as it is: \(reason); this is a fault of spoolgate, please report it "
                 + "with this line"
-        case .unusable(let directory, let reason):
-            // Some reasons end in what to do.
-            "\(directory) cannot be a spool: \(reason)"
-                + (reason.contains("; ") ? "" : "; look at --spool or spool.directory")
+        case .unusable(let directory, let reason, let advice):
+            "\(directory) cannot be a spool: \(reason); \(advice)"
         case .bootUnknown(let error):
             "\(error); it tells a power cut from the death of a process; is ProcSubset=pid set for the "
                 + "service? Remove it, and whatever else hides /proc/sys"

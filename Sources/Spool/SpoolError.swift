@@ -32,7 +32,11 @@ package enum SpoolError: Error, Sendable, Equatable {
     /// changed.
     case contradiction(UploadID, reason: String)
     /// The directory is no spool, or one of a format this version does not know.
-    case unusable(directory: String, reason: String)
+    case unusable(
+        directory: String,
+        reason: String,
+        advice: String = "look at --spool or spool.directory"
+    )
     /// The kernel's identity of this boot cannot be read, without which a power cut goes unseen.
     case bootUnknown(SystemError)
 }

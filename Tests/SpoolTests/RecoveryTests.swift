@@ -194,7 +194,9 @@ struct RecoveryTests {
                 #expect {
                     _ = isExisting ? try Spool(existing: directory.path) : try directory.open()
                 } throws: { error in
-                    guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+                    guard case .unusable(_, let reason, _) = error as? SpoolError else {
+                        return false
+                    }
                     return reason.contains("'spoolgate-spool 2'")
                         && reason.contains("'\(format.split(separator: "\n").first ?? "")'")
                 }

@@ -41,7 +41,7 @@ struct SpoolTests {
         #expect {
             try directory.open()
         } throws: { error in
-            guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+            guard case .unusable(_, let reason, _) = error as? SpoolError else { return false }
             return reason.contains("spoolgate-spool 3")
         }
     }

@@ -104,7 +104,7 @@ struct StrangeFilesTests {
             #expect {
                 try directory.open()
             } throws: { error in
-                guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+                guard case .unusable(_, let reason, _) = error as? SpoolError else { return false }
                 return reason.contains("/\(name): ")
             }
         }
@@ -176,7 +176,7 @@ struct StrangeFilesTests {
             #expect {
                 try directory.open()
             } throws: { error in
-                guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+                guard case .unusable(_, let reason, _) = error as? SpoolError else { return false }
                 return reason.contains(
                     "\(directory.path)\(name) has mode 0\(String(mode, radix: 8))"
                 )
@@ -222,7 +222,7 @@ struct StrangeFilesTests {
         #expect {
             try directory.open()
         } throws: { error in
-            guard case .unusable(_, let reason) = error as? SpoolError else { return false }
+            guard case .unusable(_, let reason, _) = error as? SpoolError else { return false }
             return reason.contains("uploads/4 belongs to user 12345")
         }
     }

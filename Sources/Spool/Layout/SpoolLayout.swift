@@ -41,7 +41,13 @@ final class SpoolLayout: Sendable {
             let root = try Directory(path: path)
             let format = try Self.text(of: "format", in: root)
             if let format {
-                guard format == Self.format else { throw unusable(Self.sentence(of: format)) }
+                guard format == Self.format else {
+                    throw SpoolError.unusable(
+                        directory: path,
+                        reason: Self.sentence(of: format),
+                        advice: "use the version of spoolgate that made it, or another directory"
+                    )
+                }
             } else {
                 guard creating, try Self.strangers(in: root).isEmpty else {
                     throw unusable("it holds no file named format")
@@ -60,7 +66,7 @@ final class SpoolLayout: Sendable {
             daemons = try Directory("daemons", in: root)
             temporary = try Directory("tmp", in: root)
             let all = [root, uploads, queue, corrupt, daemons, temporary] + self.uploads
-            if let reason = try Self.strangeness(of: all) { throw unusable(reason) }
+            try Self.checkTrust(in: all, path)
         } catch let error as SpoolError {
             throw error
         } catch let error as SystemError where error.isReadOnly {
@@ -70,36 +76,41 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Why the directories are not to be trusted; nil if they are.
+    /// Throws where the directories are not to be trusted.
     ///
     /// Where others may write, what is found may be anybody's; where they may read, uploads are. It is
     /// not mended: that would hide it from whoever has to know.
-    private static func strangeness(of directories: [Directory]) throws(SystemError) -> String? {
+    private static func checkTrust(in directories: [Directory], _ path: String) throws {
         let user = Directory.user
         let owner = try directories[0].status().owner
         // root lists and purges whatever user's spool it is; nobody else does.
         guard owner == user || user == 0 else {
-            return "it belongs to user \(owner), and this is user \(user)"
+            throw SpoolError.unusable(
+                directory: path,
+                reason: "it belongs to user \(owner), and this is user \(user)"
+            )
         }
         for directory in directories {
             let status = try directory.status()
             if status.owner != owner {
-                return
+                let reason =
                     "\(directory.path) belongs to user \(status.owner), the spool to user \(owner)"
+                throw SpoolError.unusable(directory: path, reason: reason)
             }
             if status.isOpenToOthers {
-                return
-                    "\(directory.path) has mode 0\(String(status.permissions, radix: 8)), so that "
-                    + "others get at uploads; look who did, then chmod -R go= it"
+                let mode = String(status.permissions, radix: 8)
+                throw SpoolError.unusable(
+                    directory: path,
+                    reason: "\(directory.path) has mode 0\(mode), so that others get at uploads",
+                    advice: "look who did, then chmod -R go= it"
+                )
             }
         }
-        return nil
     }
 
     private static func sentence(of format: String) -> String {
         let shown = format.prefix { $0 != "\n" }.prefix(40)
-        return "its format is '\(shown)', and this program knows '\(Self.format.dropLast())'; "
-            + "use the version of spoolgate that made it, or another directory"
+        return "its format is '\(shown)', and this program knows '\(Self.format.dropLast())'"
     }
 
     // MARK: An upload's files
