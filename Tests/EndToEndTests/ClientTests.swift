@@ -210,6 +210,7 @@ struct ClientTests {
             let upload = world.upload(.file(file.url.path()), way, name)
             let run = Task { try await upload.run() }
             try await comesTrue("some of it is sent") { world.proxy.passed >= passed + (2 << 20) }
+            try await comesTrue("the resource is named") { upload.token != nil }
             let paused = await upload.pause()
             let token = try #require(paused.flatMap { ResumeToken($0.text) })
             #expect(paused == token && !token.mayBeComplete)
