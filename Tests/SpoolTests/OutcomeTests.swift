@@ -214,7 +214,9 @@ struct OutcomeTests {
         var seen: [QueuedUpload] = []
         try other.forEachQueued(until: WallTime(seconds: 4), or: .now) { seen.append($0) }
         #expect(seen.isEmpty)
-        try other.forEachQueued(until: .now, or: .now) { seen.append($0) }
+        try other.forEachQueued(until: WallTime(seconds: 4), or: nil) { seen.append($0) }
+        #expect(seen.isEmpty, "it was looked at for a clock that was ahead")
+        try other.forEachQueued(until: .now, or: nil) { seen.append($0) }
         #expect(
             seen == [
                 QueuedUpload(

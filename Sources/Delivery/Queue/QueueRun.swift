@@ -47,6 +47,7 @@ extension Deliveries {
 
     private func scheduleQueue() {
         var nextRun = Deadline.after(.zero)
+        var farLook = FarLook()
         while true {
             let configuration = current
             let settings = configuration.settings
@@ -54,7 +55,7 @@ extension Deliveries {
             case .end: return
             case .run:
                 nextRun = .after(settings.queueRunInterval)
-                run(settings)
+                run(settings, looksFar: farLook.isDue(clock))
             case .startThread:
                 do throws(SystemError) {
                     try Thread.start(name: "delivery", stackSize: Self.queueStack) { [self] in
@@ -71,7 +72,7 @@ extension Deliveries {
 
     // MARK: A run
 
-    private func run(_ settings: Settings) {
+    private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         do throws(SpoolError) {
             // What is due before the next run is in memory, and nothing else.
@@ -80,7 +81,7 @@ extension Deliveries {
             )
             let longest = settings.routes.values.map(\.queue.maximumBackoff).max() ?? .zero
             let horizon = WallTime(seconds: now.seconds + longest.components.seconds)
-            try spool.forEachQueued(until: limit, or: horizon) { queued in
+            try spool.forEachQueued(until: limit, or: looksFar ? horizon : nil) { queued in
                 let policy = settings.routes[queued.route]?.queue
                 let since = queued.wholeSince ?? confirmed
                 // Of a route that is no more, the attempt says so.
@@ -146,5 +147,24 @@ extension Deliveries {
             journal: journal.of(upload.creation),
             patience: configuration.settings.inUseTimeout
         )
+    }
+}
+
+/// When a run looks at what lies further ahead than any attempt is put off.
+///
+/// There are as many as wait for their clients, hence not always; but a time there may have been written by a clock
+/// that was ahead.
+private struct FarLook {
+    private var offset: Int64?
+    private var next = Deadline.after(.zero)
+
+    /// Whether this run does: the first one, one after the time of day was set back, and one an hour, since
+    /// machines that share a spool have clocks of their own.
+    mutating func isDue(_ clock: SpoolClock) -> Bool {
+        let offset = clock.offset
+        defer { self.offset = offset }
+        guard next.hasPassed || offset < (self.offset ?? offset) - 1 else { return false }
+        next = .after(.seconds(3_600))
+        return true
     }
 }

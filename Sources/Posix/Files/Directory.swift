@@ -75,28 +75,14 @@ package final class Directory: Sendable {
 
     /// Every name in it, in no order.
     package func names() throws(SystemError) -> [String] {
-        // Opened anew, because reading moves a place in the open directory that threads would share.
-        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
-        let number = openat(descriptor.number, ".", flags)
-        try SystemError.check(number, "openat", on: path)
-        guard let stream = fdopendir(number) else {
-            let error = SystemError("fdopendir", on: path)
-            _ = Descriptor(owning: number)
-            throw error
-        }
-        defer { closedir(stream) }
+        let reader = try reader()
         var names: [String] = []
-        while true {
-            errno = 0
-            guard let entry = readdir(stream) else { break }
-            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            if name != "." && name != ".." { names.append(name) }
-        }
-        guard errno == 0 else { throw SystemError("readdir", on: path) }
+        while let name = try reader.next() { names.append(name) }
         return names
     }
+
+    /// Reads its names one after the other, for a directory that may have very many.
+    package func reader() throws(SystemError) -> DirectoryReader { try DirectoryReader(self) }
 
     /// What is free on its file system.
     package func space() throws(SystemError) -> FileSystemSpace {

@@ -30,6 +30,9 @@ package final class SpoolClock: Sendable {
     /// The time of day, for records and people.
     package var now: WallTime { system.now }
 
+    /// Seconds by which the time of day is ahead of uptime: fewer once it was set back.
+    package var offset: Int64 { system.now.seconds - system.uptime }
+
     /// The time by which things get old: never ahead of the time of day, and not with it where that was
     /// set forward in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }

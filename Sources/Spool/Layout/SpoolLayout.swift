@@ -276,9 +276,10 @@ struct QueueName {
 
     /// Reads a name; nil for one that is none.
     init?(_ text: String) {
-        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 2, parts[0].utf8.count == Self.digits, let seconds = Int64(parts[0]),
-            seconds >= 0, let id = UploadID(parts[1])
+        let bytes = text.utf8
+        guard let seconds = Int64(digits: bytes.prefix(Self.digits)),
+            bytes.dropFirst(Self.digits).first == UInt8(ascii: "."),
+            let id = UploadID(bytes: bytes.dropFirst(Self.digits + 1))
         else { return nil }
         time = WallTime(seconds: seconds)
         self.id = id

@@ -27,17 +27,19 @@ extension Spool {
     ///
     /// - Parameters:
     ///   - limit: the time.
-    ///   - horizon: the time beyond which no setting puts anything off: what lies there was written by a
-    ///     clock that was ahead.
+    ///   - horizon: the time beyond which no setting puts off an attempt: what lies there waits for its client, or
+    ///     was written by a clock that was ahead; nil: that is not looked at.
     ///   - body: called with each.
     /// - Throws: `.disk` where the names cannot be read, or one that is stale not removed.
     package func forEachQueued(
         until limit: WallTime,
-        or horizon: WallTime,
+        or horizon: WallTime?,
         _ body: (QueuedUpload) -> Void
     ) throws(SpoolError) {
         try forEachName { (name, record) throws(SpoolError) in
-            guard name.time <= limit || name.time > horizon, name.time != QueueName.never else {
+            guard name.time <= limit || horizon.map({ name.time > $0 }) ?? false,
+                name.time != QueueName.never
+            else {
                 return
             }
             guard let record = try record() else { return }
@@ -77,8 +79,8 @@ extension Spool {
         _ body: (QueueName, _ record: () throws(SpoolError) -> LoadedRecord?) throws(SpoolError) ->
             Void
     ) throws(SpoolError) {
-        let names = try onDisk { () throws(SystemError) in try layout.queue.names() }
-        for text in names {
+        let names = try onDisk { () throws(SystemError) in try layout.queue.reader() }
+        while let text = try onDisk({ () throws(SystemError) in try names.next() }) {
             guard let name = QueueName(text) else { continue }
             try body(name) { () throws(SpoolError) in
                 let file = try? layout.openRecord(FileName(name.id), forWriting: false)

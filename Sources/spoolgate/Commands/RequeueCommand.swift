@@ -78,7 +78,7 @@ struct Requeue: ParsableCommand {
         var count = 0
         var isServed = false
         do throws(SpoolError) {
-            try spool.forEachQueued(until: now, or: WallTime(seconds: .max)) { queued in
+            try spool.forEachQueued(until: now, or: nil) { queued in
                 if queued.next.map({ $0 <= now }) ?? false { count += 1 }
             }
             isServed = try spool.wakeDaemons()
