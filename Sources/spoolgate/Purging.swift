@@ -129,10 +129,15 @@ final class Purging {
             for summary in summaries { note(summary, !summary.isInUse) }
             return
         }
+        var hasWaited = false
         try spool.remove(summaries) { summary, isRemoved in
             note(summary, isRemoved)
-            if isRemoved { events.note(Event(.purged, of: summary)) }
+            guard isRemoved else { return }
+            events.note(Event(.purged, of: summary))
+            if [.deferred, .hold, .corrupt].contains(summary.queue) { hasWaited = true }
         }
+        // What waits is what daemons tell of; where this cannot be told, their next run sees it.
+        if hasWaited { _ = try? spool.wakeDaemons() }
     }
 
     // MARK: The oldest

@@ -29,9 +29,11 @@ struct NamedUploads: ParsableArguments {
 
 /// What became of one upload.
 enum ActionOutcome {
-    /// It is as the operator wants it; a clause says what it was.
+    /// It was changed; a clause says what it was.
     case done(was: String)
-    /// It may not be: a clause says why, and what to do.
+    /// It was as the operator wants it before; a clause says so.
+    case already(String)
+    /// It may not be changed: a clause says why, and what to do.
     case refused(String)
 }
 
@@ -42,6 +44,7 @@ struct UploadAction {
     let word: String
     private let events: Events
     private var lines: ActionLines
+    private var hasChanged = false
 
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
@@ -71,39 +74,58 @@ struct UploadAction {
             defer { upload.unlock() }
             switch try body(upload) {
             case .done(let was):
+                hasChanged = true
                 if upload.state.phase == .held {
                     events.note(Event(.held, of: upload, reason: upload.reason))
                 }
                 lines.tell(id, word, nil, was)
-            case .refused(let why): lines.tell(id, "refused", .refused, why)
+            case .already(let clause): lines.tell(id, word, nil, clause)
+            case .refused(let why): refuse(id, why)
             }
         } catch {
             lines.tell(id, "failed", .unavailable, error.sentence)
         }
     }
 
-    /// Notes an upload that is not even tried.
-    mutating func refuse(_ id: UploadID, _ why: String) { lines.tell(id, "refused", .refused, why) }
+    /// Tells that an upload is not changed, and why.
+    mutating func refuse(_ id: UploadID, _ why: String) {
+        lines.tell(id, "refused", .refused, "not \(word): \(why)")
+    }
 
-    /// Ends the command with the code of what went wrong, if anything did.
-    func end() throws(CommandFailure) { try lines.end() }
+    /// Has the daemons see what was changed, and ends the command with the code of what went wrong, if
+    /// anything did.
+    func end() throws(CommandFailure) {
+        // Where they cannot be told, their next run of the queue sees it.
+        if hasChanged { _ = try? spool.wakeDaemons() }
+        try lines.end()
+    }
 }
 
 extension Upload {
-    /// What it is waiting for, as a clause for an operator.
+    /// What it is, as a clause for an operator; why it is so, `show` and `list` tell.
     var stateClause: String {
-        let tail = reason.map { ": \($0)" } ?? ""
         switch state.phase {
         case .receiving: return "it is partial: its client has not sent all of it"
-        case .deferred: return "it was deferred\(tail)"
+        case .deferred: return "it is deferred"
         case .delivering: return "it is being delivered"
         case .delivered:
             guard let status = state.finalStatus, status >= 400 else { return "it is delivered" }
             return "the upstream refused it (\(status)), which is final"
         case .indeterminate:
-            return "its outcome is indeterminate, the upstream may have it already\(tail)"
-        case .failed: return "it had failed\(tail)"
-        case .held: return "it was held\(tail)"
+            return "its outcome is indeterminate, the upstream may have it already"
+        case .failed: return "it has failed"
+        case .held: return "it is held"
+        }
+    }
+
+    /// What it was, as such a clause, before it is changed.
+    var formerStateClause: String {
+        switch state.phase {
+        case .deferred: "it was deferred"
+        case .indeterminate: "its outcome was indeterminate, the upstream may have it already"
+        case .failed: "it had failed"
+        case .held: "it was held"
+        case .receiving, .delivering, .delivered: stateClause
         }
     }
 

@@ -83,6 +83,14 @@ struct OperatorTests {
         }
     }
 
+    /// Waits until the daemon tells all of these words of itself.
+    private func awaitStatus(_ words: String...) throws {
+        try eventually("the status has \(words)") {
+            let status = try sandbox.spoolgate("status", "--json").output
+            return words.allSatisfy(status.contains)
+        }
+    }
+
     @Test("a held upload stays until it is released, and the daemon then delivers it when asked")
     func holdAndRelease() throws {
         let id = try accepted(by: "PUT")
@@ -92,8 +100,12 @@ struct OperatorTests {
         }
         let hold = try sandbox.spoolgate("hold", id)
         #expect((hold.status, hold.errors) == (0, ""))
-        #expect(hold.output.hasPrefix("held \(id): it was deferred: "))
-        #expect(try sandbox.spoolgate("hold", id).status == 0)
+        #expect(hold.output == "held \(id): it was deferred\n")
+        // The daemon hears of it at once, though its next run is an hour away.
+        try awaitStatus("\"waiting\":0,\"next\":[]", "\"held\":1")
+        let repeated = try sandbox.spoolgate("hold", id)
+        #expect(repeated.status == 0)
+        #expect(repeated.output.hasPrefix("held \(id): already held since 2"))
         #expect(try sandbox.spoolgate("list").output.contains("held"))
         upstream.become(.taking)
         sandbox.daemon.signal(SIGUSR1)
@@ -102,13 +114,13 @@ struct OperatorTests {
         try awaitState("held")
         let release = try sandbox.spoolgate("release", id)
         #expect(release.status == 0)
-        #expect(release.output.contains("released \(id): it was held: "))
-        // The daemon hears of it at once, though its next run is an hour away.
+        #expect(release.output == "released \(id): it was held\n")
         try awaitState("delivered")
+        try awaitStatus("\"held\":0")
         #expect(upstream.count == 2)
         let again = try sandbox.spoolgate("release", id)
         #expect(again.status == 65)
-        #expect(again.errors == "spoolgate: \(id): it is delivered, not held\n")
+        #expect(again.errors == "spoolgate: \(id): not released: it is delivered\n")
     }
 
     @Test("one that is put off for long is tried at once where somebody says so")

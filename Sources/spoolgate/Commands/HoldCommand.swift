@@ -36,10 +36,10 @@ struct Hold: ParsableCommand {
     private static func hold(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
         switch upload.state.phase {
         case .deferred:
-            let was = upload.stateClause
+            let was = upload.formerStateClause
             try upload.hold(.held, reason: upload.reason ?? "held by an operator")
             return .done(was: was)
-        case .held: return .done(was: upload.stateClause)
+        case .held: return .already("already held since \(upload.lastActivity)")
         case .indeterminate, .failed:
             return .refused("\(upload.stateClause); nothing delivers it as it is")
         case .receiving: return .refused("\(upload.stateClause); hold it once it is whole")

@@ -34,14 +34,15 @@ struct Release: ParsableCommand {
     }
 
     private static func release(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
-        let was = upload.stateClause
         switch upload.state.phase {
         case .held where upload.isWhole:
+            let was = upload.formerStateClause
             try upload.requeue(at: .now)
             return .done(was: was)
         case .held: return .refused("a part of its content is lost")
-        case .failed, .indeterminate: return .refused("\(was); to try it again, requeue it")
-        case .receiving, .deferred, .delivering, .delivered: return .refused("\(was), not held")
+        case .failed, .indeterminate:
+            return .refused("\(upload.stateClause); to try it again, requeue it")
+        case .receiving, .deferred, .delivering, .delivered: return .refused(upload.stateClause)
         }
     }
 }

@@ -131,14 +131,13 @@ struct Requeue: ParsableCommand {
     }
 
     private static func requeue(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
-        let was = upload.stateClause
         switch upload.state.phase {
         case .deferred, .failed, .held, .indeterminate:
             guard upload.isWhole else { return .refused("a part of its content is lost") }
+            let was = upload.formerStateClause
             try upload.requeue(at: .now)
             return .done(was: was)
-        case .receiving: return .refused("\(was); it is not whole")
-        case .delivering, .delivered: return .refused(was)
+        case .receiving, .delivering, .delivered: return .refused(upload.stateClause)
         }
     }
 }
