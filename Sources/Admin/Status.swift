@@ -45,17 +45,23 @@ struct Status: Sendable {
     let checks: [Check]
     let busy: Int
     let maximum: Int
-    /// Uploads whose content is received, those included that have no resource and are not named.
+    /// Uploads whose content is received.
     let receiving: Int
+    /// Those of them that are ordinary, and not among `transfers`: they have no name.
+    let ordinary: Int
     /// Bytes of content a second.
     let rate: Int64
     let transfers: Part<Transfer>
     /// In the order in which the queue tries them; those that wait for their clients last.
     let waiting: Part<WaitingUpload>
-    /// Those in `hold`, the oldest first.
+    /// Those in `hold` that no operator has put there, so that one has to look; the oldest first.
+    let needy: Part<WaitingUpload>
+    /// Those that an operator holds, the oldest first.
     let held: Part<WaitingUpload>
-    /// How many of these no operator has put there, so that one has to look.
-    let needy: Int
+    /// Whether more may wait than is known.
+    let isCounting: Bool
+    /// Whether a daemon has died, and not all that it left is looked at.
+    let isAfterDeath: Bool
     /// For how long the oldest of those that wait has been whole; nil: none waits.
     let oldestWait: Int64?
     let failures: [RecentFailure]
@@ -74,9 +80,13 @@ struct Status: Sendable {
         (busy, maximum) = (load.busy, load.maximum)
         checks = admin.checks(load)
         receiving = max(0, metrics.receiving.count)
+        ordinary = max(0, metrics.receivingOrdinary.count)
         rate = admin.meter.rate
         // Those that began first, which changes least from one look to the next.
         transfers = Part(gateway.transfers.all.sorted { $0.number < $1.number })
+        // Before what is counted, so that it never says too early that all is.
+        isCounting = metrics.waiting.isCounting
+        isAfterDeath = gateway.deliveries.spool.isAfterDeath
         let (known, others) = metrics.waiting.all
         let deferred = known.filter { $0.cause == nil }
         waiting = Part(
@@ -86,8 +96,9 @@ struct Status: Sendable {
         let now = now
         oldestWait = deferred.compactMap(\.since).min().map { max(0, now.seconds - $0.seconds) }
         let inHold = known.filter { $0.cause != nil }
-        held = Part(inHold.sorted { Self.isBefore(($0.since, $0.id), ($1.since, $1.id)) })
-        needy = inHold.count { $0.cause != .held }
+            .sorted { Self.isBefore(($0.since, $0.id), ($1.since, $1.id)) }
+        needy = Part(inHold.filter { $0.cause != .held })
+        held = Part(inHold.filter { $0.cause == .held })
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
@@ -115,12 +126,23 @@ struct Status: Sendable {
     /// What somebody should look at, a few words each.
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
-        if needy > 0 { all.append(needs) }
+        if needy.count > 0 { all.append(needs) }
+        if isAfterDeath {
+            all.append(
+                isCounting
+                    ? "a daemon died, and what it left is being counted"
+                    : "a daemon died, and not all that it left could be looked at (see the log)"
+            )
+        }
         if let oldestWait, oldestWait > 900 {
             all.append("an upload has been waiting for \(DurationText.rounded(oldestWait))")
         }
         if let free = sample.space?.freeBytes, free < 2 * figures.reserve {
             all.append("only \(ByteSize.rounded(free)) are free")
+        }
+        if let quota = figures.quota, quota > 0, figures.bytes > quota / 10 * 9 {
+            let used = ByteSize.rounded(figures.bytes)
+            all.append("\(used) of the quota of \(ByteSize.rounded(quota)) are taken")
         }
         if let files = sample.space?.freeFiles, files < 2_000 {
             all.append("only \(files) more files can be made")
@@ -142,13 +164,15 @@ struct Status: Sendable {
     /// Those that the line does not say already.
     var furtherConcerns: [String] { concerns.filter { $0 != needs } }
 
-    private var needs: String { "\(needy) \(needy == 1 ? "needs" : "need") you" }
+    private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") you" }
 
     /// All of it in one line, as `systemctl status` shows it.
     var line: String {
         // The rate is that of the last look, when there was something.
         let speed = receiving > 0 ? " \(ByteSize.rounded(rate))/s" : ""
         var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
+        if held.count > 0 { parts.append("\(held.count) held") }
+        if isCounting { parts.append("still counting") }
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
         return parts.joined(separator: ", ")
     }
@@ -180,12 +204,28 @@ extension WaitingUpload {
             ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
     }
 
-    /// What a person can type about it, the likeliest first.
-    var commands: [String] {
+    /// What a person has to find out before anything is typed; nil: nothing.
+    var question: String? {
+        cause == .indeterminate ? "ask the upstream whether it has the upload" : nil
+    }
+
+    /// What a person can type about it, each after when that is right.
+    var steps: [(when: String, command: String)] {
         switch cause {
         case nil: []
-        case .held?: ["spoolgate release \(id)"]
-        case .failed?, .indeterminate?: ["spoolgate show \(id)", "spoolgate requeue \(id)"]
+        case .held?: [("to give it back", "spoolgate release \(id)")]
+        case .failed?:
+            [
+                ("to see why", "spoolgate show \(id)"),
+                ("to try it again", "spoolgate requeue \(id)"),
+            ]
+        case .indeterminate?:
+            // A person decides: the upstream would get it twice.
+            [
+                ("to see what it is", "spoolgate show \(id)"),
+                ("if it has not", "spoolgate requeue \(id)"),
+                ("if it has", "spoolgate purge --force \(id)"),
+            ]
         }
     }
 }
@@ -209,12 +249,15 @@ extension Status {
                 .object(checks.map { (name: $0.name, value: .string($0.text)) })
             ),
             ("threads-busy", .integer(Int64(busy))), ("threads-maximum", .integer(Int64(maximum))),
-            ("receiving", .integer(Int64(receiving))), ("bytes-per-second", .integer(rate)),
+            ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
+            ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
             ("now", .array(transfers.first.map(\.json))),
             ("waiting", .integer(Int64(waiting.count))),
             ("next", .array(waiting.first.map(\.json))),
+            ("needing-you", .integer(Int64(needy.count))),
+            ("needs-you", .array(needy.first.map(\.json))),
             ("held", .integer(Int64(held.count))),
-            ("needs-you", .array(held.first.map(\.json))),
+            ("on-hold", .array(held.first.map(\.json))),
             ("failures", .array(failures.map(\.json))), ("room", roomJSON),
         ])
     }
@@ -254,7 +297,8 @@ extension WaitingUpload {
             ("next-attempt", next.map { .string($0.description) } ?? .null),
             ("attempts", .integer(Int64(attempts))),
             ("reason", reason.map { .string($0) } ?? .null),
-            ("commands", .array(commands.map { .string($0) })),
+            ("question", question.map { .string($0) } ?? .null),
+            ("commands", .array(steps.map { .string($0.command) })),
         ])
     }
 }

@@ -53,7 +53,7 @@ extension Status {
             \(list(furtherConcerns))
             </header>
             <main>
-            \(receives)\(needsYou)\(waits)\(recent)\(roomPart)</main>
+            \(receives)\(needsYou)\(isHeld)\(waits)\(recent)\(roomPart)</main>
             <footer>\(footer)</footer>
             </body>
             </html>
@@ -76,17 +76,20 @@ extension Status {
     private func part<Element>(
         _ title: String,
         _ part: Part<Element>,
+        ordinary: Int = 0,
         none: String,
         _ row: (Element) -> String
     ) -> String {
-        var html = "<section><h2>\(HTML.text(title)) <span>\(part.count)</span></h2>"
-        if part.first.isEmpty { html += HTML.element("p", none, class: "none") }
+        let count = part.count + ordinary
+        var html = "<section><h2>\(HTML.text(title)) <span>\(count)</span></h2>"
+        if count == 0 { html += HTML.element("p", none, class: "none") }
         if !part.first.isEmpty {
             html += "<ul class=\"rows\">\(part.first.map(row).joined(separator: "\n"))</ul>"
         }
         if part.rest > 0 {
             html += HTML.element("p", "and \(part.rest) more: spoolgate list", class: "none")
         }
+        if ordinary > 0 { html += HTML.element("p", ordinaryWords, class: "none") }
         return html + "</section>\n"
     }
 
@@ -97,7 +100,7 @@ extension Status {
     }
 
     private var receives: String {
-        part("Now", transfers, none: "Nothing is being received.") { transfer in
+        part("Now", transfers, ordinary: ordinary, none: "Nothing is being received.") { transfer in
             var facts = [
                 Self.size(transfer.offset, of: transfer.length),
                 "\(ByteSize.rounded(transfer.rate))/s",
@@ -125,18 +128,26 @@ extension Status {
     }
 
     private var needsYou: String {
-        // What an operator holds is among them: nobody else lets it go.
-        part("Needs you", held, none: "Nothing needs you.") { upload in
-            let waited = upload.since.map {
-                "whole for \(DurationText.rounded(now.seconds - $0.seconds))"
-            }
-            let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
-            let commands = upload.commands.map { "<p>\(HTML.element("kbd", $0))</p>" }
-            return
-                "<li class=\"held\"><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
-                + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
-                + reason(upload.reason) + commands.joined() + "</li>"
+        part("Needs you", needy, none: "Nothing needs you.") { inHold($0, class: "needy") }
+    }
+
+    private var isHeld: String {
+        held.count == 0 ? "" : part("Held", held, none: "") { inHold($0, class: "held") }
+    }
+
+    private func inHold(_ upload: WaitingUpload, class kind: String) -> String {
+        let waited = upload.since.map {
+            "whole for \(DurationText.rounded(now.seconds - $0.seconds))"
         }
+        let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
+        let steps = upload.steps.map { step in
+            "<p>\(HTML.text(step.when)): \(HTML.element("kbd", step.command))</p>"
+        }
+        return
+            "<li class=\"\(kind)\"><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
+            + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
+            + reason(upload.reason) + (upload.question.map { HTML.element("p", $0) } ?? "")
+            + steps.joined() + "</li>"
     }
 
     private var recent: String {
@@ -212,7 +223,7 @@ enum StatusPage {
         kbd { background: var(--ground); border: 1px solid var(--line); border-radius: 4px; padding: 0 .4rem; }
         .owner { font-weight: normal; }
         .reason { color: var(--quiet); }
-        .held .reason { color: var(--critical); }
+        .needy .reason { color: var(--critical); }
         progress { width: 100%; height: .6rem; accent-color: var(--bar); }
         footer { clear: both; margin-top: 1rem; font-size: 13px; text-align: center; }
 

@@ -19,7 +19,7 @@ extension Status {
             "spoolgate \(version), up \(DurationText.rounded(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads"
         )
-        add("Now", transfers, to: &lines) { transfer in
+        add("Now", transfers, ordinary: ordinary, to: &lines) { transfer in
             [
                 "\(transfer.id)", transfer.route, transfer.owner ?? "-",
                 Self.bar(transfer.percent), Self.size(transfer.offset, of: transfer.length),
@@ -34,14 +34,19 @@ extension Status {
                 upload.when(now), upload.reason ?? "",
             ]
         }
-        add("Needs you", held, to: &lines) { upload in
-            [
-                "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.rounded(upload.size),
-                upload.cause?.rawValue ?? "", upload.reason ?? "",
-            ]
-        }
-        if let upload = held.first.first {
-            lines.append("  type: \(upload.commands.joined(separator: "   or: "))")
+        for (title, part) in [("Needs you", needy), ("Held", held)] {
+            add(title, part, to: &lines) { upload in
+                [
+                    "\(upload.id)", upload.route, upload.owner ?? "-",
+                    ByteSize.rounded(upload.size), upload.cause?.rawValue ?? "",
+                    upload.reason ?? "",
+                ]
+            }
+            for cause in HoldCause.allCases {
+                guard let upload = part.first.first(where: { $0.cause == cause }) else { continue }
+                lines.append("  \(cause.rawValue)\(upload.question.map { ": \($0)" } ?? "")")
+                lines += upload.steps.map { "    \($0.when): \($0.command)" }
+            }
         }
         add("Failures", Part(failures), to: &lines) { failure in
             [
@@ -56,11 +61,12 @@ extension Status {
     private func add<Element>(
         _ title: String,
         _ part: Part<Element>,
+        ordinary: Int = 0,
         to lines: inout [String],
         _ cells: (Element) -> [String]
     ) {
-        guard part.count > 0 else { return }
-        lines += ["", "\(title) (\(part.count))"]
+        guard part.count + ordinary > 0 else { return }
+        lines += ["", "\(title) (\(part.count + ordinary))"]
         let rows = part.first.prefix(Self.rows).map { cells($0).map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in
             rows.map { $0[column].terminalColumns }.max() ?? 0
@@ -77,7 +83,11 @@ extension Status {
         if part.count > rows.count {
             lines.append("  and \(part.count - rows.count) more: spoolgate list")
         }
+        if ordinary > 0 { lines.append("  " + ordinaryWords) }
     }
+
+    /// `2 ordinary uploads`.
+    var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
 
     /// What there is room for, in a few parts.
     var room: [String] {

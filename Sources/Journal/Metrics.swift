@@ -26,6 +26,8 @@ package final class Metrics: Sendable {
     package let resumptions = Tally()
     /// Uploads whose content is received now.
     package let receiving = Tally()
+    /// Those of them that are ordinary, which nobody can name.
+    package let receivingOrdinary = Tally()
     /// Uploads with a resource that an attempt is under way for.
     package let delivering = Tally()
     private let interims = (0..<100).map { _ in Tally() }

@@ -19,6 +19,10 @@ package final class WaitingUploads: Sendable {
         /// Counts runs.
         var run = 0
         var corrupt = 0
+        /// Whether somebody goes through the spool, and may bring more to light.
+        var isWalked = true
+        /// Whether there may be more than is known: no run has begun since that was over.
+        var isCounting = true
 
         mutating func add(_ waiting: WaitingUpload) {
             guard known[waiting.id] != nil || known.count < WaitingUploads.most else { return }
@@ -55,13 +59,25 @@ package final class WaitingUploads: Sendable {
         }
     }
 
+    /// Notes that somebody begins to go through the spool, whose content is not all known then, or has done
+    /// so; the first time begins with the process.
+    package func noteWalk(isUnderWay: Bool) {
+        table.updateQuietly { table in
+            table.isWalked = isUnderWay
+            if isUnderWay { table.isCounting = true }
+        }
+    }
+
+    /// Whether there may be more than is known, because the process began a moment ago, or a daemon died.
+    package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
+
     /// Goes through what waits in a spool, reading only what is not known.
     ///
     /// - Throws: `.disk` where that cannot be seen; then what was known stays.
     package func look(at spool: Spool) throws(SpoolError) {
-        let run = table.updateQuietly { table in
+        let (run, wasWalked) = table.updateQuietly { table in
             table.run += 1
-            return table.run
+            return (table.run, table.isWalked)
         }
         var others = 0
         try spool.forEachWaiting { id, time in
@@ -87,6 +103,7 @@ package final class WaitingUploads: Sendable {
             count.set(table.known.count)
             table.others = others
             table.corrupt = corrupt
+            if !wasWalked, !table.isWalked { table.isCounting = false }
         }
     }
 

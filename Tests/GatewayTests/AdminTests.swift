@@ -2,6 +2,7 @@
 // means anything.
 
 import Exchange
+import Foundation
 import HTTPTypes
 import Posix
 import TestSupport
@@ -110,6 +111,24 @@ struct AdminTests {
         }
     }
 
+    @Test("a quota that is nearly used up is a concern, and leaves it ready")
+    func quota() throws {
+        let test = try GatewayUnderTest(quota: 10_000)
+        let admin = Admin.of(test.gateway)
+        #expect(Status(of: admin).level == .ok)
+        let location = test.serve(
+            .creation(
+                [.bytesThenFails([UInt8](repeating: 0x78, count: 9_001), .truncated)],
+                length: .known(9_500)
+            )
+        ).location
+        #expect(location != nil)
+        let status = Status(of: admin)
+        #expect(status.level == .warning)
+        #expect(status.concerns.contains { $0.hasSuffix("of the quota of 9.7KiB are taken") })
+        #expect(ask("/ready", of: admin).status == 200)
+    }
+
     @Test("an upstream that is down and settings that were refused do not make it unready")
     func others() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
@@ -180,7 +199,78 @@ struct AdminTests {
         #expect(Status(of: Admin.of(test.gateway)).transfers.count == 0)
     }
 
-    @Test("an upload of unknown outcome needs a person, who is told what to type")
+    @Test("an ordinary upload on its way is counted where the others are named")
+    func ordinary() throws {
+        let seen = Monitor<Status?>(nil)
+        let gateway = test.gateway
+        let exchange = ScriptedExchange(
+            .put,
+            "/a",
+            [:],
+            ["hello", .happens { seen.update { $0 = Status(of: Admin.of(gateway)) } }]
+        )
+        #expect(test.serve(exchange).status == 201)
+        let status = try #require(seen.update { $0 })
+        #expect(status.text.hasPrefix("OK: 1 receiving"))
+        #expect(status.text.contains("\nNow (1)\n  1 ordinary upload\n"))
+        #expect(status.html.contains("<h2>Now <span>1</span></h2>"))
+        #expect(status.html.contains("1 ordinary upload</p>"))
+        #expect(!status.html.contains("Nothing is being received."))
+        #expect(status.json.text.contains("\"receiving\":1,\"ordinary\":1,"))
+        let later = Status(of: Admin.of(gateway))
+        #expect(later.receiving == 0 && later.ordinary == 0)
+        #expect(!later.text.contains("ordinary"))
+    }
+
+    @Test(
+        "until the spool was gone through it says that it counts; after a death that is a warning"
+    )
+    func counting() throws {
+        let file = "\(test.root)/spool/daemons/dead"
+        #expect(FileManager.default.createFile(atPath: file, contents: nil))
+        try test.spool.enter()
+        let admin = Admin.of(test.gateway)
+        let before = Status(of: admin)
+        #expect(before.level == .warning)
+        #expect(
+            before.text.hasPrefix(
+                "WARNING: 0 receiving, 0 waiting, 0 need you, still counting; "
+                    + "a daemon died, and what it left is being counted\n"
+            )
+        )
+        #expect(before.json.text.contains("\"counting\":true"))
+        try test.gateway.deliveries.startQueue()
+        try eventually("all is counted") { !Status(of: admin).isCounting }
+        let after = Status(of: admin)
+        #expect(after.level == .ok)
+        #expect(!after.line.contains("counting"))
+        #expect(after.json.text.contains("\"counting\":false"))
+    }
+
+    @Test("what an operator holds is no concern, and has a part of its own")
+    func held() throws {
+        let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))
+        let location = try #require(test.serve(.creation(method: .put)).location)
+        let id = try test.id(location)
+        let upload = try #require(try test.spool.tryLock(id))
+        try upload.hold(.held, reason: "wait")
+        upload.unlock()
+        try test.gateway.metrics.waiting.look(at: test.spool)
+        let status = Status(of: Admin.of(test.gateway))
+        #expect(status.level == .ok)
+        #expect(status.needy.count == 0)
+        #expect(status.held.first.map(\.id) == [id])
+        #expect(status.line.hasPrefix("0 receiving, 0 waiting, 0 need you, 1 held"))
+        #expect(!status.text.contains("Needs you"))
+        #expect(status.text.contains("\nHeld (1)\n"))
+        #expect(status.text.contains("\n    to give it back: spoolgate release \(id)\n"))
+        #expect(status.html.contains("<h2>Needs you <span>0</span></h2>"))
+        #expect(status.html.contains("<h2>Held <span>1</span></h2>"))
+        let json = status.json.text
+        #expect(json.contains("\"needing-you\":0,\"needs-you\":[],\"held\":1,\"on-hold\":[{"))
+    }
+
+    @Test("an upload of unknown outcome needs a person, who is told what to find out and to type")
     func needsYou() throws {
         let slow = try SlowUpstream(then: "")
         let test = try GatewayUnderTest(slow.target)
@@ -191,10 +281,22 @@ struct AdminTests {
         let id = try test.id(location)
         #expect(status.level == .warning)
         #expect(status.concerns == ["1 needs you"])
-        #expect(status.held.first.map(\.id) == [id])
+        #expect(status.needy.first.map(\.id) == [id])
+        #expect(status.held.count == 0)
         #expect(status.text.hasPrefix("WARNING: 0 receiving, 0 waiting, 1 needs you"))
-        #expect(status.text.contains("type: spoolgate show \(id)   or: spoolgate requeue \(id)"))
-        #expect(status.html.contains("<kbd>spoolgate requeue \(id)</kbd>"))
+        #expect(
+            status.text.contains(
+                """
+
+                  indeterminate: ask the upstream whether it has the upload
+                    to see what it is: spoolgate show \(id)
+                    if it has not: spoolgate requeue \(id)
+                    if it has: spoolgate purge --force \(id)
+
+                """
+            )
+        )
+        #expect(status.html.contains("if it has not: <kbd>spoolgate requeue \(id)</kbd>"))
         #expect(status.failures.map(\.id) == [id])
     }
 

@@ -67,6 +67,7 @@ extension Deliveries {
 
     /// Makes legal what nobody else would come for, and counts what there is.
     private func recoverSpool() {
+        journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
         let recovery = spool.recover { finding in
             switch finding {
@@ -79,7 +80,9 @@ extension Deliveries {
             if looked % Self.step == 0 { upkeep.pause(Self.shortPause) }
         }
         log.recovered(recovery)
-        if recovery.interrupted > 0 { runQueue() }
+        journal.metrics.waiting.noteWalk(isUnderWay: false)
+        // It finds what the walk has mended, and tells of it.
+        runQueue()
     }
 
     /// Tells once that the clock is doubted, and once that it is not any more.

@@ -119,7 +119,11 @@ package final class Transfers: Sendable {
     /// Counts an ordinary upload among those that are received, for the time of `body`.
     func counting<R>(_ body: () throws(SpoolError) -> R) throws(SpoolError) -> R {
         metrics.receiving.add()
-        defer { metrics.receiving.add(-1) }
+        metrics.receivingOrdinary.add()
+        defer {
+            metrics.receiving.add(-1)
+            metrics.receivingOrdinary.add(-1)
+        }
         return try body()
     }
 
