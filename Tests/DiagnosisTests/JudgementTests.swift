@@ -136,6 +136,16 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(gateway(problem(500, "unknown-route")), .failure, "SPOOLGATE_ROUTE"),
         Judged(gateway(problem(403, "anonymous-refused")), .failure, "SPOOLGATE_OWNER"),
         Judged(gateway(problem(503, "too-many-requests")), .failure, "journalctl"),
+        Judged(LoginSeen(page(401)).finding, .ok, "made-up", "401 from nginx"),
+        Judged(LoginSeen(problem(403, "anonymous-refused")).finding, .ok, "403 from the gateway"),
+        Judged(LoginSeen(silent).finding, .skipped, "no answer"),
+        Judged(
+            LoginSeen(taken).finding,
+            .failure,
+            "anybody gets in",
+            "auth_basic \"Uploads\";",
+            "SPOOLGATE_OWNER $remote_user"
+        ),
         Judged(LocationSeen("https://up.example/x", url: url()).finding, .ok, "https://up.example"),
         Judged(LocationSeen("https://UP.example:443/x", url: url()).finding, .ok),
         Judged(
@@ -163,7 +173,12 @@ struct Judged: Sendable, CustomTestStringConvertible {
     }
 
     private static func cut(_ kept: Int64?, _ resumed: ProbeAnswer?) -> Finding {
-        CutSeen(sent: 4 << 20, kept: kept, resumed: resumed).finding
+        CutSeen(sent: 4 << 20, kept: kept, resumed: resumed, answer: silent).finding
+    }
+
+    private static func speed(_ answer: ProbeAnswer) -> Finding {
+        let run = SpeedSeen.Run(.http1, bytes: 7, time: .seconds(1), answer: answer)
+        return SpeedSeen([run], roundTrip: .zero).finding
     }
 
     private static func size(_ answer: ProbeAnswer, isWelcome: Bool = false) -> Finding {
@@ -188,6 +203,20 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(cut(1 << 20, answer(204)), .warning, "fastcgi_request_buffering off;"),
         Judged(cut(4 << 20, problem(409, "x")), .failure, "not resumed: 409 from the gateway"),
         Judged(cut(nil, nil), .failure, "no offset"),
+        Judged(
+            CutSeen(sent: 0, kept: 0, resumed: answer(204), answer: page(413)).finding,
+            .failure,
+            "content was answered 413 from nginx, not",
+            "client_max_body_size 0;"
+        ),
+        Judged(
+            StreamingSeen(sent: 0, arrived: nil, after: .zero, answer: page(413)).finding,
+            .failure,
+            "content was answered 413 from nginx, not",
+            "client_max_body_size 0;"
+        ),
+        Judged(speed(page(413)), .failure, "h1: 413 from nginx", "client_max_body_size 0;"),
+        Judged(speed(problem(413, "too-large")), .failure, "413 from the gateway", "journalctl"),
         Judged(size(silent, isWelcome: true), .ok, "16.0GiB"),
         Judged(size(page(413)), .failure, "413 from nginx, not", "client_max_body_size 0;"),
         Judged(size(problem(507, "no-room")), .warning, "507 from the gateway", "spool.quota"),
@@ -202,15 +231,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
         ),
         Judged(speed(700_000, 650_000, trip: .milliseconds(100)), .ok),
         Judged(speed(100_000_000, 10_000_000, trip: .milliseconds(100)), .ok),
-        Judged(
-            SpeedSeen(
-                [.init(.http1, bytes: 7, time: .seconds(1), answer: silent)],
-                roundTrip: .zero
-            )
-            .finding,
-            .failure,
-            "h1: no answer"
-        ),
+        Judged(speed(silent), .failure, "h1: no answer"),
         Judged(SilenceSeen(borne: .seconds(70), wasEnded: false).finding, .ok, "70s"),
         Judged(SilenceSeen(borne: .seconds(60), wasEnded: true).finding, .ok, "60s"),
         Judged(

@@ -18,6 +18,10 @@ enum NginxMistake {
     case wrongInterim
     /// Uploads may have no more than 8 MiB.
     case smallContent
+    /// Uploads may have no more than nginx itself allows.
+    case standardContent
+    /// A client's name is taken for its owner where no password is asked for.
+    case openLogin
     /// Refusals are replaced by pages of nginx's own.
     case errorPages
     /// Content may not pause for more than five seconds.
@@ -37,6 +41,9 @@ enum NginxMistake {
             return line + " fastcgi_param SPOOLGATE_INTERIM on;"
         case .smallContent where words.first == "client_max_body_size":
             return "client_max_body_size 8m;"
+        case .standardContent where words.first == "client_max_body_size": return ""
+        case .openLogin where line.contains("SPOOLGATE_OWNER $remote_user"):
+            return "fastcgi_param SPOOLGATE_OWNER $remote_user;"
         case .errorPages where words.first == "fastcgi_intercept_errors":
             return "fastcgi_intercept_errors on; error_page 404 409 /sorry.html;"
         case .shortGap where words.first == "client_body_timeout":

@@ -99,11 +99,13 @@ struct ProbeTests {
         #expect(report.status == 0)
         #expect(
             report.lines.compactMap(\.check) == [
-                "reach", "gateway", "streaming", "104-http1", "104-http2", "cut", "size",
+                "reach", "gateway", "login", "streaming", "104-http1", "104-http2", "cut", "size",
                 "location", "errors", "speed", "cors", "tus", "cleanup",
             ]
         )
-        #expect(report.lines.dropLast().allSatisfy { $0.level == "ok" }, "\(report.shown)")
+        let rest = report.lines.dropLast().filter { $0.check != "login" }
+        #expect(rest.allSatisfy { $0.level == "ok" }, "\(report.shown)")
+        report.expect("login", "skip", ["none was asked for"])
         #expect(report.lines.last?.failures == 0 && report.lines.last?.warnings == 0)
         report.expect("reach", "ok", ["TLS 1.3, HTTP/1.1 and HTTP/2, nginx"])
         report.expect("streaming", "ok", ["4.0MiB of 4.0MiB"])
@@ -157,6 +159,12 @@ struct ProbeTests {
             testDescription: "large content is refused",
             front: .nginxMistaken(.smallContent),
             complaints: ["fail size"],
+            words: ["413 from nginx, not the gateway", "client_max_body_size 0;"]
+        ),
+        Mistake(
+            testDescription: "all content but the smallest is refused",
+            front: .nginxMistaken(.standardContent),
+            complaints: ["fail streaming", "fail cut", "fail size", "fail speed"],
             words: ["413 from nginx, not the gateway", "client_max_body_size 0;"]
         ),
         Mistake(
@@ -231,6 +239,10 @@ struct ProbeTests {
         #expect(report.status == (isFailure ? 69 : 1))
         let check = mistake.complaints[0].split(separator: " ")
         report.expect(String(check[1]), String(check[0]), mistake.words)
+        if mistake.front == .nginxMistaken(.standardContent) {
+            let mends = report.lines.filter { $0.level == "fail" }.map(\.mend)
+            #expect(mends == Array(repeating: ["client_max_body_size 0;"], count: 4))
+        }
     }
 
     @Test("without the module there is no 104, and what is to be installed is said")
@@ -248,6 +260,31 @@ struct ProbeTests {
         let login = "Authorization: Basic \(Data("alice:secret".utf8).base64EncodedString())"
         let report = try stage.probe(stage.plain, ["-H", login, "--http", "1.1"])
         #expect(report.complaints == ["warn 104-http1"], "\(report.shown)")
+        report.expect("login", "ok", ["made-up", "401 from nginx"])
+        let none = try stage.probe(stage.plain, ["--http", "1.1"])
+        none.expect("login", "ok", ["made-up", "401 from nginx"])
+    }
+
+    @Test("a login that takes any name is found, with one that is taken and with none")
+    func openLogin() throws {
+        let stage = try Stage(
+            .nginxMistaken(.openLogin),
+            routeSettings: ["anonymous: refuse"]
+        )
+        let words = ["anybody gets in", "auth_basic \"Uploads\";", "SPOOLGATE_OWNER $remote_user"]
+        let none = try stage.probe(stage.plain, ["--http", "1.1"])
+        #expect(none.complaints == ["fail gateway", "fail login"], "\(none.shown)")
+        none.expect("login", "fail", words)
+        none.expect("cleanup", "ok", ["1 upload cancelled"])
+        let claimed = try stage.probe(
+            stage.plain,
+            [
+                "-H", "Authorization: Basic \(Data("alice:x".utf8).base64EncodedString())",
+                "--http", "1.1",
+            ]
+        )
+        #expect(claimed.complaints == ["fail login", "warn 104-http1"], "\(claimed.shown)")
+        claimed.expect("login", "fail", words)
     }
 
     @Test("a gateway that does not run, and one whose socket nginx may not use, are told apart")
@@ -275,6 +312,7 @@ struct ProbeTests {
         let dead = try stage.probe(stage.plain, local)
         #expect(dead.status == 69)
         dead.expect("gateway", "fail", ["nginx does not reach the gateway", "systemctl status"])
+        #expect(!dead.shown.contains("--local"))
         dead.expect("socket", "fail", ["nobody listens", "systemctl start"])
     }
 

@@ -29,8 +29,10 @@ package struct StreamingSeen: Sendable, Equatable {
             return Finding(
                 .failure,
                 "streaming",
-                "while content came, an offset was asked for: \(answer.description)",
-                mends: [Mend.units]
+                answer.isTooLarge
+                    ? "content was answered \(answer.description)"
+                    : "while content came, an offset was asked for: \(answer.description)",
+                mends: Mend.refusal(answer, otherwise: [Mend.units])
             )
         }
         let text =
@@ -64,14 +66,24 @@ package struct CutSeen: Sendable, Equatable {
     package var kept: Int64?
     /// The answer to the append that went on from there; nil: it was not tried.
     package var resumed: ProbeAnswer?
+    /// What came of the connection before it could be reset.
+    package var answer: ProbeAnswer
 
     /// Makes it.
-    package init(sent: Int64, kept: Int64?, resumed: ProbeAnswer?) {
-        (self.sent, self.kept, self.resumed) = (sent, kept, resumed)
+    package init(sent: Int64, kept: Int64?, resumed: ProbeAnswer?, answer: ProbeAnswer) {
+        (self.sent, self.kept, self.resumed, self.answer) = (sent, kept, resumed, answer)
     }
 
     /// What it means.
     package var finding: Finding {
+        if answer.isTooLarge {
+            return Finding(
+                .failure,
+                "cut",
+                "content was answered \(answer.description)",
+                mends: [Mend.size]
+            )
+        }
         let cut = "connection reset at \(ByteSize.rounded(sent))"
         guard let kept else {
             return Finding(.failure, "cut", "\(cut): no offset was told", mends: [Mend.units])
@@ -190,7 +202,7 @@ package struct SpeedSeen: Sendable, Equatable {
                 .failure,
                 "speed",
                 "\(refused.name): \(refused.answer.description)",
-                mends: ["journalctl -u spoolgate"]
+                mends: Mend.refusal(refused.answer, otherwise: ["journalctl -u spoolgate"])
             )
         }
         let rates = runs.map { "\($0.name) \(Self.text($0.rate))" }.joined(separator: "; ")

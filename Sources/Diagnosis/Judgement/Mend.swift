@@ -17,6 +17,15 @@ enum Mend {
     static let login = "auth_basic \"Uploads\";"
     static let module = "apt install libnginx-mod-http-interim"
     static let units = "systemctl status spoolgate.socket spoolgate"
+    static let owner =
+        "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only beside auth_basic and its file)"
+    /// Of a probe from elsewhere.
+    static let local = "--local says more"
+
+    /// What mends that content was answered `answer`, where no more is known of it than that.
+    static func refusal(_ answer: ProbeAnswer, otherwise mends: [String]) -> [String] {
+        answer.isTooLarge ? [size] : mends
+    }
 
     /// The first two words of a mend, by which nginx knows the directive: `fastcgi_param SPOOLGATE_ORIGIN`.
     static func directive(of mend: String) -> [String] {

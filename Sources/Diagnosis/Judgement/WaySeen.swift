@@ -76,6 +76,9 @@ package struct GatewaySeen: Sendable, Equatable {
         (self.answer, self.options, self.url, self.version) = (answer, options, url, version)
     }
 
+    /// Whether the creation was refused for want of a login.
+    package var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
+
     /// Whether the gateway took the creation.
     package var isTaken: Bool {
         answer.status == 201 && answer[.location] != nil && answer[.uploadOffset] != nil
@@ -114,7 +117,7 @@ package struct GatewaySeen: Sendable, Equatable {
             )
         case 413: return (told, [Mend.size])
         case 502, 503, 504:
-            return ("\(told): nginx does not reach the gateway", [Mend.units, "--local says more"])
+            return ("\(told): nginx does not reach the gateway", [Mend.units, Mend.local])
         case 200..<300:
             return (
                 "\(told): an answer without an upload resource", [Mend.snippet, Mend.location]
@@ -127,7 +130,7 @@ package struct GatewaySeen: Sendable, Equatable {
     }
 
     private var unanswered: (String, [String]) {
-        let mends = [Mend.units, "--local says more"]
+        let mends = [Mend.units, Mend.local]
         if let options, [502, 503, 504].contains(options.status), !options.isProblem {
             return (
                 "nginx does not reach the gateway: no answer to a creation, \(options.status) to "
@@ -143,14 +146,34 @@ package struct GatewaySeen: Sendable, Equatable {
         case "unknown-route":
             ["fastcgi_param SPOOLGATE_ROUTE default;  (one of the routes in spoolgate.yaml)"]
         case "anonymous-refused":
-            [
-                "-H 'Authorization: ...'", Mend.login,
-                "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only beside auth_basic and its file)",
-            ]
+            ["-H 'Authorization: ...'", Mend.login, Mend.owner]
         case "check-unavailable": ["authorize: in spoolgate.yaml; look whether that service runs"]
         case "client-too-many-requests": ["limit_conn, limit_req: wait, and probe again"]
         default: ["journalctl -u spoolgate; the codes stand in spoolgate(8)"]
         }
+    }
+}
+
+/// What a login brought that nobody has, where one is asked for.
+package struct LoginSeen: Sendable, Equatable {
+    /// The answer to a creation with a name and a password that were made up.
+    package var answer: ProbeAnswer
+
+    /// Makes it.
+    package init(_ answer: ProbeAnswer) { self.answer = answer }
+
+    /// What it means.
+    package var finding: Finding {
+        guard answer.status == 201 else {
+            let text = "a made-up name and password got \(answer.description)"
+            return [401, 403].contains(answer.status) ? .ok("login", text) : .skipped("login", text)
+        }
+        return Finding(
+            .failure,
+            "login",
+            "a made-up name and password were taken: anybody gets in, by any name",
+            mends: [Mend.login, Mend.owner]
+        )
     }
 }
 

@@ -58,10 +58,11 @@ package struct LocalCheck {
         }
     }
 
-    /// A finding whose mends say where in nginx's files they belong.
+    /// A finding whose mends say where in nginx's files they belong, and do not ask for this look.
     package func placed(_ finding: Finding) -> Finding {
-        guard let place, finding.name != "nginx" else { return finding }
         var finding = finding
+        finding.mends.removeAll { $0 == Mend.local }
+        guard let place, finding.name != "nginx" else { return finding }
         finding.mends = finding.mends.map { mend in
             place.place(of: mend).map { "\(mend)   \($0)" } ?? mend
         }

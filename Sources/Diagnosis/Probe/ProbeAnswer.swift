@@ -63,6 +63,9 @@ package struct ProbeAnswer: Sendable, Equatable {
         return "not the gateway"
     }
 
+    /// Whether a web server on the way takes no content of that length.
+    package var isTooLarge: Bool { status == 413 && code == nil }
+
     /// The offset it tells.
     package var offset: Int64? {
         head.flatMap { StructuredField.integer(.uploadOffset, in: $0.fields) }

@@ -5,6 +5,7 @@
 
 import Curl
 import HTTPTypes
+import TextFormats
 import UploadProtocol
 
 /// One upload of a probe.
@@ -15,6 +16,8 @@ struct ProbeUpload: Equatable {
     var location: String
     /// The fields that each request on it needs.
     var fields: HTTPFields
+    /// Whether it was made without the fields of every request.
+    var isAnonymous = false
 }
 
 /// Sends requests, one at a time or one within another's content.
@@ -115,11 +118,23 @@ final class ProbeRequests {
         return create(fields, own: own, version: nil, content: nil)
     }
 
+    /// Creates an upload by a login that was made up, and none of the fields of every request.
+    func createByUnknown() -> ClientTransfer {
+        let numbers = (0..<2).map { _ in String(UInt64.random(in: 0...(.max)), radix: 36) }
+        let login = Base64.encode(Array("probe-\(numbers[0]):\(numbers[1])".utf8))
+        var own = versionField
+        own[.authorization] = "Basic \(login)"
+        var fields = own
+        fields[.uploadComplete] = "?0"
+        return create(fields, own: own, version: nil, content: nil, isAnonymous: true).transfer
+    }
+
     private func create(
         _ fields: HTTPFields,
         own: HTTPFields,
         version: ClientRequest.Version?,
-        content: ClientContent?
+        content: ClientContent?,
+        isAnonymous: Bool = false
     ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
         let transfer = send(
             .post,
@@ -127,7 +142,8 @@ final class ProbeRequests {
             fields,
             version: version,
             content: content,
-            canStop: false
+            canStop: false,
+            isAnonymous: isAnonymous
         )
         // Also where the answer got lost: the interim response names the same upload.
         let heads = [transfer.head].compactMap { $0 } + transfer.interim.map(\.head)
@@ -140,7 +156,12 @@ final class ProbeRequests {
             if transfer.head == nil, cancelled + open.count > 0 { unnamed += 1 }
             return (transfer, nil)
         }
-        let upload = ProbeUpload(target: target, location: location, fields: own)
+        let upload = ProbeUpload(
+            target: target,
+            location: location,
+            fields: own,
+            isAnonymous: isAnonymous
+        )
         open.append(upload)
         return (transfer, upload)
     }
@@ -188,7 +209,15 @@ final class ProbeRequests {
     /// Cancels one upload.
     @discardableResult
     func cancel(_ upload: ProbeUpload) -> ProbeAnswer {
-        let answer = ProbeAnswer(send(.delete, upload.target, upload.fields, canStop: false))
+        let answer = ProbeAnswer(
+            send(
+                .delete,
+                upload.target,
+                upload.fields,
+                canStop: false,
+                isAnonymous: upload.isAnonymous
+            )
+        )
         if [204, 404, 410].contains(answer.status) {
             open.removeAll { $0 == upload }
             cancelled += 1

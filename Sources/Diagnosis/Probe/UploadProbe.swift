@@ -101,8 +101,19 @@ package final class UploadProbe {
             answer.head == nil ? ProbeAnswer(requests.send(.options, question.url.target)) : nil
         let gateway = GatewaySeen(answer, options: options, url: question.url, version: version)
         tell(gateway.finding)
+        if gateway.wantsLogin || gateway.isTaken, !isStopped() {
+            login(isAsked: gateway.wantsLogin)
+        }
         limits = ProbeLimits(answer[.uploadLimit] ?? "")
         return gateway.isTaken ? upload : nil
+    }
+
+    /// Tries a login that nobody has, where one is asked for; `isAsked`: the gateway or nginx said so.
+    private func login(isAsked: Bool) {
+        guard isAsked || question.fields.contains(.authorization) else {
+            return tell(.skipped("login", "none was asked for"))
+        }
+        tell(LoginSeen(ProbeAnswer(requests.createByUnknown())).finding)
     }
 
     /// Creates an upload in the newest version that both sides know.
@@ -173,8 +184,12 @@ package final class UploadProbe {
             requests.append(to: upload, at: offset, ProbeContent.plain(limits.fitting(Self.small)))
         }
         tell(
-            CutSeen(sent: transfer.sent, kept: kept, resumed: resumed.map { ProbeAnswer($0) })
-                .finding
+            CutSeen(
+                sent: transfer.sent,
+                kept: kept,
+                resumed: resumed.map { ProbeAnswer($0) },
+                answer: ProbeAnswer(transfer)
+            ).finding
         )
     }
 
