@@ -135,6 +135,33 @@ struct AdminTests {
         try eventually("it answers again") { try sandbox.spoolgate("status").status == 0 }
     }
 
+    @Test(
+        "who may not use the socket is told of sudo",
+        .enabled(if: geteuid() == 0, "only root can give a right up")
+    )
+    func denied() throws {
+        let sandbox = try Sandbox()
+        let folder = sandbox.directory.appending(path: "closed")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: false)
+        let socket = folder.appending(path: "admin.sock").path()
+        try FileManager.default.createSymbolicLink(
+            atPath: socket,
+            withDestinationPath: sandbox.directory.path() + "/admin.sock"
+        )
+        // Another user's, and root without the power to pass: setpriv(1) takes all capabilities.
+        #expect(chown(folder.path(), 65_534, 65_534) == 0 && chmod(folder.path(), 0o700) == 0)
+        let said = try Command(
+            "/usr/bin/setpriv",
+            [
+                "--bounding-set=-all", "--inh-caps=-all", Sandbox.program, "status", "--socket",
+                socket,
+            ]
+        )
+        #expect(said.status == 77, "\(said.output)")
+        #expect(said.errors.contains(socket), "\(said.errors)")
+        #expect(said.errors.hasSuffix("as root it can be asked: sudo spoolgate status\n"))
+    }
+
     @Test("a reload that is refused is a warning until one is taken")
     func reload() throws {
         let sandbox = try Sandbox()

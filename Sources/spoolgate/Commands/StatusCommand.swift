@@ -91,7 +91,7 @@ struct StatusCommand: ParsableCommand {
         case EACCES, EPERM:
             CommandFailure(
                 code: .noPermission,
-                sentence: "\(path): \(error); ask as root or as the daemon's user"
+                sentence: "\(error); as root it can be asked: sudo spoolgate status"
             )
         case ENOENT, ECONNREFUSED:
             CommandFailure(
