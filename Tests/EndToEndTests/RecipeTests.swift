@@ -361,6 +361,41 @@ struct RecipeTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
+    @Test("that script says in one sentence why it ends")
+    func curlScriptEnds() throws {
+        let why = "Nobody here knows whether it was taken."
+        let gateway = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let host = request.values("Host").first ?? ""
+                if request.method == "POST" {
+                    try connection.answer(
+                        "201 Created",
+                        fields: ["Location: http://\(host)/files/upload-resource/1"]
+                    )
+                } else {
+                    try connection.answer(
+                        "410 Gone",
+                        fields: ["Content-Type: application/problem+json"],
+                        content: #"{"title":"x","status":410,"detail":"\#(why)","code":"y"}"#,
+                        hasContent: request.method != "HEAD"
+                    )
+                }
+            }
+        }
+        let folder = try ScratchDirectory()
+        let script = URL(filePath: folder.file("upload.sh"))
+        try write(RecipeBlock.text("curl", "upload.sh"), to: script)
+        try write("content", to: URL(filePath: folder.file("a.txt")))
+        let said = try Command(
+            "/bin/sh",
+            [script.path(), folder.file("a.txt"), gateway.base + "/files/a.txt"]
+        )
+        #expect(said.status == 1)
+        #expect(said.output == "")
+        let resource = gateway.base + "/files/upload-resource/1"
+        #expect(said.errors == "asking for the offset of \(resource): 410 \(why)\n")
+    }
+
     @Test("two routes, each with a location")
     func routes() throws {
         let upstream = try RealUpstream()
