@@ -60,6 +60,7 @@ package final class Gateway: Sendable {
         deliveries.reload(settings)
         admission.setBounds(RequestBounds(settings, threads))
         spool.setBounds(UploadBounds(settings))
+        spool.setReserve(settings.spoolReserve)
         faults.reload()
     }
 

@@ -19,7 +19,7 @@ extension SpoolError: CustomStringConvertible {
             Self.need(needed)
                 + "\(ByteSize.rounded(free)) are free on \(directory) and "
                 + "\(ByteSize.rounded(reserve)) must stay free: free space there, or lower "
-                + "spool.reserve and restart"
+                + "spool.reserve and reload"
         case .fewFiles(let directory, let free, let reserve):
             "only \(free) files are free and \(reserve) must stay free on \(directory): remove files "
                 + "there or make its file system with more inodes"

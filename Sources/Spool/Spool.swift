@@ -375,4 +375,7 @@ package final class Spool: Sendable {
 
     /// Changes how many uploads there may be; those there are stay.
     package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
+
+    /// Changes how many bytes must stay free on the file system, for content that is taken from now on.
+    package func setReserve(_ reserve: Int64) { room.setReserve(reserve) }
 }

@@ -89,6 +89,7 @@ final class World {
         route.limits.minSize = 0
         route.maxResponseSize = 1000
         defaults.routes = [RouteSettings.defaultName: route]
+        defaults.spoolReserve = 0
         defaults.interim.heartbeat = .zero
         defaults.interim.progressInterval = .seconds(3600)
         defaults.inUseTimeout = .seconds(60)

@@ -8,6 +8,7 @@ import HTTPTypes
 import Journal
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing
@@ -95,6 +96,22 @@ import Upstream
         #expect(test.serve(ScriptedExchange(.post, "/p", [:], ["x"])).status == 201)
     }
 
+    @Test("a reload changes the reserve, for what is begun and for what goes on")
+    func reserveReloaded() throws {
+        let test = try GatewayUnderTest(reserve: 0)
+        let first = test.serve(
+            .creation([.bytesThenFails(Array("hello".utf8), .truncated)], length: .unknown)
+        )
+        let location = try #require(first.location)
+        test.reload { $0.spoolReserve = 1 << 50 }
+        #expect(test.serve(.creation(["x"], length: .known(1 << 20))).status == 507)
+        let rest = [UInt8](repeating: 0x78, count: 1 << 19)
+        let more = { ScriptedExchange.append(location, at: 5, [.bytes(rest)], length: .unknown) }
+        #expect(test.serve(more()).status == 507)
+        test.reload { $0.spoolReserve = 0 }
+        #expect(test.serve(more()).status == 201)
+    }
+
     // MARK: What the log says
 
     @Test("what is refused for want of room is told with need, room, reserve and directory")
@@ -109,7 +126,7 @@ import Upstream
             #/2\.0MiB are needed, .+ are free on (.+) and 1048576\.0TiB must stay free: (.+)/#
         let match = try #require(reason.wholeMatch(of: pattern), "\(reason)")
         #expect(match.1 == test.spool.directory)
-        #expect(match.2 == "free space there, or lower spool.reserve and restart")
+        #expect(match.2 == "free space there, or lower spool.reserve and reload")
     }
 
     @Test("the true cause is told where the disk itself has no room", arguments: [ENOSPC, EDQUOT])
@@ -131,7 +148,7 @@ import Upstream
             (
                 .full(directory: "/s", needed: none, free: 5 << 20, reserve: 8 << 20),
                 "5.0MiB are free on /s and 8.0MiB must stay free: free space there, or lower "
-                    + "spool.reserve and restart"
+                    + "spool.reserve and reload"
             ),
             (
                 .fewFiles(directory: "/s", free: 812, reserve: 1000),

@@ -49,6 +49,7 @@ final class GatewayUnderTest: Sendable {
             withIntermediateDirectories: true
         )
         var settings = Settings()
+        settings.spoolReserve = reserve
         var route = RouteSettings()
         route.upstream.targets = [target ?? .directory(path: "\(root)/delivered")]
         route.limits.minSize = 0

@@ -180,7 +180,7 @@ import Upstream
         #expect(
             changed.needingRestart(since: Settings()) == [
                 "listen", "socket-mode", "log-level", "log-queries", "spool.directory",
-                "spool.reserve", "spool.quota", "threads.minimum-spare", "threads.maximum",
+                "spool.quota", "threads.minimum-spare", "threads.maximum",
                 "threads.reserve", "timeouts.stall", "timeouts.drain",
             ]
         )

@@ -27,8 +27,6 @@ package struct UploadBounds: Sendable, Equatable {
 ///
 /// Any thread.
 final class SpoolRoom: Sendable {
-    /// Bytes to keep free on the file system.
-    let reserve: Int64
     /// Most bytes of data files and records; nil: no limit.
     let quota: Int64?
     /// Bytes of records that do not count, so that the smallest quota is of use.
@@ -43,6 +41,8 @@ final class SpoolRoom: Sendable {
     private static let memory: Int64 = 8 << 20
 
     private struct State {
+        /// Bytes to keep free on the file system.
+        var reserve: Int64
         var bounds = UploadBounds()
         /// What this process knows of.
         var known = Census()
@@ -82,7 +82,7 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    private let state = Monitor(State())
+    private let state: Monitor<State>
     private let layout: SpoolLayout
     private let leastCountInterval: Duration
     private var root: Directory { layout.root }
@@ -101,7 +101,7 @@ final class SpoolRoom: Sendable {
         leastCountInterval: Duration = .seconds(1)
     ) {
         self.layout = layout
-        self.reserve = reserve
+        state = Monitor(State(reserve: reserve))
         self.quota = quota
         self.leastCountInterval = leastCountInterval
     }
@@ -113,7 +113,7 @@ final class SpoolRoom: Sendable {
                 uploads: state.known.uploads,
                 unfinished: state.known.unfinished.values.reduce(0, +),
                 bytes: state.known.data + state.nameless + state.known.records,
-                reserve: reserve,
+                reserve: state.reserve,
                 quota: quota
             )
         }
@@ -160,8 +160,9 @@ final class SpoolRoom: Sendable {
             }
             guard isShort else { return }
             let free = try look(for: count)
-            let allowance = min(Self.lookInterval, free - reserve)
-            state.update { $0.allowance = max(count, allowance) }
+            state.update {
+                $0.allowance = max(count, min(Self.lookInterval, free - $0.reserve))
+            }
         }
     }
 
@@ -262,6 +263,15 @@ final class SpoolRoom: Sendable {
 
     // MARK: The file system
 
+    /// Changes how many bytes are to be kept free.
+    func setReserve(_ reserve: Int64) {
+        state.update { state in
+            state.reserve = reserve
+            // What may be written unlooked was found with the old one.
+            state.allowance = 0
+        }
+    }
+
     /// Refuses where `count` more bytes would leave less than the reserve; gives what is free.
     @discardableResult
     private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
@@ -270,6 +280,7 @@ final class SpoolRoom: Sendable {
         if makesFile, let files = space.freeFiles, files < Self.reservedFiles {
             throw .fewFiles(directory: root.path, free: files, reserve: Self.reservedFiles)
         }
+        let reserve = state.updateQuietly { $0.reserve }
         guard space.freeBytes - reserve >= count else {
             throw .full(
                 directory: root.path,
