@@ -125,11 +125,12 @@ final class Sandbox {
         )
     }
 
-    /// Waits until the daemon that was started last answers.
+    /// Waits until the daemon that was started last answers, its operator too.
     func waitUntilServing() throws {
-        let socket = directory.path() + "/spoolgate.sock"
+        // Where settings put the operator's socket elsewhere, it need not be there.
+        let names = ["spoolgate.sock"] + (settings.contains("admin-listen:") ? [] : ["admin.sock"])
         try eventually("the daemon listens; its log: \(log.suffix(2_000))") {
-            UnixSocket.accepts(socket)
+            names.allSatisfy { UnixSocket.accepts(directory.path() + "/" + $0) }
         }
     }
 
