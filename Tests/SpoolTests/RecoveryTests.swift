@@ -144,9 +144,9 @@ struct RecoveryTests {
         #expect(try files() == 0)
     }
 
-    @Test("a command wakes the daemons, each once")
-    func waking() throws {
-        let directory = TemporarySpool()
+    @Test("a command wakes the daemons, each once", arguments: [true, false])
+    func waking(isInMemory: Bool) throws {
+        let directory = TemporarySpool(isInMemory: isInMemory)
         let daemons = [try directory.open(), try directory.open()]
         for daemon in daemons { try daemon.enter() }
         #expect(daemons.allSatisfy { !$0.isWoken() })
@@ -155,6 +155,10 @@ struct RecoveryTests {
             command.wake()
             #expect(daemons.allSatisfy { $0.isWoken() })
             #expect(daemons.allSatisfy { !$0.isWoken() })
+            // Twice between two looks: a disk gives the second file the number of the one seen before.
+            command.wake()
+            command.wake()
+            #expect(daemons.allSatisfy { $0.isWoken() })
         }
         #expect(try command.wakeDaemons())
         #expect(daemons.allSatisfy { $0.isWoken() })

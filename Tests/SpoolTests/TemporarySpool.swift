@@ -14,12 +14,13 @@ final class TemporarySpool {
     /// The spool's path; nothing is there at first.
     let path: String
 
-    init() {
+    /// Names a place; `isInMemory` false: on the disk of temporary files, whatever the system has.
+    init(isInMemory: Bool = true) {
         let name = "spoolgate-test-\(UInt64.random(in: 0...(.max)))"
         // In memory where the system has a place for it: what must survive a power cut is judged by
         // the calls that are made, not by the disk.
         let memory = "/dev/shm"
-        let isThere = FileManager.default.isWritableFile(atPath: memory)
+        let isThere = isInMemory && FileManager.default.isWritableFile(atPath: memory)
         path = "\(isThere ? memory : NSTemporaryDirectory())/\(name)"
     }
 

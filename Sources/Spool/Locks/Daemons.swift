@@ -17,8 +17,8 @@ final class Daemons: Sendable {
         var own: (name: String, file: OpenFile)?
         /// Those of daemons that have died, locked by this one.
         var dead: [(name: String, file: OpenFile)] = []
-        /// The file `wake` that was last seen.
-        var woken: FileStatus?
+        /// The file `wake` that was last seen, by its number; open, so that no later one gets that number.
+        var woken: (number: UInt64, file: OpenFile?)?
     }
 
     fileprivate let membership = Monitor(Membership())
@@ -129,11 +129,13 @@ extension Spool {
 
     /// Whether the daemons were to look at the queue since this was asked last.
     package func isWoken() -> Bool {
-        let file = try? layout.root.status(of: Self.wakeFile)
-        return daemons.membership.update { membership in
-            guard file != membership.woken else { return false }
-            membership.woken = file
-            return true
+        let seen = (try? layout.root.status(of: Self.wakeFile))?.file
+        guard let seen, seen != daemons.membership.update({ $0.woken?.number }) else {
+            return false
         }
+        let file = try? OpenFile.open(Self.wakeFile, in: layout.root, forWriting: false)
+        let number = (try? file?.status())?.file
+        daemons.membership.update { $0.woken = (number ?? seen, file) }
+        return true
     }
 }
