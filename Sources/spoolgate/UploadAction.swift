@@ -44,7 +44,7 @@ struct UploadAction {
     let word: String
     private let events: Events
     private var lines: ActionLines
-    private var hasChanged = false
+    private var hasHeld = false
 
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
@@ -74,8 +74,8 @@ struct UploadAction {
             defer { upload.unlock() }
             switch try body(upload) {
             case .done(let was):
-                hasChanged = true
                 if upload.state.phase == .held {
+                    hasHeld = true
                     events.note(Event(.held, of: upload, reason: upload.reason))
                 }
                 lines.tell(id, word, nil, was)
@@ -92,11 +92,11 @@ struct UploadAction {
         lines.tell(id, "refused", .refused, "not \(word): \(why)")
     }
 
-    /// Has the daemons see what was changed, and ends the command with the code of what went wrong, if
-    /// anything did.
+    /// Has the daemons see what is held, as they do what is queued, and ends the command with the code of what
+    /// went wrong, if anything did.
     func end() throws(CommandFailure) {
         // Where they cannot be told, their next run of the queue sees it.
-        if hasChanged { _ = try? spool.wakeDaemons() }
+        if hasHeld { _ = try? spool.wakeDaemons() }
         try lines.end()
     }
 }
