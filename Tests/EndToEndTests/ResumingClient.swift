@@ -6,6 +6,7 @@
 // for an offset is only what a response said.
 
 import Foundation
+import Posix
 import TestSupport
 
 /// One upload by such a client.
@@ -51,7 +52,9 @@ final class ResumingClient: @unchecked Sendable {
     }
 
     let task: Task
-    private(set) var creations: [Creation] = []
+    /// Its upload resources, in order; may be looked at while it runs.
+    var creations: [Creation] { made.update { $0 } }
+    private let made = Monitor<[Creation]>([])
     /// Promises that were broken.
     private(set) var faults: [String] = []
     /// Offset retrievals that told an offset.
@@ -68,7 +71,7 @@ final class ResumingClient: @unchecked Sendable {
 
     private var current: Creation {
         get { creations[creations.count - 1] }
-        set { creations[creations.count - 1] = newValue }
+        set { made.update { $0[$0.count - 1] = newValue } }
     }
 
     /// Carries the upload to its end.
@@ -104,7 +107,7 @@ final class ResumingClient: @unchecked Sendable {
 
     private func create() throws {
         let target = task.target.replacingOccurrences(of: "*", with: "\(creations.count)")
-        creations.append(Creation(target: target))
+        made.update { $0.append(Creation(target: target)) }
         let client = try connect()
         client.sendHead(
             task.method,
