@@ -11,7 +11,7 @@ import Posix
 /// Used by the thread that uses its connection.
 package final class CurlContext {
     /// The transfer under way.
-    package var transfer: (any CurlTransfer)?
+    var transfer: (any CurlTransfer)?
     /// Whether a connection that is closed is reset instead.
     package var resets = false
 

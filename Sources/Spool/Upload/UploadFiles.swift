@@ -217,15 +217,17 @@ final class UploadFiles {
     ) throws(SpoolError) {
         try spool.room.take(count)
         let end = size + count
+        var reached = size
         defer {
+            size = reached
             spool.room.wasWritten(count)
             lastActivity = spool.clock.now
         }
-        do throws(SystemError) { try write(&size) } catch {
+        do throws(SystemError) { try write(&reached) } catch {
             // In case the kernel left more than it said. If this fails too, the file has no bytes
             // but those the client sent, and the next lock counts them.
-            try? disk.truncate(data, to: size)
-            spool.room.giveBack(end - size)
+            try? disk.truncate(data, to: reached)
+            spool.room.giveBack(end - reached)
             throw spool.failure(error)
         }
     }
