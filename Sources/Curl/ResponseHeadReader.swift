@@ -51,6 +51,7 @@ package struct ResponseHeadReader {
         let line = UnsafeRawBufferPointer(rebasing: raw[..<end])
         guard status != nil else {
             status = try Self.statusLine(line)
+            fields.reserveCapacity(8)
             return .more
         }
         guard let first = line.first else { return try finish() }

@@ -121,6 +121,7 @@ package struct ResponseBuilder: ResponseWording {
     ///   which this client would send everything again, with the real one in `Proxy-Status` (RFC 9209).
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = head.fields
+        fields.reserveCapacity(fields.count + 4)
         if let location, dialect.locatesFinalResponse, !fields.contains(.location) {
             fields.append(.location, location)
         }
