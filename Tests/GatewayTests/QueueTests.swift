@@ -63,6 +63,53 @@ import Upstream
         #expect(take() == nil)
     }
 
+    @Test("a run that is due keeps nobody from working")
+    func workFirst() throws {
+        let deliveries = try GatewayUnderTest().gateway.deliveries
+        let (queue, clock) = (DeliveryQueue(), deliveries.clock)
+        let bounds = deliveries.current.bounds
+        func step() -> DeliveryQueue.Step {
+            queue.nextStep(nextRun: .after(.zero), bounds: bounds, clock: clock)
+        }
+        #expect(step() == .run)
+        queue.add(UploadID(high: 1, low: 1), route: "a", due: clock.now)
+        #expect(step() == .startThread)
+        #expect(queue.take(bounds, clock: clock) != nil)
+        #expect(step() == .run)
+    }
+
+    @Test(
+        "of a long queue the earliest of each route are in memory; the others come once there is room"
+    )
+    func bounded() throws {
+        let deliveries = try GatewayUnderTest().gateway.deliveries
+        let (queue, clock) = (DeliveryQueue(most: 4), deliveries.clock)
+        let bounds = deliveries.current.bounds
+        let start = clock.now.seconds - 1_000
+        var due = DueUploads(most: 4)
+        // In no order, as names come.
+        for low in (0..<100).map({ UInt64($0 * 37 % 100) }) {
+            let time = WallTime(seconds: start + Int64(low))
+            due.add(DueList.Entry(due: time, id: UploadID(high: 1, low: low), route: "long"))
+        }
+        due.add(DueList.Entry(due: clock.now, id: UploadID(high: 2, low: 0), route: "short"))
+        due.addAll(to: queue)
+        // One more while it is full is left to a run.
+        queue.add(UploadID(high: 3, low: 0), route: "long", due: clock.now)
+        var order: [String: [UploadID]] = [:]
+        for _ in 0..<5 {
+            let (id, route) = try #require(queue.take(bounds, clock: clock))
+            order[route, default: []].append(id)
+            queue.finish(id, route: route, next: nil)
+        }
+        #expect(order["long"] == (0..<4).map { UploadID(high: 1, low: $0) })
+        #expect(order["short"] == [UploadID(high: 2, low: 0)])
+        #expect(
+            queue.nextStep(nextRun: .after(.seconds(600)), bounds: bounds, clock: clock) == .run,
+            "nobody looks for those that were left out"
+        )
+    }
+
     @Test("one whose client was told that it is not delivered waits for that client")
     func clientTold() throws {
         let path = QueueScene.socketPath()

@@ -2,7 +2,8 @@
 // that make the attempts.
 //
 // What waits is written in the spool; here is only a table of it, so that nothing is lost with the
-// process. Invariant: an upload is in the table at most once, waiting, ready or under way.
+// process. Invariant: an upload is in the table at most once, waiting, ready or under way, and a backlog of any
+// size takes no more memory than `most` uploads of each route.
 
 package import Posix
 import Spool
@@ -16,6 +17,12 @@ package final class DeliveryQueue: Sendable {
     private static let linger = Duration.seconds(5)
 
     private struct Table {
+        /// Most uploads of one route.
+        let most: Int
+        /// How many there are of each route.
+        var counts: [String: Int] = [:]
+        /// Routes of which some were left out.
+        var cut: Set<String> = []
         var schedule = DueList()
         /// Uploads whose time has come, of each route in the order in which it did.
         var ready: [String: ArraySlice<UploadID>] = [:]
@@ -59,23 +66,46 @@ package final class DeliveryQueue: Sendable {
                 underWay[entry.id] = min(asked ?? entry.due, entry.due)
                 return
             }
-            if !known.insert(entry.id).inserted {
+            if known.contains(entry.id) {
                 guard let known = due[entry.id], entry.due < known else { return }
+            } else {
+                guard counts[entry.route, default: 0] < most else {
+                    cut.insert(entry.route)
+                    return
+                }
+                known.insert(entry.id)
+                counts[entry.route, default: 0] += 1
             }
             due[entry.id] = entry.due
             schedule.insert(entry)
         }
 
+        /// Forgets an upload whose turn is over; asks for those that were left out once there is room.
+        mutating func forget(_ id: UploadID, _ route: String) {
+            known.remove(id)
+            let left = counts[route, default: 1] - 1
+            counts[route] = left > 0 ? left : nil
+            if left <= most / 2, cut.remove(route) != nil { isRunAsked = true }
+        }
+
         var readyCount: Int { ready.values.reduce(0) { $0 + $1.count } }
     }
 
-    private let table = Monitor(Table())
+    private let table: Monitor<Table>
+
+    /// Begins with none, for at most so many uploads of each route.
+    init(most: Int = DueUploads.most) { table = Monitor(Table(most: most)) }
 
     /// Adds an upload that is to be tried at `due`; one that is there already is tried then if it
     /// waited for longer, and one that is under way is looked at again then.
+    ///
+    /// Where there is no room for one more of its route, a later run of the queue finds it.
     package func add(_ id: UploadID, route: String, due: WallTime) {
         table.update { $0.add(DueList.Entry(due: due, id: id, route: route)) }
     }
+
+    /// Notes that uploads of a route were left out, for which a run is asked once there is room.
+    func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
     /// Asks for a look through the whole spool at once.
     func askForRun() { table.update { $0.isRunAsked = true } }
@@ -101,7 +131,7 @@ package final class DeliveryQueue: Sendable {
 
     /// Waits for the scheduler's next step; a run is due at `nextRun`.
     func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
-        while !nextRun.hasPassed {
+        while true {
             // Wall time can be set while we wait, so it is looked at again every second.
             let step = table.wait(until: min(nextRun, .after(.seconds(1)))) { table -> Step? in
                 if table.isStopping { return .end }
@@ -116,9 +146,10 @@ package final class DeliveryQueue: Sendable {
                 table.threads += 1
                 return .startThread
             }
+            // Work comes first: a look through a long queue may take longer than the time between two.
             if let step { return step }
+            if nextRun.hasPassed { return .run }
         }
-        return .run
     }
 
     // MARK: The threads' side
@@ -150,7 +181,7 @@ package final class DeliveryQueue: Sendable {
     /// nil: not at all.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
-            table.known.remove(id)
+            table.forget(id, route)
             let asked = table.underWay.removeValue(forKey: id) ?? nil
             if let due = [next, asked].compactMap(\.self).min() {
                 table.add(DueList.Entry(due: due, id: id, route: route))

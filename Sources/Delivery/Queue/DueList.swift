@@ -42,3 +42,39 @@ struct DueList {
         }
     }
 }
+
+/// The uploads of each route that are due first, of any number of them.
+struct DueUploads {
+    /// Most of one route that are kept.
+    static let most = 10_000
+
+    private let most: Int
+    private var entries: [String: [DueList.Entry]] = [:]
+    private var cut: Set<String> = []
+
+    /// Begins with none, for at most so many of each route.
+    init(most: Int = most) { self.most = most }
+
+    /// Adds one.
+    mutating func add(_ entry: DueList.Entry) {
+        entries[entry.route, default: []].append(entry)
+        if entries[entry.route]?.count == 2 * most { keepEarliest(of: entry.route) }
+    }
+
+    private mutating func keepEarliest(of route: String) {
+        entries[route]?.sort { $0.due < $1.due }
+        let beyond = (entries[route]?.count ?? 0) - most
+        guard beyond > 0 else { return }
+        entries[route]?.removeLast(beyond)
+        cut.insert(route)
+    }
+
+    /// Gives the earliest to a queue, and tells it of which routes there are more.
+    mutating func addAll(to queue: DeliveryQueue) {
+        for route in entries.keys { keepEarliest(of: route) }
+        for entry in entries.values.joined() {
+            queue.add(entry.id, route: entry.route, due: entry.due)
+        }
+        for route in cut { queue.noteCut(route) }
+    }
+}

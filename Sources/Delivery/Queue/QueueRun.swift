@@ -54,8 +54,8 @@ extension Deliveries {
             switch queue.nextStep(nextRun: nextRun, bounds: configuration.bounds, clock: clock) {
             case .end: return
             case .run:
-                nextRun = .after(settings.queueRunInterval)
                 run(settings, looksFar: farLook.isDue(clock))
+                nextRun = .after(settings.queueRunInterval)
             case .startThread:
                 do throws(SystemError) {
                     try Thread.start(name: "delivery", stackSize: Self.queueStack) { [self] in
@@ -75,7 +75,8 @@ extension Deliveries {
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         do throws(SpoolError) {
-            // What is due before the next run is in memory, and nothing else.
+            // Of what is due before the next run, the earliest are in memory, and nothing else.
+            var due = DueUploads()
             let limit = WallTime(
                 seconds: now.seconds + settings.queueRunInterval.components.seconds
             )
@@ -88,8 +89,10 @@ extension Deliveries {
                 let isOver = policy?.isOver(since: since, at: confirmed) ?? (since < confirmed)
                 guard let next = queued.next ?? (isOver ? now : nil) else { return }
                 let isDue = policy?.isDue(next, at: now) ?? true
-                queue.add(queued.id, route: queued.route, due: isDue ? now : next)
+                let time = isDue ? min(next, now) : next
+                due.add(DueList.Entry(due: time, id: queued.id, route: queued.route))
             }
+            due.addAll(to: queue)
             try journal.metrics.waiting.look(at: spool)
         } catch {
             log.spoolFailed(error, upload: nil)
