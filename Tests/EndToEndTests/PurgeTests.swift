@@ -20,6 +20,11 @@ struct PurgeTests {
         _ = try sandbox.append(partial, Data("some".utf8), complete: false)
         delivered = try sandbox.create("/files/delivered")
         _ = try sandbox.append(delivered, Data("all".utf8))
+        // The daemon removes by itself what is over, once an hour, and notes that it has looked.
+        let note = sandbox.directory.path() + "/spool/purged"
+        try eventually("the daemon's first look is over") {
+            FileManager.default.fileExists(atPath: note)
+        }
     }
 
     /// Makes an upload look as if nothing had happened to it for that long.
