@@ -15,6 +15,7 @@ final class Cancellation: TransferRun {
 
     var name: String { "the cancellation by DELETE \(token.url)" }
     var connection: ConnectionOptions { options.connection }
+    var tokenLeft: ResumeToken? { token }
 
     init(_ token: ResumeToken, _ options: UploadOptions) {
         self.token = token
@@ -44,14 +45,6 @@ final class Cancellation: TransferRun {
             default: throw error(.refused, "\(reason); the upload stays", result.answer)
             }
         }
-    }
-
-    func error(
-        _ kind: TransferError.Kind,
-        _ reason: String,
-        _ answer: Answer? = nil
-    ) -> TransferError {
-        TransferError(kind, reason, answer: answer, token: token)
     }
 
     /// Nobody listens.

@@ -35,6 +35,8 @@ final class DownloadRun: TransferRun {
     private static let answerLimit = 64 << 10
     var name: String { "the download of \(source.text)" }
     var connection: ConnectionOptions { options.connection }
+    /// Its own token is told by an event.
+    var tokenLeft: ResumeToken? { nil }
 
     init(
         _ source: URLText,
@@ -246,14 +248,6 @@ final class DownloadRun: TransferRun {
     }
 
     // MARK: Ends
-
-    func error(
-        _ kind: TransferError.Kind,
-        _ reason: String,
-        _ answer: Answer? = nil
-    ) -> TransferError {
-        TransferError(kind, reason, answer: answer)
-    }
 
     func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
 }

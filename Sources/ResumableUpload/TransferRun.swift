@@ -13,19 +13,28 @@ protocol TransferRun: AnyObject {
     var connection: ConnectionOptions { get }
     var patience: Patience { get set }
 
-    /// An error of this run, with what to resume with.
-    func error(_ kind: TransferError.Kind, _ reason: String, _ answer: Answer?) -> TransferError
+    /// What an upload can be resumed with after an error; nil: nothing.
+    var tokenLeft: ResumeToken? { get }
     /// Tells that it waits, and why.
     func tellWaiting(_ pause: Duration, reason: String)
 }
 
 extension TransferRun {
+    /// An error of this run, with what to resume with.
+    func error(
+        _ kind: TransferError.Kind,
+        _ reason: String,
+        _ answer: Answer? = nil
+    ) -> TransferError {
+        TransferError(kind, reason, answer: answer, token: tokenLeft)
+    }
+
     /// Throws where the owner wants an end.
     func checkWish() throws(TransferError) {
         switch control.wish {
         case .run: return
-        case .pause: throw error(.paused, "\(name) was paused", nil)
-        case .cancel: throw error(.cancelled, "\(name) was cancelled", nil)
+        case .pause: throw error(.paused, "\(name) was paused")
+        case .cancel: throw error(.cancelled, "\(name) was cancelled")
         }
     }
 
@@ -34,13 +43,12 @@ extension TransferRun {
         try checkWish()
         let fault = fault ?? ClientFault(.noAnswer, "no answer")
         switch fault.kind {
-        case .notTried: throw error(.invalid, "\(purpose) was not tried: \(fault.reason)", nil)
+        case .notTried: throw error(.invalid, "\(purpose) was not tried: \(fault.reason)")
         case .noTLS where !fault.mayPass:
             throw error(
                 .untrusted,
                 "\(purpose): no TLS that can be trusted: \(fault.reason); look at the server's "
-                    + "certificate and the authorities",
-                nil
+                    + "certificate and the authorities"
             )
         default: try wait("\(purpose): \(fault.reason)", nil, nil)
         }

@@ -23,6 +23,7 @@ final class UploadRun: TransferRun {
 
     var name: String { "the upload to \(target.text)" }
     var connection: ConnectionOptions { options.connection }
+    var tokenLeft: ResumeToken? { token }
 
     var version: WireVersion
     /// The upload resource; nil: there is none.
@@ -221,13 +222,5 @@ final class UploadRun: TransferRun {
         let problem = ProblemDocument.sentence(answer.fields, answer.content)
         return "\(answer.status.code)\(phrase.isEmpty ? "" : " \(phrase)")"
             + (problem.map { ": \($0)" } ?? "")
-    }
-
-    func error(
-        _ kind: TransferError.Kind,
-        _ reason: String,
-        _ answer: Answer? = nil
-    ) -> TransferError {
-        TransferError(kind, reason, answer: answer, token: token)
     }
 }
