@@ -8,6 +8,11 @@
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
+/* One of an enumeration in one version of libcurl, a number in another. */
+static inline long spoolgate_curl_netrc_required(void) {
+    return CURL_NETRC_REQUIRED;
+}
+
 static inline CURLcode spoolgate_curl_set_long(CURL *easy, CURLoption option, long value) {
     return curl_easy_setopt(easy, option, value);
 }

@@ -28,9 +28,10 @@ void spoolgate_release_heap(void) {
 }
 
 void spoolgate_release_stack(void) {
-    static __thread char *low;
-    char here = 0;
+    static __thread char *low, *high;
     uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
+    /* Not the address of a variable: a memory checker keeps those elsewhere. */
+    uintptr_t here = (uintptr_t) __builtin_frame_address(0);
     char *end;
 
     if (low == NULL) {
@@ -43,12 +44,13 @@ void spoolgate_release_stack(void) {
         }
         if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
             low = address;
+            high = low + size;
         }
         pthread_attr_destroy(&attributes);
     }
     /* Below `here` lies the frame of madvise itself, which needs a few words. */
-    end = (char *) (((uintptr_t) &here - 512) & ~(page - 1));
-    if (low != NULL && end > low) {
+    end = (char *) ((here - 512) & ~(page - 1));
+    if (low != NULL && end > low && end < high) {
         madvise(low, (size_t) (end - low), MADV_DONTNEED);
     }
 }

@@ -196,7 +196,7 @@ package struct CurlOptions {
 
     /// Takes user and password of the host from a file like netrc(5).
     package func setCredentials(fromFile path: String) throws(CurlOptionError) {
-        try set(CURLOPT_NETRC, Int(CURL_NETRC_REQUIRED.rawValue))
+        try set(CURLOPT_NETRC, spoolgate_curl_netrc_required())
         try set(CURLOPT_NETRC_FILE, path)
     }
 
