@@ -29,6 +29,8 @@ final class Purging {
     private let report: PurgeReport
     private let now: WallTime
     private var due: [UploadSummary] = []
+    /// Whether some of what was removed waited, or was in `corrupt`.
+    private var hasWaited = false
 
     /// Prepares a purge of uploads in `queues` that `selection` has.
     init(
@@ -56,7 +58,11 @@ final class Purging {
     /// Removes what is due; with `total`, the oldest of it, until all that is left takes no more than so
     /// many bytes on the disk.
     func run(keeping total: Int64?) throws(SpoolError) {
-        defer { spool.noteClock() }
+        defer {
+            spool.noteClock()
+            // What waits is what daemons tell of; where this cannot be told, their next run sees it.
+            if hasWaited { _ = try? spool.wakeDaemons() }
+        }
         if let total {
             report.left = try removeOldest(keeping: total)
         } else {
@@ -129,15 +135,12 @@ final class Purging {
             for summary in summaries { note(summary, !summary.isInUse) }
             return
         }
-        var hasWaited = false
         try spool.remove(summaries) { summary, isRemoved in
             note(summary, isRemoved)
             guard isRemoved else { return }
             events.note(Event(.purged, of: summary))
             if [.deferred, .hold, .corrupt].contains(summary.queue) { hasWaited = true }
         }
-        // What waits is what daemons tell of; where this cannot be told, their next run sees it.
-        if hasWaited { _ = try? spool.wakeDaemons() }
     }
 
     // MARK: The oldest
