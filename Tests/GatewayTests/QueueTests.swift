@@ -110,6 +110,17 @@ import Upstream
         )
     }
 
+    @Test("what is due long after the next run takes no place from what is due")
+    func beyondHorizon() throws {
+        let deliveries = try GatewayUnderTest().gateway.deliveries
+        let (queue, clock) = (DeliveryQueue(most: 1), deliveries.clock)
+        let (far, near) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
+        queue.setHorizon(WallTime(seconds: clock.now.seconds + 60))
+        queue.add(far, route: "a", due: WallTime(seconds: clock.now.seconds + 3_600))
+        queue.add(near, route: "a", due: clock.now)
+        #expect(queue.take(deliveries.current.bounds, clock: clock)?.id == near)
+    }
+
     @Test("one whose client was told that it is not delivered waits for that client")
     func clientTold() throws {
         let path = QueueScene.socketPath()

@@ -21,6 +21,8 @@ package final class DeliveryQueue: Sendable {
         let most: Int
         /// How many there are of each route.
         var counts: [String: Int] = [:]
+        /// What is due later is left to a later run, so that it takes no place from what is due.
+        var horizon = WallTime(seconds: .max)
         /// Routes of which some were left out.
         var cut: Set<String> = []
         var schedule = DueList()
@@ -69,6 +71,7 @@ package final class DeliveryQueue: Sendable {
             if known.contains(entry.id) {
                 guard let known = due[entry.id], entry.due < known else { return }
             } else {
+                guard entry.due <= horizon else { return }
                 guard counts[entry.route, default: 0] < most else {
                     cut.insert(entry.route)
                     return
@@ -99,9 +102,15 @@ package final class DeliveryQueue: Sendable {
     /// Adds an upload that is to be tried at `due`; one that is there already is tried then if it
     /// waited for longer, and one that is under way is looked at again then.
     ///
-    /// Where there is no room for one more of its route, a later run of the queue finds it.
+    /// Where there is no room for one more of its route, or it is due long after the next run of the queue, a later run
+    /// finds it.
     package func add(_ id: UploadID, route: String, due: WallTime) {
         table.update { $0.add(DueList.Entry(due: due, id: id, route: route)) }
+    }
+
+    /// Notes until when what is due has to be known here; nil: without end, as long as a run is under way.
+    func setHorizon(_ time: WallTime?) {
+        table.updateQuietly { $0.horizon = time ?? WallTime(seconds: .max) }
     }
 
     /// Notes that uploads of a route were left out, for which a run is asked once there is room.

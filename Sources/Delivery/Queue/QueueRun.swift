@@ -74,6 +74,12 @@ extension Deliveries {
 
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
+        // What comes while names are read may not be among them.
+        queue.setHorizon(nil)
+        defer {
+            let interval = settings.queueRunInterval.components.seconds
+            queue.setHorizon(WallTime(seconds: clock.now.seconds + 2 * interval + 1))
+        }
         do throws(SpoolError) {
             // Of what is due before the next run, the earliest are in memory, and nothing else.
             var due = DueUploads()
