@@ -40,6 +40,8 @@ struct Status: Sendable {
     static let most = 20
 
     let version: String
+    /// The node; nil: there is one.
+    let node: String?
     let start: WallTime
     let now: WallTime
     let checks: [Check]
@@ -74,6 +76,7 @@ struct Status: Sendable {
     init(of admin: Admin) {
         let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
         version = admin.version
+        node = admin.node
         start = metrics.start
         now = gateway.deliveries.clock.now
         let load = admin.load()
@@ -114,6 +117,9 @@ struct Status: Sendable {
         let (first, second) = (one.time ?? .far, other.time ?? .far)
         return first == second ? one.id.description < other.id.description : first < second
     }
+
+    /// What this is a status of.
+    var program: String { "spoolgate \(version)\(node.map { ", node \($0)" } ?? "")" }
 
     // MARK: What it means
 
@@ -240,26 +246,29 @@ extension WallTime {
 extension Status {
     /// The JSON object of `spoolgate status --json`; spoolgate(8) lists its members.
     var json: JSON {
-        .versioned([
-            ("level", .string(level.rawValue)), ("line", .string(line)),
-            ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
-            ("start", .string(start.description)), ("time", .string(now.description)),
-            (
-                "checks",
-                .object(checks.map { (name: $0.name, value: .string($0.text)) })
-            ),
-            ("threads-busy", .integer(Int64(busy))), ("threads-maximum", .integer(Int64(maximum))),
-            ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
-            ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
-            ("now", .array(transfers.first.map(\.json))),
-            ("waiting", .integer(Int64(waiting.count))),
-            ("next", .array(waiting.first.map(\.json))),
-            ("needing-you", .integer(Int64(needy.count))),
-            ("needs-you", .array(needy.first.map(\.json))),
-            ("held", .integer(Int64(held.count))),
-            ("on-hold", .array(held.first.map(\.json))),
-            ("failures", .array(failures.map(\.json))), ("room", roomJSON),
-        ])
+        .versioned(
+            [
+                ("level", .string(level.rawValue)), ("line", .string(line)),
+                ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
+                ("start", .string(start.description)), ("time", .string(now.description)),
+                (
+                    "checks",
+                    .object(checks.map { (name: $0.name, value: .string($0.text)) })
+                ),
+                ("threads-busy", .integer(Int64(busy))),
+                ("threads-maximum", .integer(Int64(maximum))),
+                ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
+                ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
+                ("now", .array(transfers.first.map(\.json))),
+                ("waiting", .integer(Int64(waiting.count))),
+                ("next", .array(waiting.first.map(\.json))),
+                ("needing-you", .integer(Int64(needy.count))),
+                ("needs-you", .array(needy.first.map(\.json))),
+                ("held", .integer(Int64(held.count))),
+                ("on-hold", .array(held.first.map(\.json))),
+                ("failures", .array(failures.map(\.json))), ("room", roomJSON),
+            ] + (node.map { [("node", .string($0))] } ?? [])
+        )
     }
 
     private var roomJSON: JSON {

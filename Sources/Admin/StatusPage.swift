@@ -67,7 +67,7 @@ extension Status {
 
     private var footer: String {
         HTML.text(
-            "spoolgate \(version), up \(DurationText.rounded(now.seconds - start.seconds)), "
+            "\(program), up \(DurationText.rounded(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads, \(now)"
         )
     }

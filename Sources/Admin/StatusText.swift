@@ -16,7 +16,7 @@ extension Status {
     var text: String {
         var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
         lines.append(
-            "spoolgate \(version), up \(DurationText.rounded(now.seconds - start.seconds)), "
+            "\(program), up \(DurationText.rounded(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads"
         )
         add("Now", transfers, ordinary: ordinary, to: &lines) { transfer in

@@ -40,10 +40,11 @@ package final class Deliveries: Sendable {
             self.settings = settings
             bounds = DeliveryBounds(settings)
             routes = settings.routes.reduce(into: [:]) { routes, named in
-                let (name, settings) = named
+                let (name, route) = named
                 routes[name] = Route(
                     name,
-                    settings,
+                    route,
+                    node: settings.node,
                     keeping: old?.routes[name],
                     metrics: journal.metrics
                 ) { journal.log.upstreamSkipped(route: name, reason: $0) }

@@ -31,6 +31,7 @@ package final class Route: Sendable {
     /// - Parameters:
     ///   - name: its name.
     ///   - settings: what the operator set; at least one target.
+    ///   - node: the node whose uploads are made here; nil: there is one.
     ///   - old: the route of that name before, of which is kept what its settings do not change: open
     ///     connections, and places that are taken.
     ///   - metrics: where it counts.
@@ -38,13 +39,14 @@ package final class Route: Sendable {
     package init(
         _ name: String,
         _ settings: RouteSettings,
+        node: String?,
         keeping old: Route?,
         metrics: Metrics,
         skipped: @escaping @Sendable (_ reason: String) -> Void
     ) {
         self.name = name
         self.settings = settings
-        resources = UploadResources(prefix: settings.uploadResources)
+        resources = UploadResources(prefix: settings.uploadResources, node: node)
         upstream =
             old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
             ?? Upstream(settings.upstream, skipped: skipped)
@@ -64,7 +66,7 @@ package final class Route: Sendable {
         inspection = route.inspection
         counts = route.counts
         self.settings = settings
-        resources = UploadResources(prefix: settings.uploadResources)
+        resources = route.resources
     }
 
     /// The same with changed settings, which what was made from them does not hear of.

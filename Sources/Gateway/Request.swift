@@ -121,6 +121,7 @@ final class Request {
         case .cancellation(let id): cancel(id)
         case .resourceOptions: exchange.answer(resourceOptions)
         case .status(let id): tellStatus(of: id)
+        case .elsewhere: putOff(.otherNode)
         case .options: passOptions()
         case .ordinaryUpload(let isMarked):
             authorized(length: head.contentLength.count)?.takeOrdinaryUpload(isMarked: isMarked)

@@ -16,7 +16,7 @@ extension Request {
     func turnAway(_ request: UploadRequest, _ refusal: Refusal) {
         noteTurnedAway(refusal)
         switch request {
-        case .append, .offsetRetrieval, .cancellation: breakOff(refusal)
+        case .append, .offsetRetrieval, .cancellation, .elsewhere: breakOff(refusal)
         case .creation, .concatenation: refuse(refusal)
         case .resourceOptions, .options, .status, .ordinaryUpload, .passThrough, .refused:
             refuse(refusal.ofOrdinaryRequest)
@@ -76,7 +76,7 @@ extension UploadRequest {
         switch self {
         case .ordinaryUpload, .passThrough, .options: true
         case .creation, .concatenation, .append, .offsetRetrieval, .cancellation,
-            .resourceOptions, .status, .refused:
+            .resourceOptions, .status, .elsewhere, .refused:
             false
         }
     }
@@ -84,7 +84,7 @@ extension UploadRequest {
     /// Whether it asks for no more than a look at an upload, or its removal, and so ends within moments.
     var isShort: Bool {
         switch self {
-        case .offsetRetrieval, .cancellation, .resourceOptions, .status, .refused: true
+        case .offsetRetrieval, .cancellation, .resourceOptions, .status, .elsewhere, .refused: true
         case .creation, .concatenation, .append, .options, .ordinaryUpload, .passThrough: false
         }
     }

@@ -38,6 +38,8 @@ package struct Event: Sendable {
     package var kind: Kind
     /// When; set when it is told.
     package var time = WallTime(seconds: 0)
+    /// The node that tells it; nil: there is one.
+    package var node: String?
     /// The upload's identity.
     package var upload: UploadID
     /// Its route; nil: not known.
@@ -127,6 +129,7 @@ package struct Event: Sendable {
         func add(_ name: String, _ number: Int64?) {
             if let number { members.append((name, .integer(number))) }
         }
+        add("node", node)
         add("route", route)
         add("owner", owner)
         add("method", method)

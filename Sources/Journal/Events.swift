@@ -17,12 +17,14 @@ package final class Events: Sendable {
     private struct State {
         var settings: EventSettings
         var correlationField: HTTPField.Name?
+        var node: String?
         var showsQueries: Bool
         var file: AppendedFile?
 
         init(_ settings: Settings) {
             self.settings = settings.events
             correlationField = settings.correlationField
+            node = settings.node
             showsQueries = settings.showsQueries
         }
 
@@ -85,6 +87,7 @@ package final class Events: Sendable {
         let settings = state.settings
         var event = event()
         event.time = clock.now
+        event.node = state.node
         if let creation = event.creation { event.correlation = state.correlation(of: creation) }
         event.target = event.target?.shownTarget(withQuery: state.showsQueries)
         let line = event.json.text

@@ -19,6 +19,8 @@ package struct Settings: Sendable, Equatable {
     )
     /// The path of the socket where an operator asks how things are; nil: `admin.sock` beside `listen`.
     package var adminPath: String?
+    /// This node among several behind one web server, in its upload resources' paths; nil: there is one.
+    package var node: String?
     /// The spool directory.
     package var spoolDirectory = "/var/spool/spoolgate"
     /// Bytes that must stay free on the spool's file system.

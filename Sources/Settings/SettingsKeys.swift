@@ -15,6 +15,7 @@ extension Settings {
             Key("socket-mode", \.listen.mode, .mode(), needsRestart: true),
             Key("socket-group", \.listen.group, .text(), needsRestart: true),
             Key("admin-listen", \.adminPath, .socket(), needsRestart: true),
+            Key("node", \.node, .node(), needsRestart: true),
             Key("log-level", \.logLevel, .word(), needsRestart: true),
             Key("log-queries", \.showsQueries, .boolean(), needsRestart: true),
             Key("spool.directory", \.spoolDirectory, .path(), needsRestart: true),

@@ -181,6 +181,13 @@ extension SettingsKind {
         text("an absolute path without control characters") { $0.isAbsolutePath }
     }
 
+    /// What can name a node.
+    static func node() -> Self where Value == String {
+        Self("1 to 8 letters in lower case or digits") {
+            UploadResources.isNode($0.utf8) ? $0 : nil
+        }
+    }
+
     /// The path prefix of resources.
     static func prefix() -> Self where Value == String {
         text("a path that begins and ends with /") {

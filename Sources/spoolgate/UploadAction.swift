@@ -48,9 +48,10 @@ struct UploadAction {
 
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
+        let settings = try options.settings()
         spool = try openSpool(options)
-        let log = Log(Serve.logger(.warning))
-        events = Events(try options.settings(), spool: spool, log: log)
+        let log = Log(Serve.logger(.warning, node: settings.node))
+        events = Events(settings, spool: spool, log: log)
         self.word = word
         lines = ActionLines(json: json)
     }

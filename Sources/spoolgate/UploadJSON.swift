@@ -2,6 +2,7 @@
 
 import HTTPTypes
 import Posix
+import Settings
 import Spool
 import TextFormats
 import UploadProtocol
@@ -12,8 +13,8 @@ extension JSON {
 }
 
 extension UploadSummary {
-    /// The members of the JSON object that describes it.
-    func jsonMembers(showsQueries: Bool) -> [(name: String, value: JSON)] {
+    /// The members of the JSON object that describes it, in the spool of these settings.
+    func jsonMembers(_ settings: Settings) -> [(name: String, value: JSON)] {
         [
             ("upload", .string(id.description)),
             ("queue", .string(queue.rawValue)),
@@ -31,7 +32,9 @@ extension UploadSummary {
             ("method", creation.map { .string($0.head.method.rawValue) } ?? .null),
             (
                 "target",
-                creation.map { .string($0.head.target.shownTarget(withQuery: showsQueries)) }
+                creation.map {
+                    .string($0.head.target.shownTarget(withQuery: settings.showsQueries))
+                }
                     ?? .null
             ),
             ("resource", creation.map { .string($0.resourcePath) } ?? .null),
@@ -40,6 +43,6 @@ extension UploadSummary {
             ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
             ("whole-since", wholeSince.map { .string($0.description) } ?? .null),
             ("reason", reason.map { .string($0) } ?? .null),
-        ]
+        ] + (settings.node.map { [("node", .string($0))] } ?? [])
     }
 }

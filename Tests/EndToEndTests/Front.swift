@@ -23,6 +23,8 @@ enum Front: Equatable {
     case nginxWithPage
     /// nginx with the interim module, and these locations in place of the shipped one.
     case nginxServing(String)
+    /// nginx with the module and the file of several nodes, the others' sockets by their names.
+    case nginxOfNodes([String: String])
     /// nginx with the files as they are shipped, and the line for an operator's location switched on.
     case nginxWithAdmin
     /// lighttpd with the shipped configuration; no TLS.
@@ -49,7 +51,14 @@ enum Front: Equatable {
         return locations
     }
 
-    private var needsModule: Bool { self == .nginxWithModule || locations != nil }
+    private var nodes: [String: String]? {
+        guard case .nginxOfNodes(let nodes) = self else { return nil }
+        return nodes
+    }
+
+    private var needsModule: Bool {
+        self == .nginxWithModule || locations != nil || nodes != nil
+    }
 
     private var mistake: NginxMistake? {
         guard case .nginxMistaken(let mistake) = self else { return nil }
@@ -85,7 +94,8 @@ enum Front: Equatable {
             keepsConnections: self == .nginxKeeping,
             hasPage: self == .nginxWithPage,
             hasAdmin: self == .nginxWithAdmin,
-            locations: locations
+            locations: locations,
+            nodes: nodes
         )
         return try Daemon(
             Command.find("nginx") ?? "nginx",

@@ -119,6 +119,8 @@ enum NginxConfiguration {
     ///   - hasPage: whether the page is there, for which the marked line is switched on.
     ///   - hasAdmin: whether an operator's location is there, for which the marked line is switched on.
     ///   - locations: what stands in place of the shipped location; nil: that one.
+    ///   - nodes: the sockets of several nodes by their names, of which the shipped file has three, without the
+    ///     sandbox's own; nil: there is one.
     /// - Returns: the path of nginx.conf.
     /// - Throws: what reading, writing or OpenSSL throw.
     static func write(
@@ -134,7 +136,8 @@ enum NginxConfiguration {
         keepsConnections: Bool,
         hasPage: Bool,
         hasAdmin: Bool,
-        locations: String?
+        locations: String?,
+        nodes: [String: String]?
     ) throws -> String {
         let folder = directory.appending(path: "nginx")
         for name in ["log", "snippets", "modules/upstream"] {
@@ -177,7 +180,8 @@ enum NginxConfiguration {
             )
         }
         for name in [
-            "nginx.conf", "http.conf", "admin.conf", "demo.conf", "location.conf", "params.conf",
+            "nginx.conf", "http.conf", "spoolgate_nodes.conf", "admin.conf", "demo.conf",
+            "location.conf", "params.conf",
             "pass.conf",
             "server.conf",
             "snippets/spoolgate.conf",
@@ -205,6 +209,10 @@ enum NginxConfiguration {
                     lines[index] = login.made(in: lines[index], folder: folder.path())
                 }
                 if let mistake { lines[index] = mistake.made(in: lines[index]) }
+                if let nodes {
+                    let own = directory.path() + "/spoolgate.sock"
+                    lines[index] = node(nodes, own: own, in: lines[index])
+                }
                 if let bounds { lines[index] = bounds.set(in: lines[index]) }
                 if keepsConnections { lines[index] = keeping(lines[index]) }
             }
@@ -219,6 +227,17 @@ enum NginxConfiguration {
             )
         }
         return folder.path() + "/nginx.conf"
+    }
+
+    /// A line with a node's socket in place of its address, and what the shipped file says of the location.
+    private static func node(_ nodes: [String: String], own: String, in line: String) -> String {
+        if line.contains("include pass*.conf") {
+            return "fastcgi_pass $spoolgate_node; fastcgi_next_upstream error;"
+        }
+        if line.contains("include http*.conf") { return line + " include spoolgate_nodes.conf;" }
+        guard let mark = line.range(of: "# run: n", options: .backwards) else { return line }
+        let socket = nodes["n" + line[mark.upperBound...]] ?? own
+        return line.replacing(/10\.0\.0\.\d:9000/) { _ in "unix:\(socket)" }
     }
 
     private static func keeping(_ line: String) -> String {

@@ -53,7 +53,9 @@ struct FuzzRequests {
         return random.one(from: [
             subject.location + "/status", subject.location + "?" + subject.location,
             subject.location.uppercased(), subject.location + "x",
-            String(subject.location.dropLast()), "/files", "/files/upload-resource/", "/r/", "*",
+            String(subject.location.dropLast()),
+            subject.location.replacing("/upload-resource/", with: "/upload-resource/n2/"), "/files",
+            "/files/upload-resource/", "/r/", "*",
             "//",
         ])
     }

@@ -134,7 +134,7 @@ import UploadProtocol
         var event = Event(.held, of: nil, id: UploadID(high: 1, low: 2))
         (event.route, event.owner, event.method, event.target) = ("a", "b", "PUT", "/c")
         (event.offset, event.length, event.status, event.attempts) = (1, 2, 3, 4)
-        (event.reason, event.nextAttempt, event.correlation) = ("d", .now, "e")
+        (event.reason, event.nextAttempt, event.correlation, event.node) = ("d", .now, "e", "n1")
         guard case .object(let told) = event.json else { return #expect(Bool(false)) }
         #expect(members == told.map(\.name))
     }

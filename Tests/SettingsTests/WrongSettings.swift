@@ -7,7 +7,7 @@ extension SettingsTests {
         Wrong(
             "spol: {}\n",
             "1:1: spol: no such setting; known here: listen, socket-mode, socket-group, "
-                + "admin-listen, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
+                + "admin-listen, node, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
                 + "correlation-field, events, routes"
         ),
         Wrong(
@@ -23,7 +23,7 @@ extension SettingsTests {
         Wrong(
             "spool.reserve: 1GiB\n",
             "1:1: spool.reserve: no such setting; known here: listen, socket-mode, socket-group, "
-                + "admin-listen, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, "
+                + "admin-listen, node, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, "
                 + "interop-alias, correlation-field, events, routes"
         ),
         Wrong(

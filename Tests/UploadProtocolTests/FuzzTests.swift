@@ -37,7 +37,10 @@ struct FuzzTests {
         var random = SplitMix(seed: seed)
         let methods: [HTTPRequest.Method] = [.post, .put, .patch, .head, .get, .delete, .options]
         let id = UploadID(high: random.next(), low: random.next())
-        let targets = ["/a", "/a/upload-resource/\(id)", "/upload-resource/", "*", ""]
+        let targets = [
+            "/a", "/a/upload-resource/\(id)", "/upload-resource/n2/\(id)", "/upload-resource/", "*",
+            "",
+        ]
         for _ in 0..<1500 {
             var fields = HTTPFields()
             for _ in 0..<Int.random(in: 0..<6, using: &random) {
@@ -93,7 +96,7 @@ struct FuzzTests {
                 #expect((400..<600).contains(answer.head.status.code))
             case .concatenation(let urls):
                 #expect(!urls.isEmpty)
-            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status,
+            case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status, .elsewhere,
                 .ordinaryUpload,
                 .passThrough:
                 break

@@ -46,12 +46,13 @@ struct NameTests {
 
     @Test(
         "a resource is found at the path it was given",
-        arguments: [nil, "/uploads/", "/"],
+        arguments: [nil, "/uploads/", "/"].flatMap { prefix in
+            [nil, "n1"].map { UploadResources(prefix: prefix, node: $0) }
+        },
         ["/", "/a", "/a/", "/a/upload-resource/b", "/é/%2F"]
     )
-    func roundTrip(prefix: String?, creationPath: String) {
+    func roundTrip(resources: UploadResources, creationPath: String) {
         let id = UploadID(high: 7, low: 8)
-        let resources = UploadResources(prefix: prefix)
         let path = resources.path(of: id, creationPath: creationPath)
         #expect(path.hasSuffix("/\(id)") && !path.contains("//"))
         #expect(resources.match(path) == .resource(id))
@@ -72,11 +73,30 @@ struct NameTests {
         for path in ["/", "", "*", "/upload-resource", "/a/\(id)", "/a/upload-resourceX/\(id)"] {
             #expect(UploadResources().match(path) == .none)
         }
-        for end in ["", "..", "\(id)x", "x/\(id)", "/\(id)", "\(id)".uppercased() + "V"] {
+        for end in ["", "..", "\(id)x", "X/\(id)", "/\(id)", "\(id)".uppercased() + "V"] {
             #expect(UploadResources().match("/a/upload-resource/" + end) == .malformed)
         }
         #expect(UploadResources(prefix: "/up/").match("/up") == .none)
         #expect(UploadResources(prefix: "/up/").match("/up/") == .malformed)
+    }
+
+    @Test(
+        "a resource of another node is one, whether this node has a name or not",
+        arguments: [nil, "n1"]
+    )
+    func elsewhere(node: String?) {
+        let id = UploadID(high: 7, low: 8)
+        let resources = UploadResources(node: node)
+        func match(_ end: String) -> UploadResources.Match {
+            resources.match("/a/upload-resource/\(end)")
+        }
+        #expect(match("n2/\(id)") == .elsewhere(.resource(id)))
+        #expect(match("n2/\(id)/status") == .elsewhere(.status(id)))
+        #expect(match("n2/\(id)x") == .malformed)
+        #expect(match("n2/n1/\(id)") == .malformed)
+        #expect(match("123456789/\(id)") == .malformed)
+        #expect(match("\(id)") == .resource(id))
+        #expect(match("\(id)/status") == .status(id))
     }
 }
 

@@ -18,7 +18,8 @@ import Upstream
 extension Request {
     /// Makes an upload of parts and delivers it, or tells again what became of it.
     func concatenate(_ urls: [String]) {
-        guard let ids = parts(urls) else { return refuse(.malformedConcat) }
+        let ids: [UploadID]
+        do throws(Refusal) { ids = try parts(urls) } catch { return refuse(error) }
         do throws(SpoolError) {
             guard let parts = try lock(ids) else { return }
             defer { for part in parts { part.unlock() } }
@@ -36,17 +37,21 @@ extension Request {
 
     // MARK: The parts
 
-    /// The identities that URLs name, which are paths or of this origin; nil where one is none, or there twice.
-    private func parts(_ urls: [String]) -> [UploadID]? {
+    /// The identities that URLs name, which are paths or of this origin.
+    ///
+    /// - Throws: 400 where one is none, or there twice; 409 where another node has one.
+    private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
             var path = url
             if let origin = exchange.context.origin, url.hasPrefix(origin + "/") {
                 path = String(url.dropFirst(origin.count))
             }
-            guard case .resource(let id) = route.resources.match(path), !ids.contains(id)
-            else { return nil }
-            ids.append(id)
+            switch route.resources.match(path) {
+            case .resource(let id) where !ids.contains(id): ids.append(id)
+            case .elsewhere(.resource): throw .partElsewhere
+            default: throw .malformedConcat
+            }
         }
         return ids
     }

@@ -35,6 +35,8 @@ package enum UploadRequest: Sendable, Equatable {
     case resourceOptions(UploadID)
     /// HEAD or GET on an upload's status resource.
     case status(UploadID)
+    /// An append to, look at or cancellation of an upload that another node has.
+    case elsewhere
     /// An ordinary upload (POST, PUT or PATCH), without resumption. `isMarked`: it speaks the protocol,
     /// and is whole in one message too small to be resumed.
     case ordinaryUpload(isMarked: Bool)
@@ -49,7 +51,7 @@ package enum UploadRequest: Sendable, Equatable {
         switch self {
         case .creation, .concatenation, .ordinaryUpload: true
         case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
-            .passThrough, .refused:
+            .elsewhere, .passThrough, .refused:
             false
         }
     }
@@ -103,6 +105,9 @@ package enum UploadRequest: Sendable, Equatable {
             let isLook = head.method == .get || head.method == .head
             self = isLook ? .status(id) : .refused(.statusMethodNotAllowed)
             return
+        case .elsewhere(let match):
+            self.init(elsewhere: match, Self.isAppend(head) ? .patch : head.method)
+            return
         case .malformed:
             self = .refused(.unknownUpload)
             return
@@ -140,13 +145,26 @@ package enum UploadRequest: Sendable, Equatable {
             self = fields.strayRefusal(dialect).map { .refused($0) } ?? .cancellation(id)
         case .options:
             self = .resourceOptions(id)
-        // Some clients sit behind something that lets no PATCH through.
-        case .patch,
-            .post where head.fields[.methodOverride] == "PATCH":
+        case _ where Self.isAppend(head):
             self.init(appendTo: id, fields, head.contentLength, dialect: dialect)
         default:
             self = .refused(.methodNotAllowed)
         }
+    }
+
+    /// Whether a request on an upload resource is an append: some clients sit behind something that lets no
+    /// PATCH through.
+    private static func isAppend(_ head: RequestHead) -> Bool {
+        head.method == .patch || head.method == .post && head.fields[.methodOverride] == "PATCH"
+    }
+
+    /// Classifies a request, by the method that it means, on what another node has.
+    init(elsewhere match: UploadResources.Match, _ method: HTTPRequest.Method) {
+        guard case .resource = match, [.patch, .head, .get, .delete].contains(method) else {
+            self = .refused(.otherNode)
+            return
+        }
+        self = .elsewhere
     }
 
     private init(

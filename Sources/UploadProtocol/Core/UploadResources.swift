@@ -6,13 +6,32 @@
 import TextFormats
 
 /// How the upload resources of a route are named: `<prefix><id>`, or without a prefix
-/// `<creation path>/upload-resource/<id>`.
+/// `<creation path>/upload-resource/<id>`; with a node `<node>/<id>` in place of `<id>`.
 package struct UploadResources: Sendable, Equatable {
     /// A fixed path prefix that ends in `/`; nil puts a resource below its creation's own path.
     package var prefix: String?
+    /// The node whose uploads these are; nil: there is one node.
+    package var node: String?
 
-    /// Makes a naming rule; see `prefix`.
-    package init(prefix: String? = nil) { self.prefix = prefix }
+    /// Makes a naming rule; see `prefix` and `node`.
+    package init(prefix: String? = nil, node: String? = nil) {
+        self.prefix = prefix
+        self.node = node
+    }
+
+    /// Whether a text can name a node: 1 to 8 letters in lower case and digits, fewer than an identity has.
+    package static func isNode(_ text: some Sequence<UInt8>) -> Bool {
+        var count = 0
+        for byte in text {
+            count += 1
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"):
+                if count > 8 { return false }
+            default: return false
+            }
+        }
+        return count > 0
+    }
 
     /// The methods of an upload resource, as `Allow` lists them.
     package static let allowedMethods = "HEAD, GET, PATCH, DELETE, OPTIONS"
@@ -27,6 +46,8 @@ package struct UploadResources: Sendable, Equatable {
         case resource(UploadID)
         /// An upload's status resource.
         case status(UploadID)
+        /// What another node has.
+        indirect case elsewhere(Match)
         /// A path of the upload resources' shape whose last segment is no identity: 404.
         case malformed
     }
@@ -49,6 +70,15 @@ package struct UploadResources: Sendable, Equatable {
     private func match(_ bytes: UnsafeBufferPointer<UInt8>) -> Match {
         guard let start = nameStart(bytes) else { return .none }
         let name = UnsafeBufferPointer(rebasing: bytes[start...])
+        guard let end = name.index(of: UInt8(ascii: "/"), from: 0),
+            UploadResources.isNode(name[..<end])
+        else { return match(name: name) }
+        let match = match(name: UnsafeBufferPointer(rebasing: name[(end + 1)...]))
+        if let node, name[..<end].elementsEqual(node.utf8) { return match }
+        return match == .malformed ? .malformed : .elsewhere(match)
+    }
+
+    private func match(name: UnsafeBufferPointer<UInt8>) -> Match {
         if let id = UploadID(bytes: name) { return .resource(id) }
         let suffix = UploadResources.statusSuffix.utf8
         if name.suffix(suffix.count).elementsEqual(suffix),
@@ -70,6 +100,10 @@ package struct UploadResources: Sendable, Equatable {
             if text.utf8.last == UInt8(ascii: "/") { text.removeLast() }
             path.put(text: text)
             path.put(UploadResources.marker)
+        }
+        if let node {
+            path.put(text: node)
+            path.put("/")
         }
         id.withCharacters { path.put($0) }
         return path.text

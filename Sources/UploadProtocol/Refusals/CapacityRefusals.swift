@@ -16,6 +16,16 @@ extension Refusal {
         isOnlyLater: true
     )
 
+    /// 503: the upload is another node's, and the request should have gone there.
+    package static let otherNode = Refusal(
+        status: .serviceUnavailable,
+        code: "other-node",
+        title: "upload of another node",
+        detail: "Another node of this service has this upload. Try again in a moment.",
+        retryAfter: 5,
+        isOnlyLater: true
+    )
+
     /// 503: all threads are taken.
     package static let busy = Refusal(
         status: .serviceUnavailable,

@@ -52,6 +52,14 @@ extension Refusal {
             """
     )
 
+    /// 409: a part that another node has; where all of them are there, the web server should have sent this too.
+    package static let partElsewhere = Refusal(
+        status: .conflict,
+        code: "part-on-other-node",
+        title: "part of another node",
+        detail: "Another node of this service has one of these parts. Send the whole as one upload."
+    )
+
     /// 400: `Upload-Concat` that cannot be read.
     package static let malformedConcat = Refusal(
         status: .badRequest,

@@ -26,6 +26,7 @@ extension UploadRequest {
         do throws(Refusal) {
             switch (match, head.method) {
             case (.malformed, _): throw .unknownUpload
+            case (.elsewhere(let match), let method): self.init(elsewhere: match, method)
             case (.status(let id), .get), (.status(let id), .head): self = .status(id)
             case (.status, _): throw .statusMethodNotAllowed
             case (.resource(let id), .head), (.resource(let id), .get): self = .offsetRetrieval(id)

@@ -190,7 +190,7 @@ struct List: ParsableCommand {
 
     private func printObjects(_ spool: Spool, _ settings: Settings) throws(CommandFailure) {
         func printObject(_ summary: UploadSummary) {
-            print(JSON.line(summary.jsonMembers(showsQueries: settings.showsQueries)))
+            print(JSON.line(summary.jsonMembers(settings)))
         }
         // Their identities alone: what clients said of one may be long.
         var first = Foremost<UploadOrder, UploadID>(limit: UploadTable.sortedLimit)

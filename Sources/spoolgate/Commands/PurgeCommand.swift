@@ -7,6 +7,7 @@ import Delivery
 import Journal
 import Logging
 import Posix
+import Settings
 import Spool
 import TextFormats
 import UploadProtocol
@@ -104,7 +105,7 @@ struct Purge: ParsableCommand {
         try spoolgate.run { () throws(CommandFailure) in
             let settings = try options.settings()
             let spool = try openSpool(options)
-            let log = Log(Serve.logger(.warning))
+            let log = Log(Serve.logger(.warning, node: settings.node))
             let report = PurgeReport(isDryRun: dryRun, isJSON: json)
             let purging = Purging(
                 spool: spool,

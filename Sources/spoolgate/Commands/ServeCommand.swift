@@ -55,14 +55,14 @@ struct Serve: ParsableCommand {
             let settings = try effectiveSettings()
             if options.file == nil { try settings.makeDirectories() }
             let log = Log(
-                Self.logger(settings.logLevel),
+                Self.logger(settings.logLevel, node: settings.node),
                 showsQueries: settings.showsQueries
             )
             let spool = try Self.openSpool(settings)
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
             let server = try Self.startServer(settings, threads, gateway, log)
-            let admin = Admin(gateway, version: ProgramVersion.version) {
+            let admin = Admin(gateway, version: ProgramVersion.version, node: settings.node) {
                 FrontLoad(
                     busy: server.load.active,
                     maximum: threads.maximum,
@@ -177,8 +177,10 @@ struct Serve: ParsableCommand {
         }
     }
 
-    static func logger(_ level: Logger.Level) -> Logger {
-        let handler = LineHandler(level: level)
+    /// The logger of lines of at least `level`, each with the `node` where there are several.
+    static func logger(_ level: Logger.Level, node: String?) -> Logger {
+        var handler = LineHandler(level: level)
+        handler[metadataKey: "node"] = node.map { "\($0)" }
         return Logger(label: "spoolgate") { _ in handler }
     }
 

@@ -46,7 +46,7 @@ struct Show: ParsableCommand {
             }
             let fields = summary.creation?.shownFields(settings) ?? []
             if json {
-                print(line(summary, fields, showsQueries: settings.showsQueries))
+                print(line(summary, fields, settings))
             } else {
                 printLines(summary, fields, showsQueries: settings.showsQueries)
             }
@@ -64,10 +64,10 @@ struct Show: ParsableCommand {
     private func line(
         _ summary: UploadSummary,
         _ fields: [(name: String, value: String)],
-        showsQueries: Bool
+        _ settings: Settings
     ) -> String {
         JSON.line(
-            summary.jsonMembers(showsQueries: showsQueries) + [
+            summary.jsonMembers(settings) + [
                 ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
                 (
                     "fields",

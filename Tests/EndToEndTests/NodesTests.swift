@@ -1,0 +1,160 @@
+// Several nodes behind one nginx with the shipped file, each with a spool of its own; one of three never answers.
+
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Nodes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
+struct NodesTests {
+    /// Two nodes that deliver to one directory, and nginx before them.
+    private struct Scene {
+        let one: Sandbox
+        /// Before this one are the nodes' nginx and, at `one.port`, an nginx of `one` alone.
+        let two: Sandbox
+        var nodes: [Sandbox] { [one, two] }
+
+        init() throws {
+            one = try Sandbox(extra: ["node: n1"])
+            let folder = one.directory.path()
+            two = try Sandbox(
+                upstream: "directory:\(folder)/delivered",
+                extra: ["node: n2", "events: {to: \(folder)/events.json}"],
+                front: .nginxOfNodes([
+                    "n1": "\(folder)/spoolgate.sock", "n3": "\(folder)/nobody.sock",
+                ])
+            )
+        }
+
+        /// Which node has the uploads of these resources.
+        func count(_ resources: [String], of node: String) -> Int {
+            resources.count { $0.contains("/upload-resource/\(node)/") }
+        }
+    }
+
+    @Test("a dead node keeps nobody from uploading, and what it has is finished when it is back")
+    func death() throws {
+        let scene = try Scene()
+        let (_, bytes) = try scene.two.randomFile(300_000)
+        let half = bytes.count / 2
+        func create() throws -> String {
+            let resource = try scene.two.create("/files/x")
+            #expect(
+                try scene.two.append(resource, bytes.prefix(half), complete: false).status == 204
+            )
+            return resource
+        }
+        let before = try (0..<20).map { _ in try create() }
+        #expect(scene.count(before, of: "n1") > 0 && scene.count(before, of: "n2") > 0)
+        scene.one.kill()
+        let meanwhile = try (0..<20).map { _ in try create() }
+        #expect(scene.count(meanwhile, of: "n2") == 20)
+        let orphan = try #require(before.first { $0.contains("/n1/") })
+        #expect(throws: (any Error).self) { try scene.two.ask("HEAD", orphan) }
+        #expect(throws: (any Error).self) {
+            try scene.two.append(orphan, offset: half, bytes.suffix(from: half))
+        }
+        try scene.one.startAgain()
+        for resource in before + meanwhile {
+            // nginx may take a moment to believe that the node is back.
+            let offset = try eventually("the upload goes on") {
+                try? scene.two.offset(of: resource)
+            }
+            #expect(offset == half)
+            let answer = try scene.two.append(resource, offset: half, bytes.suffix(from: half))
+            #expect(answer.status == 200 || answer.status == 201 || answer.status == 204)
+        }
+        let delivered = try scene.one.delivered()
+        #expect(delivered.count == 40)
+        for file in delivered { #expect(try Data(contentsOf: file) == bytes) }
+    }
+
+    @Test("what another node has is neither passed on nor taken for unknown")
+    func misrouted() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let sandbox = try Sandbox(upstream: origin.base, extra: ["node: n1"])
+        let resource = try sandbox.create("/files/x")
+        #expect(resource.contains("/upload-resource/n1/"))
+        let elsewhere = resource.replacingOccurrences(of: "/n1/", with: "/n2/")
+        for fields in [[], ["Tus-Resumable: 1.0.0"]] {
+            for method in ["PATCH", "HEAD", "DELETE"] {
+                #expect(throws: (any Error).self, "\(method) \(fields)") {
+                    try sandbox.ask(method, elsewhere, fields, content: Data("x".utf8))
+                }
+            }
+        }
+        for (method, path) in [
+            ("OPTIONS", elsewhere), ("PUT", elsewhere), ("GET", elsewhere + "/status"),
+        ] {
+            let answer = try sandbox.ask(method, path)
+            #expect(answer.status == 503 && answer["retry-after"] == "5", "\(method) \(path)")
+            #expect(answer.text.contains("other-node"))
+        }
+        #expect(try sandbox.ask("HEAD", elsewhere + "x").status == 404)
+        #expect(origin.requests.isEmpty)
+        // Without a name it is this node's; what was made before it had one goes on.
+        let old = resource.replacingOccurrences(of: "/n1/", with: "/")
+        #expect(try sandbox.offset(of: old) == 0)
+    }
+
+    @Test("the parts of one upload lie on one node, and its URLs lead there")
+    func concatenation() throws {
+        let scene = try Scene()
+        let tus = ["Tus-Resumable: 1.0.0"]
+        let part = tus + ["Upload-Concat: partial", "Upload-Length: 3"]
+        let content = ["Content-Type: application/offset+octet-stream"]
+        func create(_ sandbox: Sandbox) throws -> String {
+            let answer = try sandbox.ask(
+                "POST",
+                "/files/x",
+                part + content,
+                content: Data("abc".utf8)
+            )
+            #expect(answer.status == 201)
+            return String((answer["location"] ?? "").drop(upTo: "/files/"))
+        }
+        let parts = try (0..<6).map { _ in try create(scene.two) }
+        #expect([0, 6].contains(scene.count(parts, of: "n1")))
+        let node = scene.count(parts, of: "n1") == 6 ? scene.one : scene.two
+        func join(_ parts: [String]) throws -> WireClient.Answer {
+            let concat = "Upload-Concat: final;\(parts.joined(separator: " "))"
+            return try scene.two.ask("POST", "/files/x", tus + [concat], content: Data())
+        }
+        #expect(try join(parts).status == 201)
+        let delivered = try scene.one.delivered()
+        #expect(
+            try delivered.map { try String(contentsOf: $0, encoding: .utf8) } == [
+                String(repeating: "abc", count: 6)
+            ]
+        )
+        // Of two nodes none can have the whole.
+        let other = node === scene.one ? "n2" : "n1"
+        let foreign = parts[0].replacingOccurrences(
+            of: "/n\\d/",
+            with: "/\(other)/",
+            options: .regularExpression
+        )
+        let answer = try join([parts[1], foreign])
+        #expect(answer.status == 409 && answer.text.contains("Another node"))
+    }
+
+    @Test("log, events, lists and status name the node")
+    func named() throws {
+        let scene = try Scene()
+        while true {
+            let resource = try scene.two.create("/files/x")
+            if resource.contains("/n2/") { break }
+        }
+        #expect(
+            scene.two.log.contains("msg=\"upload created\" upload=")
+                && scene.two.log.contains("node=n2")
+        )
+        let events = try String(
+            contentsOfFile: scene.one.directory.path() + "/events.json",
+            encoding: .utf8
+        )
+        #expect(events.contains("\"node\":\"n2\""))
+        #expect(try scene.two.spoolgate("list", "--json").output.contains("\"node\":\"n2\""))
+        #expect(try scene.two.spoolgate("status", "--json").output.contains("\"node\":\"n2\""))
+        #expect(try scene.two.spoolgate("status").output.contains(", node n2, up"))
+    }
+}
