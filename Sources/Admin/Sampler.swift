@@ -17,6 +17,8 @@ final class Sampler: Sendable {
         var fault: String?
         /// When what is over was removed last; nil: never.
         var lastPurge: WallTime?
+        /// The nodes that serve from a shared spool, or did until they died; none of another one.
+        var nodes: [SpoolNode] = []
     }
 
     private struct State {
@@ -50,6 +52,7 @@ final class Sampler: Sendable {
         do throws(SpoolError) {
             sample.space = try spool.space()
             try spool.checkWritable()
+            if spool.isShared { sample.nodes = try spool.nodes() }
         } catch {
             sample.fault = error.sentence
         }

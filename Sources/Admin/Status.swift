@@ -153,6 +153,10 @@ struct Status: Sendable {
         if let files = sample.space?.freeFiles, files < 2_000 {
             all.append("only \(files) more files can be made")
         }
+        let dead = sample.nodes.filter { !$0.isAlive }.map(\.name)
+        if !dead.isEmpty {
+            all.append("node \(dead.joined(separator: ", ")) died, and is not cleared up yet")
+        }
         if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are taken") }
         if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
             all.append(
@@ -267,7 +271,15 @@ extension Status {
                 ("held", .integer(Int64(held.count))),
                 ("on-hold", .array(held.first.map(\.json))),
                 ("failures", .array(failures.map(\.json))), ("room", roomJSON),
-            ] + (node.map { [("node", .string($0))] } ?? [])
+            ] + (node.map { [("node", .string($0)), ("nodes", nodesJSON)] } ?? [])
+        )
+    }
+
+    private var nodesJSON: JSON {
+        .array(
+            sample.nodes.map { node in
+                .object([("node", .string(node.name)), ("alive", .boolean(node.isAlive))])
+            }
         )
     }
 

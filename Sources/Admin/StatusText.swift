@@ -19,6 +19,10 @@ extension Status {
             "\(program), up \(DurationText.rounded(now.seconds - start.seconds)), "
                 + "\(busy) of \(maximum) threads"
         )
+        if !sample.nodes.isEmpty {
+            let nodes = sample.nodes.map { $0.name + ($0.isAlive ? "" : " (died)") }
+            lines.append("nodes of this spool: \(nodes.joined(separator: ", "))")
+        }
         add("Now", transfers, ordinary: ordinary, to: &lines) { transfer in
             [
                 "\(transfer.id)", transfer.route, transfer.owner ?? "-",

@@ -44,7 +44,7 @@ package final class Deliveries: Sendable {
                 routes[name] = Route(
                     name,
                     route,
-                    node: settings.node,
+                    node: settings.ownerNode,
                     keeping: old?.routes[name],
                     metrics: journal.metrics
                 ) { journal.log.upstreamSkipped(route: name, reason: $0) }

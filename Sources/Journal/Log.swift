@@ -98,6 +98,11 @@ package struct Log: Sendable {
     /// The time of day is believed again.
     package func clockBelieved() { write(.notice, "clock believed") }
 
+    /// The file system of a shared spool has shut this host out: the daemon ends at once.
+    package func fenced(reason: String) {
+        write(.critical, "fenced") { ["reason": reason] }
+    }
+
     /// The daemon stops taking requests.
     package func draining(signal: String) {
         write(.notice, "draining") { ["signal": signal] }

@@ -37,6 +37,12 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number of content that the disk could not keep.
     package static let lost = EIO
 
+    /// The error number of a host that its file system has shut out.
+    package static let fenced = ESHUTDOWN
+
+    /// Whether a call fails so where the file system of several hosts has shut this one out, or is gone.
+    package var mayBeFenced: Bool { [EIO, ESHUTDOWN, ENOTCONN, ESTALE, EBADF].contains(errno) }
+
     /// The error number of a name that is no regular file; the kernel has none for that.
     package static let notRegular = EMEDIUMTYPE
 

@@ -3,6 +3,7 @@
 package import HTTPTypes
 package import Logging
 package import Posix
+import Spool
 import Upstream
 
 /// The daemon's settings.
@@ -23,6 +24,8 @@ package struct Settings: Sendable, Equatable {
     package var node: String?
     /// The spool directory.
     package var spoolDirectory = "/var/spool/spoolgate"
+    /// Whether several hosts share it, each with a `node` of its own; experimental.
+    package var sharesSpool = false
     /// Bytes that must stay free on the spool's file system.
     package var spoolReserve: Int64 = 256 << 20
     /// Most bytes of content and records that the spool may hold; 0: no limit.
@@ -78,6 +81,26 @@ package struct Settings: Sendable, Equatable {
         if let adminPath { return adminPath }
         guard case .unix(let path, _, _) = listen else { return "/run/spoolgate/admin.sock" }
         return "\(PathAccess.parent(of: path))/admin.sock"
+    }
+
+    /// The node that has the uploads it takes for itself, and so stands in the paths of their resources; nil: there
+    /// is one, or any node serves all.
+    package var ownerNode: String? { sharesSpool ? nil : node }
+    /// The node that a shared spool knows this host by; nil: the spool is this host's alone.
+    package var sharedNode: String? { sharesSpool ? node : nil }
+
+    /// The first setting that does not go with the others, and why; nil where all can be carried out.
+    var contradiction: (key: String, reason: String)? {
+        guard sharesSpool else { return nil }
+        if node == nil {
+            return ("spool.shared", "each host that shares it needs a node of its own (node: n1)")
+        }
+        let weak = routes.filter { $0.value.promise == .process }.keys.sorted()
+        guard let route = weak.first else { return nil }
+        return (
+            "spool.shared",
+            "routes.\(route).promise is process, and the death of a host is none that it survives"
+        )
     }
 
     /// What a daemon cannot serve without: one sentence about routes whose upstream is not named.

@@ -51,8 +51,8 @@ extension Settings {
         let values = try SettingsValue(file: file, name: "", node: root)
             .values(of: Self.keys.map(\.name) + ["routes"])
         try SettingsKey.take(values, by: Self.keys, into: &self)
-        guard let named = try values["routes"]?.sections(), !named.isEmpty else { return }
-        routes = [:]
+        let named = try values["routes"]?.sections() ?? []
+        if !named.isEmpty { routes = [:] }
         for (name, _, section) in named {
             var route = missing
             let values = try section.values(of: RouteSettings.keys.map(\.name))
@@ -62,6 +62,7 @@ extension Settings {
             }
             routes[name] = route
         }
+        if let (key, reason) = contradiction, let value = values[key] { throw value.fault(reason) }
     }
 }
 

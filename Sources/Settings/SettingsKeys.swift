@@ -19,6 +19,7 @@ extension Settings {
             Key("log-level", \.logLevel, .word(), needsRestart: true),
             Key("log-queries", \.showsQueries, .boolean(), needsRestart: true),
             Key("spool.directory", \.spoolDirectory, .path(), needsRestart: true),
+            Key("spool.shared", \.sharesSpool, .boolean(), needsRestart: true),
             Key("spool.reserve", \.spoolReserve, .size(0...(1 << 50))),
             Key("spool.quota", \.spoolQuota, .size(0...(1 << 50)), needsRestart: true),
             Key("spool.maximum-uploads", \.maximumUploads, .integer(0...100_000_000)),

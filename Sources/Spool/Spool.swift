@@ -14,6 +14,9 @@ package final class Spool: Sendable {
     /// The directory's path.
     package let directory: String
 
+    /// The node that this process is on, in a spool that several hosts share; nil: it is this host's alone.
+    package let node: String?
+
     let layout: SpoolLayout
     let disk: Disk
     let room: SpoolRoom
@@ -23,6 +26,7 @@ package final class Spool: Sendable {
     let writer: String
     let locks = UploadLocks()
     let daemons = Daemons()
+    let fence = Fence()
     let creations = CreationCache()
     let syncedStates = SyncedStates()
 
@@ -35,8 +39,9 @@ package final class Spool: Sendable {
     ///     looked at before this returns.
     ///   - disk: the calls that change the disk; tests give one that fails.
     ///   - clock: the machine's clocks; tests give some that jump.
-    ///   - writer: who this process is in the states it writes; nil: the running kernel. Tests give
-    ///     another one after a power cut.
+    ///   - node: the node that this process is on, where several hosts share the spool; nil: it is this host's.
+    ///   - writer: who this process is in the states it writes; nil: the running kernel, or this process of its
+    ///     node. Tests give another one after a power cut.
     /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
     ///   its file system is read-only; `.bootUnknown`.
     package convenience init(
@@ -45,6 +50,7 @@ package final class Spool: Sendable {
         quota: Int64? = nil,
         disk: Disk = Disk(),
         clock: SystemClock = SystemClock(),
+        node: String? = nil,
         writer: String? = nil
     ) throws(SpoolError) {
         try self.init(
@@ -54,6 +60,7 @@ package final class Spool: Sendable {
             quota,
             disk,
             clock,
+            node,
             writer
         )
         if quota != nil {
@@ -70,13 +77,18 @@ package final class Spool: Sendable {
 
     /// Opens a spool that exists, to look at it and change what is in it; makes nothing.
     ///
-    /// - Parameter directory: the path.
+    /// - Parameters:
+    ///   - directory: the path.
+    ///   - node: the node that this process is on, where several hosts share the spool.
     /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
     ///   its file system is read-only; `.bootUnknown`.
-    package convenience init(existing directory: String) throws(SpoolError) {
+    package convenience init(
+        existing directory: String,
+        node: String? = nil
+    ) throws(SpoolError) {
         let disk = Disk()
         let layout = try SpoolLayout(path: directory, creating: false, disk: disk)
-        try self.init(layout, directory, 0, nil, disk, SystemClock(), nil)
+        try self.init(layout, directory, 0, nil, disk, SystemClock(), node, nil)
     }
 
     private init(
@@ -86,12 +98,14 @@ package final class Spool: Sendable {
         _ quota: Int64?,
         _ disk: Disk,
         _ clock: SystemClock,
+        _ node: String?,
         _ writer: String?
     ) throws(SpoolError) {
         self.layout = layout
         self.directory = directory
         self.disk = disk
-        if let writer {
+        self.node = node
+        if let writer = writer ?? node.map(Writer.process) {
             self.writer = writer
         } else {
             self.writer = Writer.name(of: try Writer.boot())
@@ -240,10 +254,16 @@ package final class Spool: Sendable {
         let opened = try openSound(name) { () throws(SystemError) in try layout.openRecord(name) }
         guard let record = opened,
             try waitForLock(on: record, lock, until: limit, admits: admits)
-        else { return nil }
+        else {
+            try checkMembership()
+            return nil
+        }
         let status = try onDisk { () throws(SystemError) in try record.status() }
         // Removed while this request waited.
-        guard status.names > 0 else { return nil }
+        guard status.names > 0 else {
+            try checkMembership()
+            return nil
+        }
         lock.setInUse()
         let files = UploadFiles(of: lock.id, name, in: self, record: record)
         // Closed before another request in this process looks.
@@ -362,6 +382,7 @@ package final class Spool: Sendable {
 
     /// What a failed call means here.
     func failure(_ error: SystemError) -> SpoolError {
+        if isShared, error.mayBeFenced { fence.note(error) }
         if error.isExhausted { return .exhausted(error) }
         guard error.isFull else { return .disk(error) }
         // Only for the message: if even this fails, nothing is known of the room.

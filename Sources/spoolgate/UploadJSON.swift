@@ -43,6 +43,6 @@ extension UploadSummary {
             ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
             ("whole-since", wholeSince.map { .string($0.description) } ?? .null),
             ("reason", reason.map { .string($0) } ?? .null),
-        ] + (settings.node.map { [("node", .string($0))] } ?? [])
+        ] + ((node ?? settings.node).map { [("node", .string($0))] } ?? [])
     }
 }

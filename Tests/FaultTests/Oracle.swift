@@ -51,7 +51,7 @@ extension World {
                     let status = try client.serve(again, by: daemon)
                     if status != 404 { complain("HEAD after DELETE: \(status)") }
                 }
-            } else if try !client.comeBack(to: daemon, mayBeGone: hadPowerCut) {
+            } else if try !client.comeBack(to: daemon, mayBeGone: mayHaveLost) {
                 complain("the upload cannot be finished: \(client.statuses)")
             }
             checkEnd(of: client)
@@ -73,7 +73,7 @@ extension World {
     private func checkRefusal(of client: UploadClient) throws {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
-        if status == 404, hadPowerCut, toldBefore == nil { return }
+        if status == 404, mayHaveLost, toldBefore == nil { return }
         if status != 422 { complain("the refusal is not given again: \(client.statuses)") }
     }
 
@@ -124,7 +124,7 @@ extension World {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
         if status == 200 || status == 201 && isDropping { return }
-        if status == 404, hadPowerCut, toldBefore == nil { return }
+        if status == 404, mayHaveLost, toldBefore == nil { return }
         if status == 410, mayBeTorn, toldBefore == nil { return }
         // One that the disk did not take was relayed all the same; the content may have been in memory.
         if fault?.isError == true, client.isHeld || status == 409 { return }

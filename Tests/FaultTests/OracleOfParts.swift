@@ -105,13 +105,13 @@ extension World {
                 checkUpstream(of: client)
                 continue
             }
-            if try !client.comeBack(to: daemon, mayBeGone: hadPowerCut) {
+            if try !client.comeBack(to: daemon, mayBeGone: mayHaveLost) {
                 complain("the parts cannot be joined: \(client.statuses)")
             }
             checkParts()
             if client.isTaken { try runQueue(client) }
             // A response that the disk did not take was relayed all the same, and the attempt stays without one.
-            let mayBeHeld = fault?.isError == true || !client.promises && hadPowerCut
+            let mayBeHeld = fault?.isError == true || !client.promises && mayHaveLost
             if client.isTaken {
                 let again = try client.join(on: daemon)
                 if again != 201, !mayBeHeld, !isHeldByQueue(client) {
@@ -119,7 +119,7 @@ extension World {
                 }
                 if client.parts.count > 1 {
                     let other = try client.join(client.parts.indices.reversed(), on: daemon)
-                    if other != 410, client.promises || !hadPowerCut {
+                    if other != 410, client.promises || !mayHaveLost {
                         complain("another list of parts that are consumed gets \(other)")
                     }
                 }
@@ -160,7 +160,7 @@ extension World {
 
     private func checkConsumed(_ client: JoiningClient) throws {
         let status = try client.join(client.parts.indices.map { $0 }, on: daemon)
-        if status != 410, client.promises || !hadPowerCut {
+        if status != 410, client.promises || !mayHaveLost {
             complain("parts of an upload that was delivered and removed get \(status)")
         }
     }
@@ -183,7 +183,7 @@ extension World {
             }
         }
         let isUnsent = origin.got(client.number).isEmpty
-        if client.isTaken, isUnsent, client.promises || !hadPowerCut, !isHeldByQueue(client) {
+        if client.isTaken, isUnsent, client.promises || !mayHaveLost, !isHeldByQueue(client) {
             complain("the joined upload was taken, and the upstream got nothing")
         }
         let id = client.location.flatMap { UploadID($0.suffix(26)) }

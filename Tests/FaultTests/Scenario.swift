@@ -23,6 +23,10 @@ struct Scenario: Sendable, CustomStringConvertible {
 
     /// All of them.
     static let all: [Scenario] =
+        own + shared(own)
+
+    /// Those of a spool that one host has.
+    private static let own =
         creations + appends + deliveries + removals + besides + queued + others + joined
 
     /// The parts an upload is sent in.

@@ -204,7 +204,7 @@ extension World {
         guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
         // Only a power cut takes names, until the walk makes them again.
         let name = QueueName(next, id).text
-        if !hadPowerCut, try daemon.spool.layout.queue.status(of: name) == nil {
+        if !mayHaveLost, try daemon.spool.layout.queue.status(of: name) == nil {
             complain("\(id) waits for the queue, which does not know of it")
         }
         guard let delivery = daemon.gateway.deliveries.delivery(of: upload) else { throw Stopped() }

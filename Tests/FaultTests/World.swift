@@ -49,6 +49,9 @@ final class World {
     private(set) var mayBeTorn = false
     /// Whether a call fails in this run and the process lives on.
     private(set) var hasError = false
+    /// Whether what nobody was promised may be gone: after a power cut, and where several hosts share the spool, of
+    /// which one takes another's death for its host's.
+    var mayHaveLost: Bool { hadPowerCut || settings.sharesSpool }
     /// The power cuts so far: what was written before the last one, another has written.
     private var powerCuts = 0
     /// What has been found wrong.
@@ -131,19 +134,25 @@ final class World {
 
     /// Opens the spool in a process; or another, which it makes where there is none.
     func openSpool(as process: Int, named name: String = "spool") throws -> Spool {
-        try Self.openSpool(
+        let node = settings.sharesSpool ? "n\(process)" : nil
+        let spool = try Self.openSpool(
             of: machine,
             as: process,
-            writer: "\(powerCuts)",
+            writer: "\(node.map { "\($0)." } ?? "")\(powerCuts)",
+            node: node,
             named: name,
             quota: settings.spoolQuota
         )
+        // As the program does, which ends.
+        spool.onFenced { [machine] _ in machine.kill(process) }
+        return spool
     }
 
     private static func openSpool(
         of machine: FaultyMachine,
         as process: Int,
         writer: String,
+        node: String? = nil,
         named name: String = "spool",
         quota: Int64 = 0
     ) throws -> Spool {
@@ -153,6 +162,7 @@ final class World {
             quota: quota == 0 ? nil : quota,
             disk: machine.disk(of: process),
             clock: machine.clock,
+            node: node,
             writer: writer
         )
     }
@@ -201,10 +211,17 @@ final class World {
         origin.setReachable(true)
         origin.open()
         let route = settings.routes[RouteSettings.defaultName] ?? RouteSettings()
+        let sharesSpool = settings.sharesSpool
         settings = defaults
+        settings.sharesSpool = sharesSpool
         var kept = defaults.routes[RouteSettings.defaultName] ?? RouteSettings()
         (kept.reply, kept.promise, kept.upstream) = (route.reply, route.promise, route.upstream)
         settings.routes[RouteSettings.defaultName] = kept
+        // Of several hosts another goes on.
+        if sharesSpool, daemons.contains(where: { !machine.isDead($0.process) }) {
+            letGoOfDead()
+            daemons.removeAll { machine.isDead($0.process) }
+        }
         if machine.isDead(daemon.process) { try startDaemon() } else { reload() }
         letGoOfDead()
         // A spool holds dozens of directories open.

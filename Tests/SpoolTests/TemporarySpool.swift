@@ -29,12 +29,14 @@ final class TemporarySpool {
     /// How often the power was cut: each time the kernel is another one.
     private var cuts = 0
 
-    /// Opens it as one more process would: with a table of locks of its own.
+    /// Opens it as one more process would: with a table of locks of its own; with a `node` as one that several
+    /// hosts share.
     func open(
         _ disk: Disk = Disk(),
         reserve: Int64 = 0,
         quota: Int64? = nil,
-        clock: SystemClock = SystemClock()
+        clock: SystemClock = SystemClock(),
+        node: String? = nil
     ) throws -> Spool {
         try Spool(
             directory: path,
@@ -42,7 +44,8 @@ final class TemporarySpool {
             quota: quota,
             disk: disk,
             clock: clock,
-            writer: "boot\(cuts)"
+            node: node,
+            writer: node == nil ? "boot\(cuts)" : nil
         )
     }
 

@@ -8,6 +8,7 @@
 
 import Journal
 import Posix
+import Settings
 package import Spool
 import UploadProtocol
 
@@ -53,6 +54,10 @@ extension Deliveries {
             repeat {
                 watchClock(&wasDoubted)
                 if spool.findsDead() { recoverSpool() }
+                // Where nobody asks anything, nothing else would show it.
+                try? spool.checkMembership()
+                // The next host to start goes on from it.
+                if spool.isShared { spool.noteClock() }
                 spool.recount(isDue: false)
                 guard nextLook.hasPassed else { continue }
                 nextLook = .after(Self.lookInterval)
@@ -61,8 +66,14 @@ extension Deliveries {
                 removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
                 spool.recount(isDue: isTurnOfPartials)
                 spool.noteClock()
-            } while upkeep.pause(Self.clockInterval)
+            } while upkeep.pause(lookForDead)
         }
+    }
+
+    /// Time between two looks for daemons that have died: what those of other hosts left is due with the queue.
+    private var lookForDead: Duration {
+        spool.isShared
+            ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
     /// Makes legal what nobody else would come for, and counts what there is.

@@ -180,7 +180,8 @@ extension UploadSummary {
             wholeSince: state.whole,
             holdCause: state.cause,
             status: response,
-            isInUse: isInUse
+            isInUse: isInUse,
+            node: Writer.node(of: state.writer)
         )
     }
 

@@ -23,15 +23,23 @@ final class Daemons: Sendable {
 
     fileprivate let membership = Monitor(Membership())
 
-    /// Whether this process is a daemon.
-    var includesThisProcess: Bool { membership.update { $0.own != nil } }
+    /// This process's file; nil where it is no daemon.
+    var own: (name: String, file: OpenFile)? { membership.update { $0.own } }
+}
+
+/// A node that serves from a shared spool, or did until it died.
+package struct SpoolNode: Sendable, Equatable {
+    /// Its name.
+    package let name: String
+    /// Whether its daemon lives.
+    package let isAlive: Bool
 }
 
 extension Spool {
     private static let wakeFile = "wake"
 
     /// Whether this process is a daemon, whose file says where it did not end in good order.
-    var isDaemon: Bool { daemons.includesThisProcess }
+    var isDaemon: Bool { daemons.own != nil }
 
     /// Notes, durably, that this process serves from the spool, until `leave()`.
     ///
@@ -46,18 +54,67 @@ extension Spool {
             try disk.syncDirectory(layout.daemons)
             daemons.membership.update { $0.own = (name, file) }
         }
+        try checkOthers()
         findsDead()
         _ = isWoken()
     }
 
     private func makeDaemonFile() throws(SystemError) -> (String, OpenFile) {
         while true {
-            let name = TemporaryName.next()
+            let name = isShared ? writer : TemporaryName.next()
             let made = try disk.create(name, in: layout.daemons)
             let file = OpenFile(made, name, in: layout.daemons)
             // Another daemon may have taken it for a dead one's before it was locked, and removes it.
             if try file.tryLock(), try file.status().names > 0 { return (name, file) }
         }
+    }
+
+    /// The daemons that are noted in a shared spool, by their nodes.
+    package func nodes() throws(SpoolError) -> [SpoolNode] {
+        let own = daemons.own?.name
+        return try onDisk { () throws(SystemError) in
+            var nodes: [SpoolNode] = []
+            for name in try layout.daemons.names().sorted() {
+                guard let node = Writer.node(of: name) else { continue }
+                guard let isAlive = name == own ? true : try isLocked(daemon: name) else {
+                    continue
+                }
+                nodes.append(SpoolNode(name: node, isAlive: isAlive))
+            }
+            return nodes
+        }
+    }
+
+    /// Whether the daemon of a file in `daemons` lives; nil where the file is gone.
+    private func isLocked(daemon name: String) throws(SystemError) -> Bool? {
+        guard let file = try OpenFile.open(name, in: layout.daemons, forWriting: false) else {
+            return nil
+        }
+        return try file.descriptor.isLockedElsewhere(subject: file.subject)
+    }
+
+    /// Refuses to serve beside a daemon that takes the spool for its host's alone, or the other way round: what
+    /// one trusts the other does not promise.
+    private func checkOthers() throws(SpoolError) {
+        let others = try onDisk { () throws(SystemError) in
+            var others: [String] = []
+            for name in try layout.daemons.names() where (Writer.node(of: name) != nil) != isShared
+            {
+                if try isLocked(daemon: name) == true { others.append(name) }
+            }
+            return others
+        }
+        guard !others.isEmpty else { return }
+        leave()
+        let reason =
+            isShared
+            ? "a daemon serves from it that has it for itself"
+            : "it is shared, and node \(others.compactMap(Writer.node).joined(separator: ", ")) serves from it"
+        throw .unusable(
+            directory: directory,
+            reason: reason,
+            advice: "give all of them the same spool.shared"
+        )
     }
 
     /// Notes that this process ends in good order: nothing has to be looked for after it.
@@ -113,11 +170,8 @@ extension Spool {
     package func wakeDaemons() throws(SpoolError) -> Bool {
         try onDisk { () throws(SystemError) in
             try writeWakeFile()
-            for name in try layout.daemons.names() {
-                let file = try OpenFile.open(name, in: layout.daemons, forWriting: false)
-                if let file, try file.descriptor.isLockedElsewhere(subject: file.subject) {
-                    return true
-                }
+            for name in try layout.daemons.names() where try isLocked(daemon: name) == true {
+                return true
             }
             return false
         }

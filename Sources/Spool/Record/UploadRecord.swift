@@ -125,6 +125,8 @@ package struct UploadSummary: Sendable, Equatable {
     package var status: Int?
     /// Whether a process has locked it at this moment.
     package var isInUse: Bool
+    /// The node of a shared spool that changed its state last; nil elsewhere.
+    package var node: String?
 }
 
 /// A final response kept for a client that lost it.

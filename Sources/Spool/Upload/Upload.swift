@@ -79,7 +79,7 @@ package final class Upload {
         guard creation.promise == .powerCut else { return }
         let offset = durableOffset
         let isDurable = files.state.durable == offset
-        guard !isDurable || files.isRecordDirty else { return }
+        guard !isDurable || files.isRecordDirty else { return try spool.checkMembership() }
         // Asking for a stored response is no activity: it must not make that live longer.
         let before = lastActivity
         defer { if queue == .delivered { files.lastActivity = before } }
@@ -149,7 +149,9 @@ package final class Upload {
         // Where it fails, nobody was told of it: its client resumes before what is lost.
         switch queue {
         case .incoming, .deferred:
-            if durableOffset > files.state.durable ?? 0 { try? sync() }
+            // In a shared spool also the empty one that a client was told of: another host's walk takes what was
+            // never promised for a dead one's.
+            if durableOffset > files.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
         case .active: try? store()
         case .hold, .delivered, .corrupt: break
         }

@@ -528,7 +528,8 @@ final class UploadFiles {
         if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
             repair != .forget
         {
-            try write { _ in }
+            // Its last writer may live, and must not take for its own what comes now.
+            try write(durably: spool.isShared) { _ in }
         }
         return repair
     }

@@ -216,7 +216,7 @@ struct List: ParsableCommand {
 func openSpool(_ options: SettingsOptions) throws(CommandFailure) -> Spool {
     let settings = try options.settings()
     do throws(SpoolError) {
-        return try Spool(existing: settings.spoolDirectory)
+        return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)
     } catch {
         try requireRight([.read, .search], to: settings.spoolDirectory)
         throw CommandFailure(code: .unavailable, sentence: error.sentence)

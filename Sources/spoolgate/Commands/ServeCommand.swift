@@ -58,7 +58,7 @@ struct Serve: ParsableCommand {
                 Self.logger(settings.logLevel, node: settings.node),
                 showsQueries: settings.showsQueries
             )
-            let spool = try Self.openSpool(settings)
+            let spool = try Self.openSpool(settings, log)
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
             let server = try Self.startServer(settings, threads, gateway, log)
@@ -185,13 +185,22 @@ struct Serve: ParsableCommand {
     }
 
     /// The spool, with this process as one of its daemons.
-    private static func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
+    private static func openSpool(
+        _ settings: Settings,
+        _ log: Log
+    ) throws(CommandFailure) -> Spool {
         do throws(SpoolError) {
             let spool = try Spool(
                 directory: settings.spoolDirectory,
                 reserve: settings.spoolReserve,
-                quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota
+                quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
+                node: settings.sharedNode
             )
+            // At once: what the disk says from here on is not to be told, and nothing can be mended.
+            spool.onFenced { error in
+                log.fenced(reason: "\(error)")
+                _exit(CommandFailure.Code.inUse.rawValue)
+            }
             try spool.enter()
             return spool
         } catch {

@@ -92,6 +92,7 @@ struct Show: ParsableCommand {
         }
         line("upload", "\(summary.id)\(summary.isInUse ? " (in use)" : "")")
         line("state", summary.stateWord)
+        line("node", summary.node)
         line("reason", summary.reason)
         line("offset", "\(summary.offset)")
         line("length", summary.length.map { "\($0)" } ?? "not known")

@@ -1,0 +1,165 @@
+// A spool that several hosts share: who trusts what of whom, and what ends a process that is shut out.
+
+import Foundation
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("A shared spool")
+struct SharedSpoolTests {
+    private let directory = TemporarySpool()
+
+    /// A daemon of one node.
+    private struct Daemon {
+        let spool: Spool
+        let disk = ScriptedDisk()
+        /// What it was told of being shut out.
+        let signs = Monitor<[SystemError]>([])
+        var wasFenced: Bool { signs.update { !$0.isEmpty } }
+
+        init(_ node: String, in directory: TemporarySpool) throws {
+            spool = try directory.open(disk.disk, node: node)
+            spool.onFenced { [signs] error in signs.update { $0.append(error) } }
+            try spool.enter()
+        }
+
+        /// Its process dies with these uploads in use.
+        func die(using uploads: [Upload] = []) {
+            disk.die(after: 0)
+            for upload in uploads { upload.files.close() }
+            spool.leave()
+        }
+    }
+
+    @Test("what one node was told the other goes on with, also where nothing but a URL was told")
+    func takeOver() throws {
+        let one = try Daemon("n1", in: directory).spool
+        let two = try Daemon("n2", in: directory).spool
+        let (full, empty) = (UploadCreation.sample(), UploadCreation.sample())
+        let upload = try one.create(full, requestRelease: {})
+        try upload.append("first ")
+        upload.unlock()
+        try one.create(empty, requestRelease: {}).unlock()
+        // The walk takes nothing from a node that lives.
+        _ = two.recover()
+        #expect(try two.lock(empty.id)?.state.offset == 0)
+        let next = try #require(try two.lock(full.id))
+        #expect(try next.content() == Array("first ".utf8))
+        #expect(directory.state(of: full.id)?.writer.hasPrefix("n2.") == true)
+        try next.append("second")
+        next.unlock()
+        #expect(try one.lock(full.id)?.content() == Array("first second".utf8))
+    }
+
+    @Test("of a dead node counts what was promised, and whoever finds it looks after what it did")
+    func death() throws {
+        let one = try Daemon("n1", in: directory).spool
+        let two = try Daemon("n2", in: directory)
+        func create(repeatable: Bool, promised: Bool = true) throws -> Upload {
+            let upload = try two.spool.create(.sample(repeatable: repeatable), requestRelease: {})
+            try upload.append("durable")
+            if promised { try upload.sync() }
+            return upload
+        }
+        let partial = try create(repeatable: true)
+        try partial.append(", more")
+        let (once, again) = (try create(repeatable: false), try create(repeatable: true))
+        for upload in [once, again] {
+            try upload.setLength(7)
+            try upload.beginAttempt()
+        }
+        let unpromised = try create(repeatable: true, promised: false)
+        let all = [partial, once, again, unpromised]
+        #expect(!one.findsDead())
+        #expect(try one.nodes().map(\.isAlive) == [true, true])
+        two.die(using: all)
+        #expect(one.findsDead())
+        let recovery = one.recover()
+        #expect(recovery.interrupted == 2 && recovery.corrupt == 0)
+        #expect(try one.nodes().map(\.name) == ["n1"])
+        #expect(try one.lock(partial.id)?.content() == Array("durable".utf8))
+        #expect(directory.queue(of: once.id) == .hold)
+        #expect(directory.queue(of: again.id) == .deferred)
+        #expect(directory.queue(of: unpromised.id) == nil)
+    }
+
+    @Test(
+        "the next writer is durable before any content that is not, so that no live one trusts that"
+    )
+    func handover() throws {
+        let one = try Daemon("n1", in: directory).spool
+        let two = try Daemon("n2", in: directory)
+        let upload = try one.create(.sample(), requestRelease: {})
+        try upload.append("first")
+        upload.unlock()
+        two.disk.forget()
+        let next = try #require(try two.spool.lock(upload.id))
+        #expect(two.disk.places == ["write record", "sync record"])
+        try next.append(" lost with its host")
+        two.die(using: [next])
+        #expect(try one.lock(upload.id)?.content() == Array("first".utf8))
+    }
+
+    @Test("an error of the file system is a sign", arguments: [EIO, ESHUTDOWN, ENOTCONN, ESTALE])
+    func errors(number: Int32) throws {
+        let one = try Daemon("n1", in: directory)
+        let upload = try one.spool.create(.sample(), requestRelease: {})
+        try upload.append("content")
+        one.disk.refuse(.sync, errno: number)
+        #expect(throws: SpoolError.self) { try upload.sync() }
+        #expect(one.wasFenced)
+    }
+
+    @Test("a full disk is none, nor in a spool of one host a broken one")
+    func noSign() throws {
+        let one = try Daemon("n1", in: directory)
+        let upload = try one.spool.create(.sample(), requestRelease: {})
+        try upload.append("content")
+        one.disk.refuse(.sync, errno: ENOSPC)
+        #expect(throws: SpoolError.self) { try upload.sync() }
+        #expect(!one.wasFenced)
+        let other = TemporarySpool()
+        let broken = ScriptedDisk()
+        let alone = try other.open(broken.disk)
+        alone.onFenced { _ in Issue.record("fenced") }
+        let its = try alone.create(.sample(), requestRelease: {})
+        try its.append("content")
+        broken.refuse(.sync, errno: EIO)
+        #expect(throws: SpoolError.self) { try its.sync() }
+    }
+
+    @Test("who was taken for dead tells nothing any more: no offset, not that an upload is gone")
+    func takenForDead() throws {
+        let one = try Daemon("n1", in: directory)
+        let upload = try one.spool.create(.sample(), requestRelease: {})
+        try upload.append("content")
+        try upload.sync()
+        #expect(try one.spool.lock(.random()) == nil && !one.wasFenced)
+        let files = FileManager.default
+        for name in try files.contentsOfDirectory(atPath: directory.path + "/daemons") {
+            try files.removeItem(atPath: "\(directory.path)/daemons/\(name)")
+        }
+        #expect(throws: SpoolError.self) { try upload.sync() }
+        #expect(throws: SpoolError.self) { try one.spool.lock(.random()) }
+        #expect(throws: SpoolError.self) { try one.spool.checkMembership() }
+        #expect(one.signs.update(\.count) == 3)
+    }
+
+    @Test(
+        "no daemon that has a spool for itself serves beside those that share it",
+        arguments: [nil, "n1"]
+    )
+    func mixed(node: String?) throws {
+        let first = try directory.open(node: node)
+        try first.enter()
+        defer { first.leave() }
+        let second = try directory.open(node: node == nil ? "n1" : nil)
+        #expect(throws: SpoolError.self) { try second.enter() }
+        #expect(!second.isDaemon)
+        first.leave()
+        try second.enter()
+        second.leave()
+    }
+}
