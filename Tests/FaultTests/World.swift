@@ -364,8 +364,12 @@ final class World {
         if !left.isEmpty { complain("a new spool has \(left.sorted())") }
     }
 
-    /// The daemon removes what is over.
-    func removeOld() { daemon.gateway.deliveries.removeOld(in: Retention.queues) }
+    /// The daemons remove what is over.
+    func removeOld() {
+        for daemon in daemons where !settings.sharesSpool || !machine.isDead(daemon.process) {
+            daemon.gateway.deliveries.removeOld(in: Retention.queues)
+        }
+    }
 
     // MARK: What is wrong
 

@@ -123,8 +123,10 @@ final class UploadFiles {
         guard found != nil || data == nil else { throw .busy(id) }
         guard case .success(let loaded) = read else { return read }
         state = loaded.state
-        // After a power cut what can be read is what the disk has.
-        if state.writer != spool.writer || spool.syncedStates.contains(id, state.sequence) {
+        // After a power cut what can be read is what the disk has. In a shared spool another writer may be one that
+        // died on this host, whose kernel still has what it wrote.
+        let isAfterCut = state.writer != spool.writer && !spool.isShared
+        if isAfterCut || spool.syncedStates.contains(id, state.sequence) {
             noteSync()
         } else if !loaded.isPromised {
             unsynced = [RecordSlots.early[0]..<status.size]
