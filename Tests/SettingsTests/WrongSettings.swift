@@ -28,9 +28,19 @@ extension SettingsTests {
         ),
         Wrong(
             "spool:\n  reserve: 1GiB\n  size: 1GiB\n",
-            "3:3: spool.size: no such setting; known here: directory, reserve, quota, "
+            "3:3: spool.size: no such setting; known here: directory, shared, reserve, quota, "
                 + "maximum-uploads"
         ),
+        Wrong(
+            "spool: {shared: true}\n",
+            "1:17: spool.shared: each host that shares it needs a node of its own (node: n1)"
+        ),
+        Wrong(
+            "node: n1\nspool:\n  shared: true\nroutes: {a: {promise: process}}\n",
+            "3:11: spool.shared: routes.a.promise is process, and the death of a host is none that it "
+                + "survives"
+        ),
+        Wrong("node: N1\n", "1:7: node: 'N1' is not 1 to 8 letters in lower case or digits"),
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
             "3:14: routes.a.limits.max: no such setting; known here: max-size, min-size, "
