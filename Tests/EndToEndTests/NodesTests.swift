@@ -13,15 +13,16 @@ struct NodesTests {
         let two: Sandbox
         var nodes: [Sandbox] { [one, two] }
 
-        init() throws {
-            one = try Sandbox(extra: ["node: n1"])
+        /// `names`: what the nodes say of themselves; in nginx `one` is `name`, and `two` is n2.
+        init(names: [String] = ["n1", "n2"], inNginx name: String = "n1") throws {
+            one = try Sandbox(extra: ["node: \(names[0])"])
             let folder = one.directory.path()
+            var sockets = ["n1": "\(folder)/nobody.sock", "n3": "\(folder)/nobody.sock"]
+            sockets[name] = "\(folder)/spoolgate.sock"
             two = try Sandbox(
                 upstream: "directory:\(folder)/delivered",
-                extra: ["node: n2", "events: {to: \(folder)/events.json}"],
-                front: .nginxOfNodes([
-                    "n1": "\(folder)/spoolgate.sock", "n3": "\(folder)/nobody.sock",
-                ])
+                extra: ["node: \(names[1])", "events: {to: \(folder)/events.json}"],
+                front: .nginxOfNodes(sockets)
             )
         }
 
@@ -135,6 +136,25 @@ struct NodesTests {
         )
         let answer = try join([parts[1], foreign])
         #expect(answer.status == 409 && answer.text.contains("Another node"))
+    }
+
+    @Test("probe tells where nginx sends what is on an upload to another node")
+    func probed() throws {
+        func probe(_ scene: Scene) throws -> ProbeTests.Report {
+            let url = "http://localhost:\(scene.two.port)/files/x"
+            return try ProbeTests.Report(
+                Command(
+                    Sandbox.program,
+                    ["probe", "--json", "--http", "1.1", "--size", "1MiB", url]
+                )
+            )
+        }
+        let right = try probe(Scene())
+        right.expect("nodes", "ok", ["reaches its node"])
+        #expect(right.status == 0, "\(right.shown)")
+        let wrong = try probe(Scene(names: ["n2", "n3"], inNginx: "n3"))
+        wrong.expect("nodes", "fail", ["goes to another node", "fastcgi_pass $spoolgate_node;"])
+        #expect(wrong.status != 0)
     }
 
     @Test("log, events, lists and status name the node")

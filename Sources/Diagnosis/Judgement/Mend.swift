@@ -14,6 +14,8 @@ enum Mend {
     static let errors = "fastcgi_intercept_errors off;"
     static let http2 = "listen 443 ssl http2;"
     static let snippet = "include snippets/spoolgate*.conf;"
+    static let nodes =
+        "fastcgi_pass $spoolgate_node;  (and spoolgate_nodes.conf, with every node in it)"
     static let login = "auth_basic \"Uploads\";"
     static let module = "apt install libnginx-mod-http-interim"
     static let units = "systemctl status spoolgate.socket spoolgate"

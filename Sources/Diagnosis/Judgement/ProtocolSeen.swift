@@ -169,6 +169,46 @@ package struct TusSeen: Sendable, Equatable {
     }
 }
 
+/// Where uploads went whose nodes stand in their paths.
+package struct NodesSeen: Sendable, Equatable {
+    /// The nodes that have one.
+    package var names: Set<String>
+    /// Those of which one went to another node.
+    package var missed: Set<String>
+
+    /// Makes it of uploads and the answers to OPTIONS on them.
+    package init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
+        names = Set(uploads.compactMap { Self.node(in: $0.target) })
+        missed = Set(
+            uploads.filter { $0.answer.code == Refusal.otherNode.code }
+                .compactMap { Self.node(in: $0.target) }
+        )
+    }
+
+    /// The node in the path of an upload's resource; nil where there is none.
+    package static func node(in target: String) -> String? {
+        let parts = target.split(separator: "/").suffix(3)
+        guard parts.count == 3, parts.first == "upload-resource" else { return nil }
+        return parts.dropFirst().first.flatMap {
+            UploadResources.isNode($0.utf8) ? String($0) : nil
+        }
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        let all = names.sorted().joined(separator: ", ")
+        guard !missed.isEmpty else {
+            return .ok("nodes", "\(all): what is on an upload reaches its node")
+        }
+        return Finding(
+            .failure,
+            "nodes",
+            "what is on an upload of \(missed.sorted().joined(separator: ", ")) goes to another node",
+            mends: [Mend.nodes]
+        )
+    }
+}
+
 /// What is left of the uploads that were created.
 package struct CleanupSeen: Sendable, Equatable {
     /// How many were cancelled.

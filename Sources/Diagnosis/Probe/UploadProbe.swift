@@ -29,6 +29,8 @@ package final class UploadProbe {
     private static let interimPatience = Duration.milliseconds(800)
     /// Content of a creation: small, and above what is too small for anything.
     private static let small: Int64 = 64 << 10
+    /// Uploads by which several nodes are met.
+    private static let creations = 8
     /// The length that is asked for where the gateway allows any.
     private static let large: Int64 = 16 << 30
 
@@ -57,7 +59,7 @@ package final class UploadProbe {
     /// Looks at everything that was asked about.
     package func run() {
         defer { tell(requests.cancelAll().finding) }
-        guard let first = reach() else { return }
+        guard let first = reach(), nodes(first) else { return }
         let checks = [
             { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
             { self.tell(LocationSeen(first.location, url: self.question.url).finding) },
@@ -138,6 +140,26 @@ package final class UploadProbe {
     private func speaksHTTP2() -> Bool? {
         let transfer = requests.create(version: .http2).transfer
         return transfer.head.map { _ in transfer.isHTTP2 }
+    }
+
+    /// Looks whether what is on an upload reaches the node that has it, where there are several.
+    ///
+    /// - Returns: whether the other checks mean anything: elsewhere each would blame something else.
+    private func nodes(_ first: ProbeUpload) -> Bool {
+        guard NodesSeen.node(in: first.target) != nil else { return true }
+        // So many that two nodes are both met, most likely.
+        let others = (1..<Self.creations).compactMap { _ in
+            isStopped() ? nil : requests.create().upload
+        }
+        let seen = NodesSeen(
+            ([first] + others).map { upload in
+                (upload.target, ProbeAnswer(requests.send(.options, upload.target)))
+            }
+        )
+        for upload in others { requests.cancel(upload) }
+        guard !isStopped() else { return false }
+        tell(seen.finding)
+        return seen.finding.level != .failure
     }
 
     // MARK: Content
