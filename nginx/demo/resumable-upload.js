@@ -82,7 +82,10 @@ export class UploadError extends Error {
         this.name = 'UploadError'
         /** @type {UploadErrorCode} */
         this.code = code
-        /** The server's answer, where there was one. @type {Answer | undefined} */
+        /**
+         * The server's answer, where there was one.
+         * @type {Answer | undefined}
+         */
         this.answer = answer
         /** Whether another attempt may succeed with nothing changed. */
         this.retryable = retryable
@@ -115,7 +118,10 @@ export class Answer {
     /** @returns {any} */
     json() { return JSON.parse(this.text) }
 
-    /** What a person may be told: of a problem document (RFC 9457) or other JSON, or of a short plain text. */
+    /**
+     * What a person may be told: of a problem document (RFC 9457) or other JSON, or of a short plain text.
+     * @returns {string | undefined}
+     */
     get reason() {
         const type = this.headers.get('content-type') ?? ''
         if (/[/+]json\b/i.test(type)) {
@@ -130,7 +136,10 @@ export class Answer {
         return /^text\/plain\b/i.test(type) && text && text.length < 500 ? text : undefined
     }
 
-    /** true: the application's own answer; false: the upload protocol's; undefined: it does not say. */
+    /**
+     * true: the application's own answer; false: the upload protocol's; undefined: it does not say.
+     * @returns {boolean | undefined}
+     */
     get complete() {
         return { '?1': true, '?0': false }[this.headers.get('upload-complete')?.split(';')[0].trim()]
     }
@@ -143,20 +152,29 @@ export class Answer {
         return ms > 0 ? ms : undefined
     }
 
-    /** An Integer field (RFC 9651) of 0 or above. @param {string} name */
+    /**
+     * An Integer field (RFC 9651) of 0 or above.
+     * @param {string} name
+     */
     integer(name) {
         const value = this.headers.get(name)?.split(';')[0].trim() ?? ''
         return /^\d{1,15}$/.test(value) ? Number(value) : undefined
     }
 
-    /** A member of Upload-Limit. @param {string} key */
+    /**
+     * A member of Upload-Limit.
+     * @param {string} key
+     */
     limit(key) {
         const limits = this.headers.get('upload-limit') ?? ''
         const value = new RegExp(`(?:^|,)\\s*${key}=(\\d{1,15})`).exec(limits)?.[1]
         return value === undefined ? undefined : Number(value)
     }
 
-    /** The target of a Link with this relation, absolute. @param {string} relation */
+    /**
+     * The target of a Link with this relation, absolute.
+     * @param {string} relation
+     */
     link(relation) {
         const links = this.headers.get('link') ?? ''
         for (const [, target, parameters] of links.matchAll(/<([^>]*)>((?:\s*;[^,;"]*(?:"[^"]*")?)*)/g)) {
@@ -181,7 +199,10 @@ export class ResumableUpload extends EventTarget {
     /** @type {UploadState} */
     state = 'idle'
 
-    /** The server's upload resource, once there is one. @type {string | undefined} */
+    /**
+     * The server's upload resource, once there is one.
+     * @type {string | undefined}
+     */
     url
     #options
     #endpoint
@@ -259,7 +280,10 @@ export class ResumableUpload extends EventTarget {
         }).sort((one, other) => one.time - other.time)
     }
 
-    /** Forgets one of them; what the server has of it stays there until it expires. @param {string} fingerprint */
+    /**
+     * Forgets one of them; what the server has of it stays there until it expires.
+     * @param {string} fingerprint
+     */
     static forget(fingerprint, storage = defaultStorage()) { storage?.removeItem(PREFIX + fingerprint) }
 
     /**
@@ -283,7 +307,10 @@ export class ResumableUpload extends EventTarget {
         this.#controller.abort(new UploadError('Paused.', { code: 'paused' }))
     }
 
-    /** Stops for good, and removes what the server has. @returns {Promise<void>} */
+    /**
+     * Stops for good, and removes what the server has.
+     * @returns {Promise<void>}
+     */
     async cancel() {
         if (this.state === 'done' || this.state === 'cancelled') return
         this.#set('cancelled')
@@ -500,7 +527,10 @@ export class ResumableUpload extends EventTarget {
         return all
     }
 
-    /** One request. @returns {Promise<Answer>} rejects with UploadError where there is no answer */
+    /**
+     * One request.
+     * @returns {Promise<Answer>} rejects with UploadError where there is no answer
+     */
     async #send(method, url, fields, signal, { own, body, offset } = {}) {
         const all = await this.#fields(own !== undefined)
         for (const [name, value] of Object.entries(fields)) all.set(name, value)
@@ -646,10 +676,18 @@ export class UploadQueue {
 
     constructor(concurrency = 3) { this.#free = concurrency }
 
-    /** Starts it when it is its turn. @param {ResumableUpload} upload @returns {Promise<Answer>} as `start()` */
+    /**
+     * Starts it when it is its turn.
+     * @param {ResumableUpload} upload
+     * @returns {Promise<Answer>} as `start()`
+     */
     add(upload) { return upload.start(this) }
 
-    /** Waits for a place. @param {AbortSignal} signal @returns {Promise<() => void>} what gives it back */
+    /**
+     * Waits for a place.
+     * @param {AbortSignal} signal
+     * @returns {Promise<() => void>} what gives it back
+     */
     async turn(signal) {
         if (this.#free > 0) {
             this.#free -= 1
