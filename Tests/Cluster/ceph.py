@@ -1,0 +1,211 @@
+"""A whole Ceph on loopback and in one directory: a monitor, a manager, a storage daemon in memory, a metadata
+server, and mounts of its file system by ceph-fuse.
+
+Nothing here opens a file on a mount: a process that has one open while its ceph-fuse is stopped hangs when it
+closes it, and so does every child that it starts then.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import uuid
+
+from processes import Process, Unavailable, free_ports, must, run, wait
+
+PROGRAMS = "ceph ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse monmaptool".split()
+FUSE = "/dev/fuse"
+
+# Without authentication there are no keys, and nothing to encrypt with. Without the manager's figures statfs
+# would say that nothing is free, and the gateway would answer 507. The session's timeout is Ceph's own.
+SETTINGS = """[global]
+fsid = {cluster}
+mon host = {monitor}/0
+auth cluster required = none
+auth service required = none
+auth client required = none
+ms mon client mode = crc
+ms bind msgr1 = false
+ms bind port min = 26800
+ms bind port max = 27300
+public addr = 127.0.0.1
+mon allow pool size one = true
+mon initial members = a
+mon data avail crit = 1
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg num = 8
+osd pool default pg autoscale mode = off
+osd crush chooseleaf type = 0
+osd objectstore = memstore
+osd op num shards = 1
+osd op num threads per shard = 2
+memstore device bytes = 4294967296
+mds session timeout = 60
+mds session autoclose = 300
+fuse default permissions = true
+client mount timeout = 20
+mon data = {directory}/mon
+mgr data = {directory}/mgr
+osd data = {directory}/osd
+mds data = {directory}/mds
+run dir = {directory}/run
+admin socket = {directory}/run/$name.$pid.asok
+pid file =
+log file =
+log to stderr = true
+err to stderr = true
+[mon.a]
+public addrv = {monitor}/0
+"""
+
+
+def missing():
+    """Why there can be no Ceph here; None if there can."""
+    if not os.path.exists(FUSE):
+        return f"there is no {FUSE} here"
+    lacking = [name for name in PROGRAMS if not shutil.which(name)]
+    if lacking:
+        return f"{lacking[0]} is not there (deploy/install-dependencies.sh cluster)"
+    try:
+        os.close(os.open(FUSE, os.O_RDWR))
+    except OSError as error:
+        return f"{FUSE} cannot be opened: {error.strerror}"
+    return None
+
+
+class Ceph:
+    """Running from `start` to `stop`; mounts are made in `directory`."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self._settings = os.path.join(directory, "ceph.conf")
+        self._daemons = []
+        self._mounts = []
+
+    def start(self):
+        cluster, port = str(uuid.uuid4()), free_ports(1)[0]
+        for name in ("mon", "mgr", "osd", "mds", "run", "log"):
+            os.makedirs(os.path.join(self.directory, name))
+        monitor = f"v2:127.0.0.1:{port}"
+        with open(self._settings, "w") as file:
+            file.write(
+                SETTINGS.format(cluster=cluster, monitor=monitor, directory=self.directory)
+            )
+        os.environ["CEPH_CONF"] = self._settings
+        map = os.path.join(self.directory, "monmap")
+        run(
+            ["monmaptool", "--create", "--addv", "a", f"[{monitor}]", "--fsid", cluster, map]
+        )
+        run(["ceph-mon", "-c", self._settings, "-i", "a", "--mkfs", "--monmap", map])
+        self._daemon("ceph-mon", "a")
+        self.command("osd", "create")
+        run(["ceph-osd", "-c", self._settings, "-i", "0", "--mkfs"])
+        self._daemon("ceph-osd", "0")
+        self._daemon("ceph-mds", "a")
+        self._daemon("ceph-mgr", "a")
+        self.command("osd", "pool", "create", "metadata", "8")
+        self.command("osd", "pool", "create", "content", "8")
+        self.command("fs", "new", "spool", "metadata", "content")
+        must(60, "the metadata server is active", self._is_active)
+        # What statfs says comes from the manager.
+        must(60, "the store says how much is free", self._has_room)
+
+    def stop(self):
+        """Ends everything; safe at any time and more than once."""
+        for mount in self._mounts:
+            mount.stop()
+        for daemon in reversed(self._daemons):
+            daemon.kill()
+        self._daemons.clear()
+
+    def command(self, *words):
+        """What a command of the cluster's says, as JSON where it has any."""
+        text = run(["ceph", "-c", self._settings, "--format", "json", *words], timeout=90)
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def mount(self, name):
+        mount = Mount(self, name, self._settings)
+        self._mounts.append(mount)
+        mount.start()
+        return mount
+
+    def evict(self, mount):
+        """Takes a mount's session and locks away, and blocks it from the store."""
+        self.command("tell", "mds.a", "client", "evict", f"id={mount.session()}")
+
+    def sessions(self):
+        return self.command("tell", "mds.a", "client", "ls")
+
+    def _daemon(self, program, identity):
+        log = os.path.join(self.directory, "log", program)
+        command = [program, "-c", self._settings, "-f", "-i", identity]
+        self._daemons.append(Process(command, log))
+
+    def _is_active(self):
+        for daemon in self._daemons:
+            if daemon.status is not None:
+                said = daemon.said().strip().splitlines()[-2:] or ["no output"]
+                raise Unavailable("a daemon of Ceph ended: " + " / ".join(said))
+        ranks = self.command("fs", "dump")["filesystems"][0]["mdsmap"]["info"].values()
+        return any(rank["state"] == "up:active" for rank in ranks)
+
+    def _has_room(self):
+        return self.command("df")["stats"]["total_avail_bytes"] > 1 << 30
+
+
+class Mount:
+    """One client of the file system, as one machine has it."""
+
+    def __init__(self, ceph, name, settings):
+        self.path = os.path.join(ceph.directory, name)
+        self.name = name
+        self._ceph = ceph
+        self._settings = settings
+        self._process = None
+
+    def start(self):
+        """Mounts it, with a session of its own."""
+        os.makedirs(self.path, exist_ok=True)
+        log = os.path.join(self._ceph.directory, "log", f"fuse-{self.name}")
+        command = ["ceph-fuse", "-c", self._settings, "-f", "-n", f"client.{self.name}"]
+        self._process = Process([*command, self.path], log)
+        must(30, f"{self.path} is mounted: {self._process.said()[-300:]}", self._is_mounted)
+
+    def stop(self):
+        """Ends it as a machine that is switched off; safe at any time and more than once."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process = None
+        # Lazily: a process that is still there may have files open.
+        subprocess.run(["umount", "-l", self.path], capture_output=True, timeout=20)
+        wait(10, lambda: not self._is_mounted())
+
+    def freeze(self):
+        """Has the mount do nothing, and say nothing to the cluster, from now on."""
+        self._process.send(signal.SIGSTOP)
+
+    def thaw(self):
+        self._process.send(signal.SIGCONT)
+
+    def session(self):
+        """The number by which the metadata server knows it."""
+        found = [
+            one["id"]
+            for one in self._ceph.sessions()
+            if one["client_metadata"].get("mount_point") == self.path
+        ]
+        if len(found) != 1:
+            raise RuntimeError(f"{len(found)} sessions of {self.path}")
+        return found[0]
+
+    def _is_mounted(self):
+        if self._process is not None and self._process.status is not None:
+            raise Unavailable("ceph-fuse: " + self._process.said().strip()[-300:])
+        with open("/proc/self/mountinfo") as mounts:
+            return any(line.split()[4] == self.path for line in mounts)

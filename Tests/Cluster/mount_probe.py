@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""What a shared spool relies on, asked of two mounts of one file system: mount_probe.py A B.
+
+Prints one JSON object. A program of its own, so that the test itself has no file of a mount open.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+
+GET, SET = 36, 37  # F_OFD_GETLK, F_OFD_SETLK, which Python does not name.
+RANGE = 1 << 62
+ROUNDS = 300
+
+
+def lock_words(kind):
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, RANGE, 0)
+
+
+def lock(descriptor):
+    """Whether this description has the lock now."""
+    try:
+        fcntl.fcntl(descriptor, SET, lock_words(fcntl.F_WRLCK))
+        return True
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+
+
+def is_locked(descriptor):
+    """Whether another description has it, wherever that is."""
+    answer = fcntl.fcntl(descriptor, GET, lock_words(fcntl.F_WRLCK))
+    return struct.unpack("hhqqi4x", answer)[0] != fcntl.F_UNLCK
+
+
+def create(path):
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def links_after_removal(a, b):
+    """What fstat says on A of a file that B removed: at once, and within two seconds."""
+    # Locked, as each record is that somebody has open.
+    path = "removed"
+    descriptor = create(f"{a}/{path}")
+    lock(descriptor)
+    os.stat(f"{b}/{path}")
+    os.unlink(f"{b}/{path}")
+    at_once = os.fstat(descriptor).st_nlink
+    began = time.monotonic()
+    while os.fstat(descriptor).st_nlink and time.monotonic() - began < 2:
+        time.sleep(0.01)
+    finally_ = os.fstat(descriptor).st_nlink
+    os.close(descriptor)
+    return [at_once, finally_]
+
+
+def lost_races(a, b):
+    """How often B, which had a record open that A then removed, gets its lock and takes it for one that is
+    still there; and the longest that B's lock took: the server answers once its journal is written."""
+    wrong, longest = 0, 0
+    for number in range(5):
+        path = f"race{number}"
+        first = create(f"{a}/{path}")
+        lock(first)
+        second = os.open(f"{b}/{path}", os.O_RDWR)
+        os.unlink(f"{a}/{path}")
+        os.close(first)
+        began = time.monotonic()
+        while not lock(second):
+            time.sleep(0.01)
+        longest = max(longest, time.monotonic() - began)
+        wrong += os.fstat(second).st_nlink != 0
+        os.close(second)
+    return [wrong, round(longest, 1)]
+
+
+def unlocked_births(a, b):
+    """How often B finds a file of A's that A made and locks at once, and finds it not locked.
+
+    Each file is found by opening it; those that B comes too late for, or that are locked, are fine.
+    """
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--watch", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    child.stdout.readline()
+    kept = []
+    for number in range(ROUNDS):
+        child.stdin.write(b"%d\n" % number)
+        child.stdin.flush()
+        descriptor = create(f"{a}/born{number}")
+        if not lock(descriptor):
+            raise RuntimeError("the birth's own lock was refused")
+        kept.append(descriptor)
+        child.stdout.readline()
+    child.stdin.close()
+    seen = int(child.stdout.readline())
+    child.wait()
+    for descriptor in kept:
+        os.close(descriptor)
+    return seen
+
+
+def watch(b):
+    """The other side of unlocked_births: a line in, the name is looked for; a line out, it was found."""
+    print("ready", flush=True)
+    unlocked = 0
+    for line in sys.stdin:
+        while True:
+            try:
+                descriptor = os.open(f"{b}/born{line.strip()}", os.O_RDWR)
+                break
+            except FileNotFoundError:
+                pass
+        unlocked += not is_locked(descriptor)
+        os.close(descriptor)
+        print("found", flush=True)
+    print(unlocked, flush=True)
+
+
+def stale_sizes(a, b):
+    """How often B sees another size than A has written, A's file being open all the time."""
+    descriptor, stale = create(f"{a}/growing"), 0
+    for number in range(1, ROUNDS + 1):
+        os.write(descriptor, b"x" * 1000)
+        stale += os.stat(f"{b}/growing").st_size != number * 1000
+    os.close(descriptor)
+    return stale
+
+
+def stale_names(a, b):
+    """How often B misses a name that A made, or finds one that A removed."""
+    stale = 0
+    for number in range(ROUNDS):
+        path = f"name{number}"
+        stale += os.path.exists(f"{b}/{path}")
+        os.close(create(f"{a}/{path}"))
+        stale += not os.path.exists(f"{b}/{path}")
+        os.unlink(f"{a}/{path}")
+        stale += os.path.exists(f"{b}/{path}")
+    return stale
+
+
+def double_births(a, b):
+    """How often both may make the same name."""
+    twice = 0
+    for number in range(ROUNDS):
+        os.close(create(f"{a}/twice{number}"))
+        try:
+            os.close(create(f"{b}/twice{number}"))
+            twice += 1
+        except FileExistsError:
+            pass
+    return twice
+
+
+def locks(a, b):
+    """Whether B sees A's lock and is refused it, by descriptors that can write and that cannot; and when B has
+    it, in seconds, after A's process was killed."""
+    descriptor = create(f"{a}/locked")
+    lock(descriptor)
+    writing, reading = os.open(f"{b}/locked", os.O_RDWR), os.open(f"{b}/locked", os.O_RDONLY)
+    seen = [is_locked(writing), is_locked(reading), not lock(writing)]
+    os.close(descriptor)
+    while not lock(writing):
+        pass
+    fcntl.fcntl(writing, SET, lock_words(fcntl.F_UNLCK))
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--hold", f"{a}/locked"], stdout=subprocess.PIPE
+    )
+    child.stdout.readline()
+    seen.append(is_locked(writing))
+    child.kill()
+    child.wait()
+    began = time.monotonic()
+    while not lock(writing) and time.monotonic() - began < 10:
+        time.sleep(0.005)
+    return {"seen": all(seen), "after death": round(time.monotonic() - began, 3)}
+
+
+def hold(path):
+    lock(os.open(path, os.O_RDWR))
+    print("held", flush=True)
+    time.sleep(60)
+
+
+def main():
+    if sys.argv[1] == "--watch":
+        return watch(sys.argv[2])
+    if sys.argv[1] == "--hold":
+        return hold(sys.argv[2])
+    a, b = (f"{mount}/probe" for mount in sys.argv[1:])
+    os.mkdir(a, 0o700)
+    found = {
+        probe.__name__: probe(a, b)
+        for probe in (
+            locks,
+            links_after_removal,
+            lost_races,
+            unlocked_births,
+            double_births,
+            stale_sizes,
+            stale_names,
+        )
+    }
+    print(json.dumps(found))
+
+
+main()
