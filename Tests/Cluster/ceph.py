@@ -191,7 +191,8 @@ class Mount:
         self._process.send(signal.SIGSTOP)
 
     def thaw(self):
-        self._process.send(signal.SIGCONT)
+        if self._process:
+            self._process.send(signal.SIGCONT)
 
     def session(self):
         """The number by which the metadata server knows it."""

@@ -1,0 +1,233 @@
+"""A client that knows the protocol and nothing else: it creates, remembers the Location, and after whatever
+happens asks for the offset and goes on, until it has the final response or was told that nobody can know.
+
+It notes what it was told, and everything that breaks a promise made to it. Invariant: what it takes for an
+offset is only what a response said.
+"""
+
+import random
+import threading
+import time
+import urllib.parse
+
+from wire import STEP, Cut, Exchange, ask
+
+ANSWERED, UNKNOWN, GONE = "answered", "unknown", "gone"
+
+
+class Creation:
+    """One upload resource, or the attempt to get one."""
+
+    def __init__(self, target):
+        self.target = target
+        self.location = None
+        self.told = 0
+        # The most bytes of content ever sent.
+        self.sent = 0
+        self.end = None
+
+    @property
+    def identity(self):
+        return self.location[-26:] if self.location else None
+
+
+class Task:
+    """What a client is to do; drawn from a number, so that a number repeats it."""
+
+    def __init__(self, number, largest=1 << 21, orders=""):
+        draw = random.Random(number)
+        self.number = number
+        self.method = draw.choice(["POST", "PUT"])
+        self.content = draw.randbytes(int(2 ** draw.uniform(0, largest.bit_length() - 1)))
+        self.orders = orders
+        self.is_careful = draw.random() < 0.7
+        self.pieces = draw.randrange(0, 4)
+        # Of its first requests with content, those after which it breaks off, somewhere in them.
+        self.breaks = [draw.random() < 0.3 for _ in range(3)]
+        self.draw = draw
+
+
+class Client:
+    """One upload by such a client, each request to the node that `route` names, or wherever nginx sends it."""
+
+    def __init__(self, task, port, route=lambda request: None, moments=None):
+        self.task = task
+        self.creations = []
+        self.faults = []
+        self.requests = []
+        self.replays = 0
+        self._port = port
+        self._route = route
+        self._moments = moments
+        self._lock = threading.Lock()
+
+    @property
+    def current(self):
+        return self.creations[-1]
+
+    @property
+    def end(self):
+        return self.creations[-1].end if self.creations else None
+
+    # A whole upload.
+
+    def run(self, deadline):
+        """Carries the upload to its end."""
+        while time.monotonic() < deadline:
+            try:
+                if not self.creations or self.end == GONE or self.current.location is None:
+                    self.create()
+                else:
+                    self.resume()
+            except Cut:
+                # A node may be on its way back.
+                time.sleep(0.02)
+            if self.end in (ANSWERED, UNKNOWN):
+                return
+        seen = [(one.target, one.location, one.told, one.end) for one in self.creations]
+        self.faults.append(f"not at its end in time: {seen}, last {self.requests[-5:]}")
+
+    def create(self):
+        target = f"/files/u{self.task.number}-{len(self.creations)}{self.task.orders}"
+        self.creations.append(Creation(target))
+        content = b"" if self.task.is_careful else self.task.content
+        fields = {"Upload-Complete": "?0" if self.task.is_careful else "?1"}
+        fields["Content-Length"] = len(content)
+        self._pass("creating")
+        self._exchange(self.task.method, target, fields, content)
+
+    def resume(self):
+        """Asks for the offset and goes on from there; or goes on at once, where it was just told one."""
+        offset = self.current.told
+        if not self._was_told or self.task.draw.random() < 0.5:
+            self._pass("retrieving")
+            head = self.head()
+            if head.status != 204:
+                return self.take(head)
+            offset = self.note(head.offset())
+            if head["upload-complete"] == "?1" and offset != len(self.task.content):
+                self.faults.append(f"complete at {offset} of {len(self.task.content)}")
+        left = len(self.task.content) - offset
+        size = left
+        if self.task.pieces and left > 1:
+            self.task.pieces -= 1
+            size = self.task.draw.randrange(0, left)
+        self.append(offset, size)
+
+    def append(self, offset, size):
+        content = self.task.content[offset : offset + size]
+        is_last = offset + size == len(self.task.content)
+        fields = {
+            "Upload-Offset": offset,
+            "Upload-Complete": "?1" if is_last else "?0",
+            "Content-Type": "application/partial-upload",
+            "Content-Length": len(content),
+        }
+        self._exchange("PATCH", self.current.location, fields, content, offset)
+
+    def head(self):
+        return ask(self._port, "HEAD", self.current.location, self._where("HEAD"))
+
+    def check_replay(self, node=None):
+        """Asks for the final response once more, of that node; it must come again."""
+        size = len(self.task.content)
+        fields = {
+            "Upload-Offset": size,
+            "Upload-Complete": "?1",
+            "Content-Type": "application/partial-upload",
+            "X-Node": node,
+        }
+        try:
+            answer = ask(self._port, "PATCH", self.current.location, fields)
+        except Cut as cut:
+            self.faults.append(f"no replay: {cut}")
+            return
+        if answer["x-upstream"] != self.current.target:
+            self.faults.append(f"no replay: {answer}")
+        self.replays += 1
+
+    # Requests.
+
+    _was_told = False
+
+    def _where(self, method):
+        node = self._route(len(self.requests))
+        self.requests.append((method, node))
+        return {"X-Node": node}
+
+    def open(self, method, target, fields):
+        """Begins a request whose content goes on when the test says so."""
+        exchange = Exchange(self._port, method, target, {**fields, **self._where(method)})
+        exchange.on_interim(self.take_interim)
+        return exchange
+
+    def _exchange(self, method, target, fields, content, offset=0):
+        self._was_told = False
+        exchange = self.open(method, target, fields)
+        cut_at = None
+        if content and self.task.breaks and self.task.breaks.pop():
+            cut_at = self.task.draw.randrange(len(content))
+        position = 0
+        while position < len(content):
+            end = min(position + STEP, len(content) if cut_at is None else cut_at)
+            self.current.sent = max(self.current.sent, offset + end)
+            self._pass("appending")
+            if not exchange.send(content[position:end]):
+                break
+            position = end
+            if position == cut_at:
+                # The 104 with the Location may be on its way.
+                if self.current.location is None:
+                    exchange.listen(2)
+                exchange.close()
+                raise Cut("by itself")
+        self._pass("completing")
+        self.take(exchange.final())
+
+    def _pass(self, moment):
+        if self._moments:
+            self._moments.reach(moment, self.requests[-1][1] if self.requests else None)
+
+    # Responses.
+
+    def take_interim(self, response):
+        if response.status == 104:
+            self._take_location(response)
+            if response["upload-offset"] is not None:
+                self.note(response.offset())
+
+    def _take_location(self, response):
+        if self.current.location is None and response["location"]:
+            self.current.location = urllib.parse.urlsplit(response["location"]).path
+
+    def take(self, response):
+        status = response.status
+        if response["x-upstream"] is not None:
+            if status != 201 or response["x-upstream"] != self.current.target:
+                self.faults.append(f"another response than the upstream's: {response}")
+            self.current.end = ANSWERED
+        elif status in (201, 204, 409):
+            self._take_location(response)
+            self.note(response.offset())
+            self._was_told = True
+        elif status == 404:
+            self.current.end = GONE
+        elif status == 410 or (status == 502 and response["upload-complete"] == "?1"):
+            self.current.end = UNKNOWN
+        elif status == 423 or status >= 500:
+            time.sleep(0.05)
+        else:
+            self.faults.append(f"unexpected: {response}")
+
+    def note(self, offset):
+        """Takes an offset for what is safe; it may neither go back nor be more than was sent."""
+        creation = self.current
+        if offset is None:
+            self.faults.append("no offset")
+            return creation.told
+        if offset < creation.told:
+            self.faults.append(f"told {offset} after {creation.told}")
+        if offset > creation.sent:
+            self.faults.append(f"told {offset}, {creation.sent} were sent")
+        creation.told = offset
+        return offset

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Several nodes of spoolgate behind one nginx, with a spool each and with a shared one (`make cluster-test`).
+
+Environment: CLUSTER_SCENES, the numbers of those that are played (default: all); CLUSTER_UPLOADS (default 200) and
+CLUSTER_ROUNDS (default 100) of the scenes that draw; CLUSTER_SEED, the number that everything is drawn from;
+CLUSTER_SCRATCH, where all of it lives (default: /var/tmp); SPOOLGATE, the program. Exit status: 0 all assertions
+hold, or nothing could be done here; 1 not.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+# Root writes nothing into the working tree.
+sys.dont_write_bytecode = True
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(HERE), "Drill"))
+
+import ceph
+import gateway
+from processes import Unavailable
+from scenes import SCENES
+from transcript import Transcript
+from world import World
+
+NAME = "spoolgate-cluster-"
+IN_NAMESPACE = "--in-namespace"
+
+
+def main():
+    # A namespace is left by a process that is its first, so another one removes the directory.
+    if sys.argv[1:2] != [IN_NAMESPACE]:
+        return outside()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(143))
+    # Of a terminal's Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    transcript = Transcript()
+    seed = int(os.environ.get("CLUSTER_SEED") or random.SystemRandom().randrange(1 << 32))
+    transcript.say(f"{gateway.program()}, CLUSTER_SEED={seed}")
+    scenes = chosen()
+    for is_shared in (False, True):
+        wanted = [scene for scene in scenes if scene.is_shared == is_shared]
+        if wanted:
+            play(wanted, is_shared, seed, transcript)
+    print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
+    return 1 if transcript.failed else 0
+
+
+def outside():
+    """Looks whether it can be done, and has it done in namespaces of its own."""
+    reason = obstacle()
+    if reason:
+        print(f"SKIPPED make cluster-test: {reason}")
+        return 0
+    scratch = tempfile.mkdtemp(prefix=NAME, dir=os.environ.get("CLUSTER_SCRATCH", "/var/tmp"))
+    os.chmod(scratch, 0o755)
+    inside = subprocess.Popen(
+        [*NAMESPACES, sys.executable, os.path.abspath(__file__), IN_NAMESPACE, scratch]
+    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: inside.terminate())
+    try:
+        while True:
+            try:
+                return inside.wait()
+            except KeyboardInterrupt:
+                # The terminal told it, too.
+                pass
+    finally:
+        inside.kill()
+        inside.wait()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+# The kernel ends every process of it with the first one, and that with this program, and unmounts what they did.
+NAMESPACES = "unshare --mount --propagation private --pid --fork --kill-child --mount-proc".split()
+
+
+def obstacle():
+    """Why it cannot be done here; None if it can."""
+    if os.geteuid() != 0:
+        return "it mounts file systems, for which it must be root"
+    for tool in ("unshare", "nginx"):
+        if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+            return f"{tool} is not there (deploy/install-dependencies.sh cluster)"
+    if any(scene.is_shared for scene in chosen()) and ceph.missing():
+        return ceph.missing()
+    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
+        return "this machine gives nobody namespaces for processes and mounts"
+    try:
+        gateway.program()
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def chosen():
+    wanted = os.environ.get("CLUSTER_SCENES", "").split()
+    return [scene for scene in SCENES if not wanted or str(scene.number) in wanted]
+
+
+def play(scenes, is_shared, seed, transcript):
+    with World(sys.argv[2], is_shared) as world:
+        transcript.say(f"two nodes, up in {world.seconds} s, {'one spool' if is_shared else 'a spool each'}")
+        for scene in scenes:
+            transcript.scene(f"{scene.number}. {scene.title}")
+            failed = transcript.failed
+            try:
+                world.heal()
+                scene.play(world, transcript, random.Random(f"{seed} {scene.number}"))
+            except Exception as error:  # noqa: BLE001: the next scenes still tell something
+                transcript.check(False, f"ended early: {type(error).__name__}: {error}")
+            if transcript.failed > failed:
+                for node in world.gateways.values():
+                    transcript.say(f"  the last that {node.name} said:")
+                    transcript.output("\n".join(node.log().splitlines()[-25:]), limit=25)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,120 @@
+"""nginx with the shipped files, filled in as an operator does for several nodes, before all of them.
+
+A request with the field X-Node goes to that node, so that a test can send it where it likes; the others go
+where the shipped file says, or, to a shared spool, by the upload's identity.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+
+from gateway import ROOT
+from processes import Process, free_ports, must
+
+FILES = (
+    "nginx.conf http.conf spoolgate_nodes.conf location.conf params.conf server.conf"
+    " snippets/spoolgate.conf"
+).split()
+MODULE = os.path.join(ROOT, ".build/nginx-module/ngx_http_interim_module.so")
+
+FORCED = """
+map $http_x_node $cluster_node {{
+    default {otherwise};
+    n1      spoolgate_n1;
+    n2      spoolgate_n2;
+}}
+"""
+
+# Affinity, for speed alone: whichever node gets a request of an upload serves it.
+BY_UPLOAD = """
+map $uri $cluster_upload {{
+    default $request_id;
+    "~/upload-resource/(?<cluster_identity>[0-9a-v]+)" $cluster_identity;
+}}
+upstream cluster_by_upload {{
+    hash $cluster_upload consistent;
+{servers}
+    include modules/upstream/*.conf;
+}}
+"""
+
+
+class Front:
+    def __init__(self, directory, gateways, is_shared):
+        self.port = free_ports(1)[0]
+        self.has_module = os.path.exists(MODULE)
+        self._folder = os.path.join(directory, "nginx")
+        self._sockets = {gateway.name: gateway.socket for gateway in gateways}
+        self._is_shared = is_shared
+        self._process = None
+
+    def start(self):
+        for name in ("log", "snippets", "modules/upstream"):
+            os.makedirs(os.path.join(self._folder, name))
+        if self.has_module:
+            shutil.copy(MODULE, os.path.join(self._folder, "modules"))
+            for source, target in (("interim", ""), ("keepalive", "upstream/")):
+                shutil.copy(
+                    os.path.join(ROOT, f"nginx/module/{source}.conf"),
+                    os.path.join(self._folder, f"modules/{target}{source}.conf"),
+                )
+        for name in FILES:
+            with open(os.path.join(ROOT, "nginx", name)) as file:
+                lines = [self._filled(line.rstrip("\n")) for line in file]
+            with open(os.path.join(self._folder, name), "w") as file:
+                file.write("\n".join(lines) + "\n")
+        with open(os.path.join(self._folder, "forced.conf"), "w") as file:
+            file.write(self._forced())
+        self._process = Process(
+            ["nginx", "-p", self._folder, "-c", "nginx.conf", "-g", "daemon off;"],
+            os.path.join(self._folder, "log/start.log"),
+            {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"},
+        )
+        must(20, "nginx listens: " + self._process.said(), self._listens)
+
+    def stop(self):
+        if self._process:
+            self._process.send(signal.SIGTERM)
+            self._process.wait(10)
+            self._process.kill()
+
+    def _listens(self):
+        if self._process.status is not None:
+            raise RuntimeError("nginx ended: " + self._process.said()[-500:])
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            return True
+        except OSError:
+            return False
+
+    def _forced(self):
+        if not self._is_shared:
+            return FORCED.format(otherwise="$spoolgate_node")
+        servers = "\n".join(
+            f"    server unix:{path} max_fails=1 fail_timeout=3s;" for path in self._sockets.values()
+        )
+        return BY_UPLOAD.format(servers=servers) + FORCED.format(otherwise="cluster_by_upload")
+
+    def _filled(self, line):
+        line = line.replace("/usr/share/spoolgate/nginx/", "")
+        if "[::]:" in line or "# run: tls-port" in line or "ssl_certificate" in line:
+            return ""
+        if "include pass*.conf" in line:
+            return "fastcgi_pass $cluster_node; fastcgi_next_upstream error;"
+        if "include http*.conf" in line:
+            return line + " include spoolgate_nodes.conf; include forced.conf;"
+        marked = re.search(r"# run: ([a-z0-9-]+)", line)
+        if marked is None:
+            return line
+        mark = marked.group(1)
+        if mark == "port":
+            return line.replace("8080", f"127.0.0.1:{self.port}")
+        if mark == "module" and self.has_module:
+            return line.replace("#", "", 1)
+        if re.fullmatch(r"n\d", mark):
+            # One of the three is never there.
+            path = self._sockets.get(mark, os.path.join(self._folder, "nobody.sock"))
+            return re.sub(r"10\.0\.0\.\d:9000", "unix:" + path, line)
+        return line

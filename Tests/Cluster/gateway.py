@@ -1,0 +1,161 @@
+"""One node: the built program with settings, a log and a socket of its own."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+
+from processes import Process, Unavailable, must
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# How long the daemons wait between two looks through the queue, in seconds.
+QUEUE_RUN = 2
+
+# The exit status of a daemon that its file system has shut out.
+FENCED = 75
+
+SETTINGS = """listen: unix:{directory}/spoolgate.sock
+socket-mode: "0666"
+node: {name}
+spool:
+  directory: {spool}
+  shared: {shared}
+  reserve: 16MiB
+timeouts: {{stall: 60s, drain: 20s, in-use: 20s}}
+threads: {{maximum: 500}}
+delivery: {{queue-run-interval: {queue_run}s}}
+# So that offsets are told while content comes, and deliveries are heard of.
+interim: {{progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}}
+routes:
+  default:
+    upstream: http://127.0.0.1:{application}
+    limits: {{min-size: 0}}
+    queue: {{minimum-backoff: 1s, maximum-backoff: 2s}}
+"""
+
+# A boot identity of its own, as every machine has; the mount is this process's alone.
+OTHER_BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+
+
+def program():
+    """The built program's path."""
+    named = os.environ.get("SPOOLGATE")
+    if named:
+        return named
+    for configuration in ("release", "debug"):
+        path = os.path.join(ROOT, ".build", configuration, "spoolgate")
+        if os.access(path, os.X_OK):
+            return path
+    raise Unavailable("there is no program: make build, or SPOOLGATE=path")
+
+
+class Gateway:
+    """Runs from `start` on; whatever ends it, `start` may be called again."""
+
+    def __init__(self, name, directory, spool, application, is_shared):
+        self.name = name
+        self.directory = os.path.join(directory, name)
+        self.socket = os.path.join(self.directory, "spoolgate.sock")
+        self.spool = spool
+        self._settings = os.path.join(self.directory, "spoolgate.yaml")
+        self._boot = os.path.join(self.directory, "boot_id")
+        self._log = os.path.join(self.directory, "log")
+        self._process = None
+        self.starts = 0
+        os.makedirs(self.directory)
+        with open(self._settings, "w") as file:
+            file.write(
+                SETTINGS.format(
+                    name=name,
+                    directory=self.directory,
+                    spool=spool,
+                    shared="true" if is_shared else "false",
+                    queue_run=QUEUE_RUN,
+                    application=application,
+                )
+            )
+        with open("/proc/sys/kernel/random/uuid") as fresh, open(self._boot, "w") as boot:
+            boot.write(fresh.read())
+
+    # Its life.
+
+    def launch(self):
+        """Starts it and waits for nothing."""
+        command = [program(), "serve", "--config", self._settings]
+        own = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_BOOT, self._boot]
+        self._process = Process([*own, *command], self._log)
+        self.starts += 1
+
+    def start(self):
+        self.launch()
+        must(30, f"{self.name} serves", self._serves)
+
+    def kill(self):
+        """As a crash does."""
+        if self._process:
+            self._process.kill()
+
+    def crash(self):
+        self.kill()
+        self.start()
+
+    def restart(self):
+        """As an operator does."""
+        self._process.send(signal.SIGTERM)
+        status = self._process.wait(40)
+        self.start()
+        return status
+
+    def status(self):
+        """Its exit status; None while it runs."""
+        return self._process.status if self._process else None
+
+    def wait(self, seconds):
+        return self._process.wait(seconds)
+
+    def _serves(self):
+        if self.status() is not None:
+            raise RuntimeError(f"{self.name} ended with {self.status()}: {self.log()[-500:]}")
+        try:
+            with socket.socket(socket.AF_UNIX) as one:
+                one.connect(self.socket)
+            return True
+        except OSError:
+            return False
+
+    # What it says.
+
+    def log(self):
+        return self._process.said() if self._process else ""
+
+    def complaints(self, since=0, allowed=()):
+        """Lines of its log at level warning or above, but for the patterns."""
+        return [
+            line
+            for line in self.log()[since:].splitlines()
+            if re.search(r" level=(warning|error|critical) |Fatal error|Crash", line)
+            and not any(re.search(pattern, line) for pattern in allowed)
+        ]
+
+    # Commands. None of them may be run while this node's mount is stopped.
+
+    def command(self, *words, must_succeed=True):
+        """Runs a command of the program on this node; its output."""
+        done = subprocess.run(
+            [program(), *words, "--config", self._settings],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if must_succeed and done.returncode:
+            raise RuntimeError(f"{self.name}: {words}: {done.returncode}: {done.stderr[-500:]}")
+        return done.stdout
+
+    def uploads(self):
+        """What `list` says, by identity."""
+        lines = self.command("list", "--json").splitlines()
+        return {one["upload"]: one for one in map(json.loads, lines) if "upload" in one}

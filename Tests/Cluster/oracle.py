@@ -1,0 +1,87 @@
+"""Whether every promise was kept: by what clients were told, and what the application got."""
+
+import hashlib
+
+from client import ANSWERED, GONE, UNKNOWN
+
+
+class Death:
+    """A node that was killed: between these instants nothing that it was told is surely stored."""
+
+    def __init__(self, node, time):
+        self.node = node
+        self.time = time
+
+
+def judge(application, clients, deaths=()):
+    """Everything that is wrong, a line each."""
+    faults = []
+    for client in clients:
+        name = f"upload {client.task.number} ({client.task.method}, {len(client.task.content)} bytes)"
+        faults += [f"{name}: {fault}" for fault in client.faults]
+        for creation in client.creations:
+            faults += [
+                f"{name} {creation.target}: {fault}"
+                for fault in _judge(creation, client.task, application, deaths)
+            ]
+    return faults
+
+
+def _judge(creation, task, application, deaths):
+    requests = application.requests_for(creation.target)
+    whole = [one for one in requests if one.is_whole]
+    digest = hashlib.sha256(task.content).hexdigest()
+    for one in requests:
+        if one.method != task.method:
+            yield f"the application got {one.method}"
+        if one.is_whole and one.digest != digest:
+            yield f"the application got other bytes: {one}"
+        if not one.is_whole and one.digest:
+            part = hashlib.sha256(task.content[: one.size]).hexdigest()
+            if one.digest != part:
+                yield f"the application got other bytes: {one}"
+    if task.method == "POST" and len(requests) > 1:
+        yield f"a POST was sent {len(requests)} times: {[str(one) for one in requests]}"
+    for first, second in zip(requests, requests[1:]):
+        if not _was_interrupted(first, second, deaths):
+            yield f"it was sent again, and nothing had interrupted it: {first}, {second}"
+    if creation.end == ANSWERED and not whole:
+        yield "answered, and the application does not have it"
+    if creation.end == UNKNOWN:
+        if task.method == "PUT":
+            yield "held, though it may be repeated"
+        if not deaths and "break" not in creation.target:
+            yield "held, and nothing was interrupted"
+        if not requests:
+            yield "held, and the application never heard of it"
+    if creation.end == GONE:
+        yield f"gone, though its client was told {creation.told} bytes"
+    if creation.end is None and creation.location:
+        yield "no end"
+
+
+def _was_interrupted(first, second, deaths):
+    """Whether an attempt that another one follows had no answer that a living gateway knew of."""
+    if not first.answered:
+        return True
+    return any(first.began <= death.time <= second.began for death in deaths)
+
+
+def deliveries(application, clients):
+    """How many of the uploads the application has whole exactly once, and all requests for them."""
+    once = requests = 0
+    for client in clients:
+        found = [
+            one for creation in client.creations for one in application.requests_for(creation.target)
+        ]
+        requests += len(found)
+        once += sum(one.is_whole for one in found) == 1
+    return once, requests
+
+
+def ends(clients):
+    """How many uploads ended how."""
+    counts = {}
+    for client in clients:
+        counts[client.end or "none"] = counts.get(client.end or "none", 0) + 1
+    return ", ".join(f"{count} {end}" for end, count in sorted(counts.items()))

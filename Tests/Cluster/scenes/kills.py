@@ -1,0 +1,104 @@
+"""One spool: a node is killed at every moment of an upload's life, round after round."""
+
+import os
+import time
+
+from client import ANSWERED, Task
+from moments import ALL
+from oracle import Death, ends, judge
+from world import NODES
+
+CLIENTS = 6
+
+
+def play(world, transcript, draw):
+    rounds = int(os.environ.get("CLUSTER_ROUNDS") or 100)
+    since = {name: len(node.log()) for name, node in world.gateways.items()}
+    faults, everybody, deaths, missed, replays = [], [], [], 0, 0
+    moments = {}
+    for number in range(rounds):
+        moment = ALL[number % len(ALL)]
+        clients = [client_of(world, draw, number, index) for index in range(CLIENTS)]
+        killed = []
+        world.moments.look_out(moment, draw.randrange(1, 8))
+
+        def trouble(draw=draw, killed=killed, clients=clients):
+            came, node = world.moments.wait(8)
+            time.sleep(draw.uniform(0, 0.01))
+            victims = list(NODES) if draw.random() < 0.1 else [node or draw.choice(NODES)]
+            for name in victims:
+                world.gateways[name].kill()
+                killed.append(Death(name, time.monotonic()))
+            world.moments.go_on()
+            if not came:
+                killed.clear()
+            time.sleep(draw.uniform(0, 0.3))
+            for name in victims:
+                world.gateways[name].start()
+
+        world.run(clients, 60, at_a_time=CLIENTS, beside=trouble)
+        if killed:
+            moments[moment] = moments.get(moment, 0) + 1
+        else:
+            missed += 1
+        deaths += killed
+        for client in clients:
+            if client.end == ANSWERED:
+                client.check_replay(draw.choice(NODES))
+                replays += client.replays
+        found = judge(world.application, clients, deaths)
+        faults += [f"round {number}, {moment}: {fault}" for fault in found]
+        everybody += clients
+    repeated = sum(
+        max(0, len(world.application.requests_for(creation.target)) - 1)
+        for client in everybody
+        for creation in client.creations
+    )
+    transcript.say(f"  kills at: {', '.join(f'{m} {n}' for m, n in moments.items())}; {missed} missed")
+    transcript.check(
+        not faults,
+        f"{rounds} rounds, {len(deaths)} deaths, {len(everybody)} uploads: {ends(everybody)};"
+        f" {repeated} PUT repeated, {replays} replays; no acknowledged byte lost, no POST twice",
+        "\n".join(faults),
+    )
+    transcript.check(
+        len(moments) == len(ALL) or rounds < 3 * len(ALL), "every moment was met", moments
+    )
+    transcript.check(
+        all(world.gateways[name].status() is None for name in NODES), "both nodes live at the end"
+    )
+    allowed = (r"held|the process ended during|indeterminate",)
+    said = [line for name, node in world.gateways.items() for line in node.complaints(since[name], allowed)]
+    transcript.check(not said, "the nodes complain of nothing else", "\n".join(said))
+    held_as_told(world, transcript, everybody)
+
+
+def client_of(world, draw, number, index):
+    task = Task(f"{draw.random()}", largest=1 << 20)
+    task.number = f"kill{number}.{index}"
+    if index % 3 == 0:
+        task.orders = "?pace=2"
+    return world.client(task, lambda request: draw.choice(NODES))
+
+
+def held_as_told(world, transcript, clients):
+    """What clients were told is held, and nothing else, is held, for both nodes alike."""
+    told = {client.current.identity for client in clients if client.end == "unknown"}
+    lists = [world.gateways[name].uploads() for name in NODES]
+    ours = {creation.identity for client in clients for creation in client.creations}
+    held = {
+        identity
+        for identity, upload in lists[0].items()
+        if upload["state"] == "indeterminate" and identity in ours
+    }
+    transcript.check(
+        told == held,
+        f"{len(held)} are held, those of which clients were told so",
+        f"told {sorted(told - held)}, held {sorted(held - told)}",
+    )
+    corrupt = [one for one in lists[0].values() if one["state"] == "corrupt"]
+    transcript.check(not corrupt, "nothing is corrupt", corrupt)
+    states = [{identity: one["state"] for identity, one in each.items()} for each in lists]
+    transcript.check(
+        states[0] == states[1], f"both nodes list the same {len(states[0])} uploads"
+    )

@@ -1,0 +1,56 @@
+"""One spool: random uploads, each request to the other node than the one before it."""
+
+import os
+import time
+
+from client import ANSWERED, Task
+from oracle import deliveries, ends, judge
+from world import NODES
+
+
+def play(world, transcript, draw):
+    count = int(os.environ.get("CLUSTER_UPLOADS") or 200)
+    since = {name: len(node.log()) for name, node in world.gateways.items()}
+    clients = []
+    for number in range(count):
+        task = Task(f"{draw.random()}")
+        task.number = f"other{number}"
+        if number % 20 == 0:
+            # The application breaks the first attempt off.
+            task.orders = "?break=1"
+        first = draw.randrange(2)
+        clients.append(world.client(task, lambda n, first=first: NODES[(first + n) % 2]))
+    began = time.monotonic()
+    world.run(clients, 300)
+    seconds = time.monotonic() - began
+    answered = [client for client in clients if client.end == ANSWERED]
+    for client in answered:
+        last = client.requests[-1][1]
+        client.check_replay(world.other(last))
+    faults = judge(world.application, clients)
+    requests = sum(len(client.requests) for client in clients)
+    transcript.check(
+        not faults,
+        f"{count} uploads, {requests} requests, each to the other node ({seconds:.0f} s): {ends(clients)};"
+        " no acknowledged byte lost",
+        "\n".join(faults),
+    )
+    unbroken = [client for client in clients if not client.task.orders]
+    once, heard = deliveries(world.application, unbroken)
+    transcript.check(
+        once == heard == len(unbroken),
+        f"{once} of {len(unbroken)} delivered once and identical, {heard} requests",
+    )
+    broken = [client for client in clients if client.task.orders]
+    transcript.check(
+        all((client.end == ANSWERED) == (client.task.method == "PUT") for client in broken),
+        f"{len(broken)} whose first attempt the application broke off: PUT delivered, POST held",
+        "\n".join(f"{client.task.method} {client.end}" for client in broken),
+    )
+    replays = sum(client.replays for client in answered)
+    transcript.check(
+        replays == len(answered), f"{replays} answers replayed by the other node than the last"
+    )
+    allowed = (r"no answer|indeterminate|held|broke",)
+    said = [line for name, node in world.gateways.items() for line in node.complaints(since[name], allowed)]
+    transcript.check(not said, "the nodes complain of nothing", "\n".join(said))

@@ -1,0 +1,117 @@
+"""A spool each: a node dies with uploads open, and is started again."""
+
+import time
+
+from client import ANSWERED, Task
+from oracle import deliveries, judge
+from processes import wait
+from wire import Cut, ask
+
+OPEN = 20
+
+
+def play(world, transcript, draw):
+    one = world.gateways["n1"]
+    before = [begin(world, draw, 100 + number) for number in range(2 * OPEN)]
+    on_one = [client for client in before if "/upload-resource/n1/" in client.current.location]
+    while len(on_one) < OPEN:
+        client = begin(world, draw, 100 + len(before))
+        before.append(client)
+        if "/upload-resource/n1/" in client.current.location:
+            on_one.append(client)
+    told = {client: client.current.told for client in on_one}
+
+    one.kill()
+    failed, meanwhile = 0, []
+    for number in range(2 * OPEN):
+        try:
+            meanwhile.append(begin(world, draw, 500 + number))
+        except Cut:
+            failed += 1
+    elsewhere = [c for c in meanwhile if "/upload-resource/n2/" in c.current.location]
+    transcript.check(
+        failed == 0 and len(elsewhere) == len(meanwhile) == 2 * OPEN,
+        f"n1 is dead with {len(on_one)} uploads open: {len(meanwhile)} creations, all taken by n2",
+        f"{failed} failed, {len(elsewhere)} on n2",
+    )
+    transcript.check(
+        all(is_broken_off(world, client) for client in on_one),
+        "its uploads' requests are broken off: HEAD and PATCH, without an answer",
+    )
+    began = time.monotonic()
+    one.start()
+    back = wait(10, lambda: all(tells(world, client, told[client]) for client in on_one))
+    transcript.check(
+        back,
+        f"n1 is back: its {len(on_one)} uploads tell the offsets that they told before"
+        f" ({time.monotonic() - began:.1f} s)",
+    )
+    clients = before + meanwhile
+    world.run(clients, 120)
+    faults = judge(world.application, clients)
+    once, requests = deliveries(world.application, clients)
+    transcript.check(
+        not faults and once == requests == len(clients),
+        f"{once} of {len(clients)} uploads delivered once and identical, {requests} requests",
+        "\n".join(faults),
+    )
+    misrouted(world, transcript, draw)
+
+
+def begin(world, draw, number):
+    """An upload with some of its content acknowledged."""
+    task = Task(f"{draw.random()} {number}")
+    task.number = number
+    task.is_careful, task.breaks, task.pieces = True, [], 0
+    client = world.client(task)
+    client.create()
+    client.append(0, draw.randrange(len(task.content)))
+    return client
+
+
+def is_broken_off(world, client):
+    target, offset = client.current.location, client.current.told
+    content = {"Upload-Offset": offset, "Upload-Complete": "?0", "Content-Length": 1}
+    for method, fields, part in (("HEAD", {}, b""), ("PATCH", content, b"x")):
+        try:
+            ask(world.front.port, method, target, fields, part)
+            return False
+        except Cut:
+            pass
+    return True
+
+
+def tells(world, client, offset):
+    try:
+        return ask(world.front.port, "HEAD", client.current.location).offset() == offset
+    except Cut:
+        return False
+
+
+def misrouted(world, transcript, draw):
+    """Sends what belongs to one node to the other one."""
+    client = begin(world, draw, 900)
+    creation = client.current
+    node = "n1" if "/n1/" in creation.location else "n2"
+    heard, answers = len(world.application.requests), []
+    for method in ("HEAD", "PATCH", "DELETE"):
+        fields = {"X-Node": world.other(node)}
+        part = b""
+        if method == "PATCH":
+            part = client.task.content[creation.told :]
+            fields |= {"Upload-Offset": creation.told, "Upload-Complete": "?1"}
+        try:
+            answers.append(str(ask(world.front.port, method, creation.location, fields, part)))
+        except Cut:
+            pass
+    transcript.check(
+        not answers and len(world.application.requests) == heard,
+        "what comes to the wrong node is broken off (HEAD, PATCH, DELETE), the application hears nothing",
+        "\n".join(answers),
+    )
+    client.run(time.monotonic() + 30)
+    transcript.check(
+        client.end == ANSWERED and not judge(world.application, [client]),
+        "and that upload is unharmed: it ends on its own node",
+        client.faults,
+    )

@@ -1,0 +1,119 @@
+"""Two nodes, the nginx before them and the application behind them, in one directory of their own."""
+
+import os
+import shutil
+import threading
+import time
+
+from application import Application
+from ceph import Ceph
+from client import Client
+from front import Front
+from gateway import Gateway
+from moments import Moments
+
+NODES = ("n1", "n2")
+
+
+class World:
+    """A context: whatever happens in it, all of it is gone afterwards.
+
+    Shared, the nodes have one spool, each by a mount of its own; else each has a spool of its own.
+    """
+
+    def __init__(self, scratch, is_shared):
+        self.directory = os.path.join(scratch, "shared" if is_shared else "own")
+        self.is_shared = is_shared
+        self.moments = Moments()
+        self.application = None
+        self.ceph = None
+        self.mounts = {}
+        self.gateways = {}
+        self.front = None
+        self._began = time.monotonic()
+
+    def __enter__(self):
+        # nginx's workers have to reach the sockets.
+        os.makedirs(self.directory, mode=0o755)
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self):
+        self.application = Application(self.moments)
+        if self.is_shared:
+            self.ceph = Ceph(os.path.join(self.directory, "ceph"))
+            os.mkdir(self.ceph.directory)
+            self.ceph.start()
+            self.mounts = {name: self.ceph.mount(name) for name in NODES}
+        for name in NODES:
+            spool = os.path.join(self.mounts[name].path if self.is_shared else self.directory)
+            spool = os.path.join(spool, "spool" if self.is_shared else f"spool-{name}")
+            self.gateways[name] = Gateway(
+                name, self.directory, spool, self.application.port, self.is_shared
+            )
+            self.gateways[name].start()
+        self.front = Front(self.directory, self.gateways.values(), self.is_shared)
+        self.front.start()
+        self.seconds = round(time.monotonic() - self._began, 1)
+
+    def __exit__(self, *_):
+        if self.front:
+            self.front.stop()
+        for mount in self.mounts.values():
+            # A daemon whose mount is stopped cannot end.
+            mount.thaw()
+        for gateway in self.gateways.values():
+            gateway.kill()
+        if self.ceph:
+            self.ceph.stop()
+        if self.application:
+            self.application.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def heal(self):
+        """Has both nodes serve, whatever a scene left; what was held back is let go."""
+        self.application.release()
+        for name, gateway in self.gateways.items():
+            if self.mounts:
+                self.mounts[name].thaw()
+            if gateway.status() is not None:
+                gateway.start()
+
+    def client(self, task, route=lambda request: None):
+        return Client(task, self.front.port, route, self.moments)
+
+    def run(self, clients, seconds, at_a_time=8, beside=lambda: None):
+        """Carries uploads to their ends, while something happens beside them."""
+        deadline = time.monotonic() + seconds
+        left, lock = list(reversed(clients)), threading.Lock()
+        errors = []
+
+        def work():
+            while True:
+                with lock:
+                    if not left:
+                        return
+                    client = left.pop()
+                try:
+                    client.run(deadline)
+                except Exception as error:  # noqa: BLE001: it is that upload's failure
+                    client.faults.append(f"{type(error).__name__}: {error}")
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(at_a_time)]
+        for thread in threads:
+            thread.start()
+        try:
+            beside()
+        finally:
+            self.moments.go_on()
+            for thread in threads:
+                thread.join(max(1, deadline + 60 - time.monotonic()))
+        return errors
+
+    @staticmethod
+    def other(node):
+        return NODES[1 - NODES.index(node)]
