@@ -22,6 +22,8 @@ class Creation:
         self.target = target
         self.location = None
         self.told = 0
+        # Whether it was told an offset, be it 0.
+        self.is_promised = False
         # The most bytes of content ever sent.
         self.sent = 0
         self.end = None
@@ -56,6 +58,7 @@ class Client:
         self.faults = []
         self.requests = []
         self.replays = 0
+        self._left_open = []
         self._port = port
         self._route = route
         self._moments = moments
@@ -73,6 +76,13 @@ class Client:
 
     def run(self, deadline):
         """Carries the upload to its end."""
+        try:
+            self._run(deadline)
+        finally:
+            for exchange in self._left_open:
+                exchange.close()
+
+    def _run(self, deadline):
         while time.monotonic() < deadline:
             try:
                 if not self.creations or self.end == GONE or self.current.location is None:
@@ -87,9 +97,14 @@ class Client:
         seen = [(one.target, one.location, one.told, one.end) for one in self.creations]
         self.faults.append(f"not at its end in time: {seen}, last {self.requests[-5:]}")
 
-    def create(self):
+    def begin(self):
+        """Notes an attempt to get an upload resource; its target, which no other one has."""
         target = f"/files/u{self.task.number}-{len(self.creations)}{self.task.orders}"
         self.creations.append(Creation(target))
+        return target
+
+    def create(self):
+        target = self.begin()
         content = b"" if self.task.is_careful else self.task.content
         fields = {"Upload-Complete": "?0" if self.task.is_careful else "?1"}
         fields["Content-Length"] = len(content)
@@ -179,7 +194,11 @@ class Client:
                 # The 104 with the Location may be on its way.
                 if self.current.location is None:
                     exchange.listen(2)
-                exchange.close()
+                if self.task.draw.random() < 0.5:
+                    exchange.close()
+                else:
+                    # As a network does that drops everything: the node does not hear of it.
+                    self._left_open.append(exchange)
                 raise Cut("by itself")
         self._pass("completing")
         self.take(exchange.final())
@@ -223,11 +242,12 @@ class Client:
         """Takes an offset for what is safe; it may neither go back nor be more than was sent."""
         creation = self.current
         if offset is None:
-            self.faults.append("no offset")
+            self.faults.append(f"{creation.identity}: no offset")
             return creation.told
         if offset < creation.told:
-            self.faults.append(f"told {offset} after {creation.told}")
+            self.faults.append(f"{creation.identity}: told {offset} after {creation.told}")
         if offset > creation.sent:
-            self.faults.append(f"told {offset}, {creation.sent} were sent")
+            self.faults.append(f"{creation.identity}: told {offset}, {creation.sent} were sent")
         creation.told = offset
+        creation.is_promised = True
         return offset

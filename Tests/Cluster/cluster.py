@@ -3,7 +3,8 @@
 
 Environment: CLUSTER_SCENES, the numbers of those that are played (default: all); CLUSTER_UPLOADS (default 200) and
 CLUSTER_ROUNDS (default 100) of the scenes that draw; CLUSTER_SEED, the number that everything is drawn from;
-CLUSTER_SCRATCH, where all of it lives (default: /var/tmp); SPOOLGATE, the program. Exit status: 0 all assertions
+CLUSTER_SCRATCH, where all of it lives (default: /var/tmp); CLUSTER_KEEP, a directory that gets the nodes' logs if
+anything fails; SPOOLGATE, the program. Exit status: 0 all assertions
 hold, or nothing could be done here; 1 not.
 """
 
@@ -117,9 +118,20 @@ def play(scenes, is_shared, seed, transcript):
             except Exception as error:  # noqa: BLE001: the next scenes still tell something
                 transcript.check(False, f"ended early: {type(error).__name__}: {error}")
             if transcript.failed > failed:
-                for node in world.gateways.values():
-                    transcript.say(f"  the last that {node.name} said:")
-                    transcript.output("\n".join(node.log().splitlines()[-25:]), limit=25)
+                tell(world, transcript)
+
+
+def tell(world, transcript):
+    """What the nodes said last; all of it goes where it is to be kept."""
+    keep = os.environ.get("CLUSTER_KEEP")
+    for node in world.gateways.values():
+        lines = node.log().splitlines()
+        transcript.say(f"  the last of {len(lines)} lines that {node.name} said:")
+        transcript.output("\n".join(lines[-8:]))
+        if keep:
+            os.makedirs(keep, exist_ok=True)
+            with open(os.path.join(keep, f"{node.name}.log"), "w") as file:
+                file.write(node.log())
 
 
 if __name__ == "__main__":

@@ -208,7 +208,7 @@ def main():
             stale_names,
         )
     }
-    print(json.dumps(found))
+    print(json.dumps({**found, "rounds": ROUNDS}))
 
 
 main()

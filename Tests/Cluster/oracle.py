@@ -21,7 +21,7 @@ def judge(application, clients, deaths=()):
         faults += [f"{name}: {fault}" for fault in client.faults]
         for creation in client.creations:
             faults += [
-                f"{name} {creation.target}: {fault}"
+                f"{name} {creation.target} {creation.identity}: {fault}"
                 for fault in _judge(creation, client.task, application, deaths)
             ]
     return faults
@@ -54,8 +54,10 @@ def _judge(creation, task, application, deaths):
             yield "held, and nothing was interrupted"
         if not requests:
             yield "held, and the application never heard of it"
-    if creation.end == GONE:
-        yield f"gone, though its client was told {creation.told} bytes"
+    # Of a Location alone nobody promised that it survives a node.
+    if creation.end == GONE and (creation.is_promised or not deaths):
+        offset = creation.told if creation.is_promised else "no offset"
+        yield f"gone, though its client was told {offset}"
     if creation.end is None and creation.location:
         yield "no end"
 

@@ -1,2 +1,159 @@
+"""One spool: a node starts again, as after a reboot, while the other has uploads open; commands on both.
+
+Each start of a node has another boot identity here than the other node's, as on machines of their own.
+"""
+
+import time
+
+from client import ANSWERED, Task
+from oracle import deliveries, judge
+from processes import must, wait
+from wire import ask
+from world import NODES
+
+OPEN = 10
+
+
 def play(world, transcript, draw):
-    pass
+    one, two = (world.gateways[name] for name in NODES)
+    # Half in one request whose node has told nothing of its content; half waits for its client.
+    running = [running_upload(world, draw, number) for number in range(OPEN)]
+    waiting = [waiting_upload(world, draw, number) for number in range(OPEN)]
+    told = {client: client.current.told for client, *_ in [*running, *waiting]}
+    since = len(one.log())
+
+    status = two.restart()
+    two.crash()
+    must(20, "n2 has gone through the spool", lambda: "spool recovered" in two.log()[-20_000:])
+    time_to_look(world)
+    transcript.check(
+        status == 0 and one.status() is None, "n2 was restarted, and killed and started", status
+    )
+    same = [c for c, *_ in waiting if all(offset(world, c, name) == told[c] for name in NODES)]
+    transcript.check(
+        len(same) == len(waiting),
+        f"{len(same)} of {len(waiting)} uploads of n1 that wait tell the same offset on both nodes",
+    )
+    gone = [client for client, *_ in running if not finish(world, client, *_)]
+    transcript.check(
+        not gone,
+        f"{len(running) - len(gone)} of {len(running)} that n1 receives, unpromised, end in the same request",
+        "\n".join(str(client.faults) for client in gone),
+    )
+    clients = [client for client, *_ in [*running, *waiting]]
+    world.run([client for client, *_ in waiting], 60)
+    faults = judge(world.application, clients)
+    once, requests = deliveries(world.application, clients)
+    transcript.check(
+        not faults and once == requests == len(clients),
+        f"{once} of {len(clients)} delivered once and identical, {requests} requests",
+        "\n".join(faults),
+    )
+    said = one.complaints(since)
+    transcript.check(not said, "n1 complains of nothing", "\n".join(said))
+    commands(world, transcript, draw)
+
+
+def time_to_look(world):
+    """Waits until both nodes have run their queues after what happened last."""
+    # No log line tells of a run that found nothing.
+    later = time.monotonic() + 5
+    must(10, "two queue runs", lambda: time.monotonic() > later)
+
+
+def running_upload(world, draw, number):
+    """Created on n1, with less content in than is ever told of while it comes."""
+    task = Task(f"{draw.random()}")
+    task.number, task.breaks = f"running{number}", []
+    task.content = draw.randbytes(60_000)
+    client = world.client(task, lambda request: "n1")
+    task.is_careful = not world.front.has_module
+    if task.is_careful:
+        client.create()
+        method, target, fields = "PATCH", client.current.location, {"Upload-Offset": 0}
+        fields["Content-Type"] = "application/partial-upload"
+    else:
+        client.begin()
+        method, target, fields = task.method, client.current.target, {}
+    fields |= {"Upload-Complete": "?1", "Content-Length": len(task.content)}
+    exchange = client.open(method, target, fields)
+    exchange.send(task.content[:30_000])
+    client.current.sent = len(task.content)
+    if not task.is_careful:
+        must(10, "the Location comes", lambda: exchange.listen(0.1) and client.current.location)
+    return client, exchange
+
+
+def finish(world, client, exchange):
+    exchange.send(client.task.content[30_000:])
+    client.take(exchange.final())
+    return client.end == ANSWERED
+
+
+def waiting_upload(world, draw, number):
+    task = Task(f"{draw.random()}", largest=1 << 18)
+    task.number, task.breaks, task.is_careful = f"waiting{number}", [], True
+    client = world.client(task, lambda request: "n1")
+    client.create()
+    client.append(0, draw.randrange(len(task.content)))
+    return (client,)
+
+
+def offset(world, client, node):
+    return ask(world.front.port, "HEAD", client.current.location, {"X-Node": node}).offset()
+
+
+def commands(world, transcript, draw):
+    """hold, release, requeue and purge, each on another node than the one that has the upload."""
+    application = world.application
+    application.hold_back()
+    clients = []
+    for number, name in enumerate(NODES):
+        task = Task(f"{draw.random()}", largest=1 << 16)
+        task.number, task.orders, task.method = f"held{number}", "?refuse=1", "PUT"
+        task.breaks, task.pieces, task.is_careful = [], 0, True
+        client = world.client(task, lambda request, name=name: name)
+        client.create()
+        client.append(0, len(task.content))
+        clients.append(client)
+    identities = [client.current.identity for client in clients]
+    states = [hold(world, name, identity) for name, identity in zip(reversed(NODES), identities)]
+    transcript.check(
+        all(state == {"held"} for state in states),
+        "an upload of each node is held by a command on the other, and both list it as held",
+        states,
+    )
+    heard = len(application.requests)
+    application.release()
+    time_to_look(world)
+    transcript.check(len(application.requests) == heard, "neither node sends what is held")
+    for name, identity in zip(NODES, identities):
+        world.gateways[name].command("release", identity)
+    for client in clients:
+        client.run(time.monotonic() + 30)
+    once, requests = deliveries(application, clients)
+    transcript.check(
+        all(client.end == ANSWERED for client in clients) and not judge(application, clients),
+        f"released on the other one: {len(clients)} delivered, {requests} attempts",
+        [client.faults for client in clients],
+    )
+    removed = [purge(world, draw, number, name) for number, name in enumerate(NODES)]
+    transcript.check(
+        removed == [{404}, {404}], "purge on one node removes what the other has; both say 404", removed
+    )
+
+
+def hold(world, node, identity):
+    """Holds an upload by a command on a node; the states that both nodes list."""
+    # It is in use while an attempt is made.
+    gateway = world.gateways[node]
+    wait(20, lambda: "held" in gateway.command("hold", identity, must_succeed=False), 0.3)
+    return {each.uploads()[identity]["state"] for each in world.gateways.values()}
+
+
+def purge(world, draw, number, node):
+    client, = waiting_upload(world, draw, f"-purged{number}")
+    gateway = world.gateways[node]
+    gateway.command("purge", "--force", client.current.identity)
+    location = client.current.location
+    return {ask(world.front.port, "HEAD", location, {"X-Node": name}).status for name in NODES}

@@ -67,7 +67,7 @@ def play(world, transcript, draw):
     transcript.check(
         all(world.gateways[name].status() is None for name in NODES), "both nodes live at the end"
     )
-    allowed = (r"held|the process ended during|indeterminate",)
+    allowed = (r'msg="outcome unknown"|the process ended during',)
     said = [line for name, node in world.gateways.items() for line in node.complaints(since[name], allowed)]
     transcript.check(not said, "the nodes complain of nothing else", "\n".join(said))
     held_as_told(world, transcript, everybody)

@@ -1,2 +1,177 @@
+"""One spool: a node's machine falls silent and is shut out; the other goes on with its uploads; then it wakes.
+
+No process is started while the mount is stopped that has a file of it open: this program never has one.
+"""
+
+import threading
+import time
+
+from client import ANSWERED, UNKNOWN, Task
+from gateway import FENCED, QUEUE_RUN
+from oracle import Death, deliveries, ends, judge
+from processes import must, run, wait
+from scenes.boots import waiting_upload
+from scenes.dead_node import heard, is_resolved, sending
+from wire import Cut, Exchange, ask
+
+RUNNING, WAITING = 8, 8
+
+# What no one may say of an upload that another node has gone on with.
+LIES = {200, 201, 202, 204, 404}
+
+
 def play(world, transcript, draw):
-    pass
+    application = world.application
+    application.hold_back()
+    one, two = world.gateways["n1"], world.gateways["n2"]
+    mount = world.mounts["n1"]
+    running = [running_upload(world, draw, number) for number in range(RUNNING)]
+    waiting = [waiting_upload(world, draw, f"-lost{number}")[0] for number in range(WAITING)]
+    sent = [sending(world, draw, f"-lost{number}") for number in ("1", "2")]
+    for number, (client, _) in enumerate(sent):
+        must(20, "the application hears of both", lambda: heard(world, client))
+    since = len(one.log())
+
+    mount.freeze()
+    death = Death("n1", time.monotonic())
+    asked = [begin_head(world, client) for client in waiting]
+    for number, (client, exchange) in enumerate(running):
+        # To every other one the node is given all of it.
+        part = client.task.content[client.half :]
+        exchange.send(part if number % 2 else part[: len(part) // 2])
+        client.current.sent = len(client.task.content)
+    world.ceph.evict(mount)
+    evicted = time.monotonic() - death.time
+    clients = [client for client, _ in running] + waiting
+    for client in clients:
+        client._route = lambda request: "n2"
+    kept, rest = waiting[:2], [client for client, _ in running] + waiting[2:]
+    world.run(rest, 90)
+    transcript.check(
+        all(client.end == ANSWERED for client in rest),
+        f"n1 is stopped and shut out ({evicted:.1f} s): {len(rest)} of its uploads go on on n2 at the offset"
+        f" that was told or beyond, and end; {time.monotonic() - death.time:.1f} s after the stop",
+        f"{ends(rest)} {[client.faults for client in rest]}",
+    )
+    for client in kept:
+        client.head_again = client.note(client.head().offset())
+    application.release()
+    both = [client for client, _ in sent]
+    resolved = wait(30, lambda: is_resolved(two, both))
+    transcript.check(
+        resolved,
+        f"what it was sending is resolved on n2 {time.monotonic() - death.time:.1f} s after the stop",
+    )
+    # A look through the queue finds what is left of n1; after that the spool is still.
+    later = time.monotonic() + 2 * QUEUE_RUN
+    must(30, "two queue runs", lambda: time.monotonic() > later)
+    before = content_of(world)
+
+    answers, ended = [], threading.Event()
+    asking = threading.Thread(target=ask_on, args=(world, clients, answers, ended), daemon=True)
+    asking.start()
+    mount.thaw()
+    status = one.wait(60)
+    ended.set()
+    asking.join(60)
+    answers += [final(exchange) for _, exchange in [*running, *sent]] + [final(e) for e in asked]
+    told = [answer for answer in answers if answer is not None]
+    transcript.check(
+        status == FENCED and one.log()[since:].count("msg=fenced") == 1,
+        f"n1 wakes and ends at once with {status}, and one line in its log says why",
+        one.log()[since:][-1500:],
+    )
+    transcript.check(
+        not {answer.status for answer in told} & LIES,
+        f"of {len(answers)} requests that it had or got, it answered none with {sorted(LIES)};"
+        f" {len(told)} were answered at all",
+        "\n".join(str(answer) for answer in told),
+    )
+    after = content_of(world)
+    changed = sorted(set(before.items()) ^ set(after.items()))
+    transcript.check(
+        not changed, f"it has changed nothing: {len(before)} files of uploads are as before", changed
+    )
+
+    mount.stop()
+    mount.start()
+    one.start()
+    for client in [*kept, *both]:
+        client._route = lambda request: "n1"
+    world.run(kept + both, 60)
+    for client in [one for one in clients if one.end == ANSWERED]:
+        client.check_replay("n1")
+    everybody = clients + both
+    faults = judge(application, everybody, [death])
+    once, requests = deliveries(application, clients)
+    transcript.check(
+        not faults and once == requests == len(clients),
+        f"n1 is back: {ends(everybody)}; {once} of {len(clients)} delivered once and identical,"
+        f" {sum(client.replays for client in clients)} answers replayed by n1",
+        "\n".join(faults) + f"\n{once} once, {requests} requests",
+    )
+    transcript.check(
+        [client.end for client in both] == [UNKNOWN if c.task.method == "POST" else ANSWERED for c in both],
+        "of what it was sending, the PUT is delivered and the POST held",
+        ends(both),
+    )
+
+
+def running_upload(world, draw, number):
+    """An upload in the middle of a request to n1, with a part acknowledged before."""
+    task = Task(f"{draw.random()}")
+    task.number, task.breaks, task.pieces, task.is_careful = f"lost{number}", [], 0, True
+    task.content = draw.randbytes(draw.randrange(200_000, 2_000_000))
+    client = world.client(task, lambda request: "n1")
+    client.create()
+    client.append(0, len(task.content) // 4)
+    offset = client.current.told
+    client.half = len(task.content) // 2
+    fields = {
+        "Upload-Offset": offset,
+        "Upload-Complete": "?1",
+        "Content-Type": "application/partial-upload",
+        "Content-Length": len(task.content) - offset,
+    }
+    exchange = client.open("PATCH", client.current.location, fields)
+    client.current.sent = client.half
+    exchange.send(task.content[offset : client.half])
+    # What it is told of that later is a promise, too.
+    exchange.listen(1)
+    return client, exchange
+
+
+def begin_head(world, client):
+    return Exchange(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
+
+
+def ask_on(world, clients, answers, ended):
+    """Asks n1 for offsets until it has ended."""
+    while not ended.is_set():
+        for client in clients:
+            try:
+                answers.append(
+                    ask(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
+                )
+            except Cut:
+                answers.append(None)
+            if ended.wait(0.005):
+                return
+
+
+def final(exchange):
+    """Its final response; None if its connection was broken off."""
+    try:
+        return exchange.final()
+    except Cut:
+        return None
+
+
+def content_of(world):
+    """The digests of all files of uploads, as n2 sees them."""
+    folder = world.gateways["n2"].spool
+    lines = run(
+        ["find", f"{folder}/uploads", f"{folder}/queue", "-type", "f", "-exec", "sha256sum", "{}", "+"],
+        timeout=120,
+    )
+    return {line[66:].removeprefix(folder): line[:64] for line in lines.splitlines()}
