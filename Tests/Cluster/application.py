@@ -23,7 +23,7 @@ class Request:
         self.size = 0
         self.digest = None
         self.is_whole = False
-        # When all of the answer was written, whether or not anybody read it.
+        # When all of its answer was written, whether or not anybody read it; a refusal is none.
         self.answered = None
 
     def __str__(self):
@@ -100,9 +100,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if "wait" in orders:
                 self.owner.wait_for_release(120)
             if "refuse" in orders and not self.owner.is_released:
-                self._answer(503, {"Retry-After": "1"})
-            else:
-                self._answer(201, {"X-Upstream": self.path})
+                return self._answer(503, {"Retry-After": "1"})
+            self._answer(201, {"X-Upstream": self.path})
             request.answered = time.monotonic()
             self._pass("answered")
         except OSError:

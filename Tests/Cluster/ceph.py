@@ -18,7 +18,9 @@ PROGRAMS = "ceph ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse monmaptool".split
 FUSE = "/dev/fuse"
 
 # Without authentication there are no keys, and nothing to encrypt with. Without the manager's figures statfs
-# would say that nothing is free, and the gateway would answer 507. The session's timeout is Ceph's own.
+# would say that nothing is free, and the gateway would answer 507. The session's timeout is Ceph's own. The kernel
+# must cache no content: what it has cached of a file that two clients have open it goes on to show, whatever the
+# other one has written since.
 SETTINGS = """[global]
 fsid = {cluster}
 mon host = {monitor}/0
@@ -45,6 +47,7 @@ memstore device bytes = 4294967296
 mds session timeout = 60
 mds session autoclose = 300
 fuse default permissions = true
+fuse disable pagecache = {uncached}
 client mount timeout = 20
 mon data = {directory}/mon
 mgr data = {directory}/mgr
@@ -91,7 +94,12 @@ class Ceph:
         monitor = f"v2:127.0.0.1:{port}"
         with open(self._settings, "w") as file:
             file.write(
-                SETTINGS.format(cluster=cluster, monitor=monitor, directory=self.directory)
+                SETTINGS.format(
+                    cluster=cluster,
+                    monitor=monitor,
+                    directory=self.directory,
+                    uncached="false" if os.environ.get("CLUSTER_PAGE_CACHE") else "true",
+                )
             )
         os.environ["CEPH_CONF"] = self._settings
         map = os.path.join(self.directory, "monmap")

@@ -4,7 +4,7 @@
 Environment: CLUSTER_SCENES, the numbers of those that are played (default: all); CLUSTER_UPLOADS (default 200) and
 CLUSTER_ROUNDS (default 100) of the scenes that draw; CLUSTER_SEED, the number that everything is drawn from;
 CLUSTER_SCRATCH, where all of it lives (default: /var/tmp); CLUSTER_KEEP, a directory that gets the nodes' logs if
-anything fails; SPOOLGATE, the program. Exit status: 0 all assertions
+anything fails; CLUSTER_PAGE_CACHE, not empty: with the kernel's page cache; SPOOLGATE, the program. Exit status: 0 all assertions
 hold, or nothing could be done here; 1 not.
 """
 

@@ -123,6 +123,52 @@ def watch(b):
     print(unlocked, flush=True)
 
 
+def stale_records(a, b):
+    """How often B, which has read a file while A had it locked, and reads it again as soon as it has the lock, sees
+    other than what A wrote and synced before it let go; and how often it sees another size of a second file."""
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--take", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    child.stdout.readline()
+    for number in range(ROUNDS):
+        record, content = create(f"{a}/record{number}"), create(f"{a}/content{number}")
+        lock(record)
+        os.pwrite(record, b"0" * 512, 0)
+        child.stdin.write(b"%d\n" % number)
+        child.stdin.flush()
+        child.stdout.readline()
+        os.write(content, b"x" * 100)
+        os.fdatasync(content)
+        os.pwrite(record, b"1" * 512, 0)
+        os.fdatasync(record)
+        os.close(content)
+        os.close(record)
+        child.stdout.readline()
+    child.stdin.close()
+    stale = json.loads(child.stdout.readline())
+    child.wait()
+    return stale
+
+
+def take(b):
+    """The other side of stale_records."""
+    print("ready", flush=True)
+    stale = [0, 0]
+    for line in sys.stdin:
+        record = os.open(f"{b}/record{line.strip()}", os.O_RDWR)
+        os.pread(record, 512, 0)
+        print("read", flush=True)
+        while not lock(record):
+            pass
+        stale[0] += os.pread(record, 512, 0) != b"1" * 512
+        content = os.open(f"{b}/content{line.strip()}", os.O_RDWR)
+        stale[1] += os.fstat(content).st_size != 100
+        os.close(content)
+        os.close(record)
+        print("done", flush=True)
+    print(json.dumps(stale), flush=True)
+
+
 def stale_sizes(a, b):
     """How often B sees another size than A has written, A's file being open all the time."""
     descriptor, stale = create(f"{a}/growing"), 0
@@ -192,6 +238,8 @@ def hold(path):
 def main():
     if sys.argv[1] == "--watch":
         return watch(sys.argv[2])
+    if sys.argv[1] == "--take":
+        return take(sys.argv[2])
     if sys.argv[1] == "--hold":
         return hold(sys.argv[2])
     a, b = (f"{mount}/probe" for mount in sys.argv[1:])
@@ -204,6 +252,7 @@ def main():
             lost_races,
             unlocked_births,
             double_births,
+            stale_records,
             stale_sizes,
             stale_names,
         )

@@ -30,6 +30,13 @@ def play(world, transcript, draw):
         f"who gets the lock of a removed file sees that it is gone; it waits up to {longest} s",
         found,
     )
+    stale, size = found["stale_records"]
+    transcript.check(
+        stale == size == 0,
+        "who waited for a file's lock and then reads it has what its last holder wrote:"
+        f" {stale} of {found['rounds']} stale",
+        found,
+    )
     for name, sentence in (
         ("double_births", "a name is made by one alone (O_EXCL)"),
         ("stale_sizes", "sizes are as the other mount's last write left them"),

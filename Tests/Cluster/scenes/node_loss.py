@@ -27,9 +27,8 @@ def play(world, transcript, draw):
     mount = world.mounts["n1"]
     running = [running_upload(world, draw, number) for number in range(RUNNING)]
     waiting = [waiting_upload(world, draw, f"-lost{number}")[0] for number in range(WAITING)]
-    sent = [sending(world, draw, f"-lost{number}") for number in ("1", "2")]
-    for number, (client, _) in enumerate(sent):
-        must(20, "the application hears of both", lambda: heard(world, client))
+    sent = [sending(world, draw, f"lost-{method}", method) for method in ("POST", "PUT")]
+    must(20, "the application hears of both", lambda: all(heard(world, c) for c, _ in sent))
     since = len(one.log())
 
     mount.freeze()
