@@ -28,7 +28,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb drill release clean FORCE
+    attack client-test module module-test deb drill cluster-test release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -183,6 +183,18 @@ DRILL_SUITES ?=
 drill:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
 	@DRILL_SUITES="$(DRILL_SUITES)" python3 Tests/Drill/drill.py
+
+# Several nodes behind one nginx, with a spool each and with one on a Ceph of its own (Tests/Cluster/README.md). It
+# wants root; the scenes, rounds and uploads are in its environment.
+cluster-test:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh cluster || :
+	@if python3 Tests/Cluster/cluster.py --check; then \
+	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || [ -x .build/debug/spoolgate ] || \
+	        $(MAKE) --no-print-directory build || exit 1; \
+	    mkdir -p .build; \
+	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
+	    exec python3 Tests/Cluster/cluster.py; \
+	fi
 
 # Tries what is committed, packs it and tags it (CONTRIBUTING.md); the tag is pushed by hand.
 release:

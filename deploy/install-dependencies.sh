@@ -3,8 +3,9 @@
 # it needs no root, no network and says nothing. It begins with bash, git and Swift; make, sudo and
 # a compiler need not be there.
 #
-# usage: install-dependencies.sh build | run | test | deb | drill
-#        (run, test and deb include build, test includes run; drill is for a machine in a container)
+# usage: install-dependencies.sh build | run | test | deb | drill | cluster
+#        (run, test and deb include build, test includes run; drill is for a machine in a container,
+#        cluster for several nodes with a Ceph of their own)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -22,6 +23,8 @@ test='nginx-dev php-fpm mandoc:mandoc systemd:systemd-analyze lighttpd:lighttpd 
 deb='build-essential debhelper:dh dpkg-dev:dpkg-buildpackage nginx-dev lintian:lintian'
 drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsenter
        python3:python3 make:make'
+cluster='ceph-mon:ceph-mon ceph-mgr:ceph-mgr ceph-osd:ceph-osd ceph-mds:ceph-mds ceph-fuse:ceph-fuse
+         ceph-common:ceph nginx:nginx util-linux:unshare python3:python3'
 
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
@@ -33,8 +36,9 @@ case ${1:-} in
     test) wanted="$build $run $test" optional='chromium-driver python3-venv apache2-bin haproxy ruby' ;;
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
+    cluster) wanted=$cluster ;;
     *)
-        echo "usage: $0 build | run | test | deb | drill" >&2
+        echo "usage: $0 build | run | test | deb | drill | cluster" >&2
         exit 64
         ;;
 esac

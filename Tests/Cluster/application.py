@@ -48,6 +48,9 @@ class Application:
             request_queue_size = 256
             daemon_threads = True
 
+            def handle_error(self, *_):
+                """A connection that a gateway's death broke is nothing to tell."""
+
         self._server = Server(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

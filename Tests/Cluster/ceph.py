@@ -103,9 +103,7 @@ class Ceph:
             )
         os.environ["CEPH_CONF"] = self._settings
         map = os.path.join(self.directory, "monmap")
-        run(
-            ["monmaptool", "--create", "--addv", "a", f"[{monitor}]", "--fsid", cluster, map]
-        )
+        run(["monmaptool", "--create", "--addv", "a", f"[{monitor}]", "--fsid", cluster, map])
         run(["ceph-mon", "-c", self._settings, "-i", "a", "--mkfs", "--monmap", map])
         self._daemon("ceph-mon", "a")
         self.command("osd", "create")

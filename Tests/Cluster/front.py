@@ -93,7 +93,8 @@ class Front:
         if not self._is_shared:
             return FORCED.format(otherwise="$spoolgate_node")
         servers = "\n".join(
-            f"    server unix:{path} max_fails=1 fail_timeout=3s;" for path in self._sockets.values()
+            f"    server unix:{path} max_fails=1 fail_timeout=3s;"
+            for path in self._sockets.values()
         )
         return BY_UPLOAD.format(servers=servers) + FORCED.format(otherwise="cluster_by_upload")
 

@@ -62,7 +62,8 @@ def links_after_removal(a, b):
 
 def lost_races(a, b):
     """How often B, which had a record open that A then removed, gets its lock and takes it for one that is
-    still there; and the longest that B's lock took: the server answers once its journal is written."""
+    still there; and the longest that B's lock took: the server answers once its journal is written.
+    """
     wrong, longest = 0, 0
     for number in range(5):
         path = f"race{number}"
@@ -125,7 +126,8 @@ def watch(b):
 
 def stale_records(a, b):
     """How often B, which has read a file while A had it locked, and reads it again as soon as it has the lock, sees
-    other than what A wrote and synced before it let go; and how often it sees another size of a second file."""
+    other than what A wrote and synced before it let go; and how often it sees another size of a second file.
+    """
     child = subprocess.Popen(
         [sys.executable, __file__, "--take", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -17,7 +17,9 @@ def judge(application, clients, deaths=()):
     """Everything that is wrong, a line each."""
     faults = []
     for client in clients:
-        name = f"upload {client.task.number} ({client.task.method}, {len(client.task.content)} bytes)"
+        name = (
+            f"upload {client.task.number} ({client.task.method}, {len(client.task.content)} bytes)"
+        )
         faults += [f"{name}: {fault}" for fault in client.faults]
         for creation in client.creations:
             faults += [
@@ -74,7 +76,9 @@ def deliveries(application, clients):
     once = requests = 0
     for client in clients:
         found = [
-            one for creation in client.creations for one in application.requests_for(creation.target)
+            one
+            for creation in client.creations
+            for one in application.requests_for(creation.target)
         ]
         requests += len(found)
         once += sum(one.is_whole for one in found) == 1

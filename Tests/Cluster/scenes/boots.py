@@ -140,7 +140,9 @@ def commands(world, transcript, draw):
     )
     removed = [purge(world, draw, number, name) for number, name in enumerate(NODES)]
     transcript.check(
-        removed == [{404}, {404}], "purge on one node removes what the other has; both say 404", removed
+        removed == [{404}, {404}],
+        "purge on one node removes what the other has; both say 404",
+        removed,
     )
 
 
@@ -153,7 +155,7 @@ def hold(world, node, identity):
 
 
 def purge(world, draw, number, node):
-    client, = waiting_upload(world, draw, f"-purged{number}")
+    (client,) = waiting_upload(world, draw, f"-purged{number}")
     gateway = world.gateways[node]
     gateway.command("purge", "--force", client.current.identity)
     location = client.current.location

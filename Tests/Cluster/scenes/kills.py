@@ -54,7 +54,9 @@ def play(world, transcript, draw):
         for client in everybody
         for creation in client.creations
     )
-    transcript.say(f"  kills at: {', '.join(f'{m} {n}' for m, n in moments.items())}; {missed} missed")
+    transcript.say(
+        f"  kills at: {', '.join(f'{m} {n}' for m, n in moments.items())}; {missed} missed"
+    )
     transcript.check(
         not faults,
         f"{rounds} rounds, {len(deaths)} deaths, {len(everybody)} uploads: {ends(everybody)};"
@@ -68,7 +70,11 @@ def play(world, transcript, draw):
         all(world.gateways[name].status() is None for name in NODES), "both nodes live at the end"
     )
     allowed = (r'msg="outcome unknown"|the process ended during',)
-    said = [line for name, node in world.gateways.items() for line in node.complaints(since[name], allowed)]
+    said = [
+        line
+        for name, node in world.gateways.items()
+        for line in node.complaints(since[name], allowed)
+    ]
     transcript.check(not said, "the nodes complain of nothing else", "\n".join(said))
     held_as_told(world, transcript, everybody)
 
@@ -99,6 +105,4 @@ def held_as_told(world, transcript, clients):
     corrupt = [one for one in lists[0].values() if one["state"] == "corrupt"]
     transcript.check(not corrupt, "nothing is corrupt", corrupt)
     states = [{identity: one["state"] for identity, one in each.items()} for each in lists]
-    transcript.check(
-        states[0] == states[1], f"both nodes list the same {len(states[0])} uploads"
-    )
+    transcript.check(states[0] == states[1], f"both nodes list the same {len(states[0])} uploads")

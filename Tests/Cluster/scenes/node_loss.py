@@ -89,7 +89,9 @@ def play(world, transcript, draw):
     after = content_of(world)
     changed = sorted(set(before.items()) ^ set(after.items()))
     transcript.check(
-        not changed, f"it has changed nothing: {len(before)} files of uploads are as before", changed
+        not changed,
+        f"it has changed nothing: {len(before)} files of uploads are as before",
+        changed,
     )
 
     mount.stop()
@@ -110,7 +112,8 @@ def play(world, transcript, draw):
         "\n".join(faults) + f"\n{once} once, {requests} requests",
     )
     transcript.check(
-        [client.end for client in both] == [UNKNOWN if c.task.method == "POST" else ANSWERED for c in both],
+        [client.end for client in both]
+        == [UNKNOWN if c.task.method == "POST" else ANSWERED for c in both],
         "of what it was sending, the PUT is delivered and the POST held",
         ends(both),
     )
@@ -170,7 +173,17 @@ def content_of(world):
     """The digests of all files of uploads, as n2 sees them."""
     folder = world.gateways["n2"].spool
     lines = run(
-        ["find", f"{folder}/uploads", f"{folder}/queue", "-type", "f", "-exec", "sha256sum", "{}", "+"],
+        [
+            "find",
+            f"{folder}/uploads",
+            f"{folder}/queue",
+            "-type",
+            "f",
+            "-exec",
+            "sha256sum",
+            "{}",
+            "+",
+        ],
         timeout=120,
     )
     return {line[66:].removeprefix(folder): line[:64] for line in lines.splitlines()}

@@ -52,5 +52,9 @@ def play(world, transcript, draw):
         replays == len(answered), f"{replays} answers replayed by the other node than the last"
     )
     allowed = ('msg="outcome unknown" .*POST /files/uother',)
-    said = [line for name, node in world.gateways.items() for line in node.complaints(since[name], allowed)]
+    said = [
+        line
+        for name, node in world.gateways.items()
+        for line in node.complaints(since[name], allowed)
+    ]
     transcript.check(not said, "the nodes complain of nothing", "\n".join(said))
