@@ -42,12 +42,14 @@ upstream cluster_by_upload {{
 
 
 class Front:
-    def __init__(self, directory, gateways, is_shared):
+    def __init__(self, directory, gateways, is_shared, workers="auto", connections=8192):
         self.port = free_ports(1)[0]
         self.has_module = os.path.exists(MODULE)
         self._folder = os.path.join(directory, "nginx")
         self._sockets = {gateway.name: gateway.socket for gateway in gateways}
         self._is_shared = is_shared
+        self._connections = connections
+        self._workers = workers
         self._process = None
 
     def start(self):
@@ -62,7 +64,8 @@ class Front:
                 )
         for name in FILES:
             with open(os.path.join(ROOT, "nginx", name)) as file:
-                lines = [self._filled(line.rstrip("\n")) for line in file]
+                text = self._with_further_nodes(file.read())
+            lines = [self._filled(line) for line in text.splitlines()]
             with open(os.path.join(self._folder, name), "w") as file:
                 file.write("\n".join(lines) + "\n")
         with open(os.path.join(self._folder, "forced.conf"), "w") as file:
@@ -73,6 +76,10 @@ class Front:
             {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"},
         )
         must(20, "nginx listens: " + self._process.said(), self._listens)
+
+    @property
+    def identity(self):
+        return self._process.identity
 
     def stop(self):
         if self._process:
@@ -98,6 +105,21 @@ class Front:
         )
         return BY_UPLOAD.format(servers=servers) + FORCED.format(otherwise="cluster_by_upload")
 
+    def _with_further_nodes(self, text):
+        """The shipped text with what it says of the third node for those beyond it too."""
+        further = [name for name in self._sockets if name not in ("n1", "n2", "n3")]
+        for part in (
+            r"    server \S+ max_fails.*# run: n3\n",
+            r"upstream spoolgate_n3 \{\n(?:.+\n)*?\}\n",
+            r"    \"~/upload-resource/n3/.*\n",
+        ):
+            text = re.sub(
+                part,
+                lambda found: "".join(found[0].replace("n3", name) for name in ("n3", *further)),
+                text,
+            )
+        return text
+
     def _filled(self, line):
         line = line.replace("/usr/share/spoolgate/nginx/", "")
         if "[::]:" in line or "# run: tls-port" in line or "ssl_certificate" in line:
@@ -106,6 +128,9 @@ class Front:
             return "fastcgi_pass $cluster_node; fastcgi_next_upstream error;"
         if "include http*.conf" in line:
             return line + " include spoolgate_nodes.conf; include forced.conf;"
+        line = line.replace("worker_processes auto", f"worker_processes {self._workers}")
+        line = re.sub(r"worker_connections \d+", f"worker_connections {self._connections}", line)
+        line = re.sub(r"worker_rlimit_nofile \d+", f"worker_rlimit_nofile {self._connections + 400}", line)
         marked = re.search(r"# run: ([a-z0-9-]+)", line)
         if marked is None:
             return line

@@ -25,13 +25,13 @@ spool:
   shared: {shared}
   reserve: 16MiB
 timeouts: {{stall: 60s, drain: 20s, in-use: 20s}}
-threads: {{maximum: 500}}
+threads: {{maximum: {threads}}}
 delivery: {{queue-run-interval: {queue_run}s}}
 # So that offsets are told while content comes, and deliveries are heard of.
 interim: {{progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}}
 routes:
   default:
-    upstream: http://127.0.0.1:{application}
+    upstream: {upstream}
     limits: {{min-size: 0}}
     queue: {{minimum-backoff: 1s, maximum-backoff: 2s}}
 """
@@ -55,7 +55,7 @@ def program():
 class Gateway:
     """Runs from `start` on; whatever ends it, `start` may be called again."""
 
-    def __init__(self, name, directory, spool, application, is_shared):
+    def __init__(self, name, directory, spool, upstream, is_shared, threads=500):
         self.name = name
         self.directory = os.path.join(directory, name)
         self.socket = os.path.join(self.directory, "spoolgate.sock")
@@ -74,7 +74,8 @@ class Gateway:
                     spool=spool,
                     shared="true" if is_shared else "false",
                     queue_run=QUEUE_RUN,
-                    application=application,
+                    upstream=upstream,
+                    threads=threads,
                 )
             )
         with open("/proc/sys/kernel/random/uuid") as fresh, open(self._boot, "w") as boot:
@@ -108,6 +109,10 @@ class Gateway:
         status = self._process.wait(40)
         self.start()
         return status
+
+    @property
+    def identity(self):
+        return self._process.identity
 
     def status(self):
         """Its exit status; None while it runs."""

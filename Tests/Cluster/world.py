@@ -53,7 +53,11 @@ class World:
             spool = os.path.join(self.mounts[name].path if self.is_shared else self.directory)
             spool = os.path.join(spool, "spool" if self.is_shared else f"spool-{name}")
             self.gateways[name] = Gateway(
-                name, self.directory, spool, self.application.port, self.is_shared
+                name,
+                self.directory,
+                spool,
+                f"http://127.0.0.1:{self.application.port}",
+                self.is_shared,
             )
             self.gateways[name].start()
         self.front = Front(self.directory, self.gateways.values(), self.is_shared)
