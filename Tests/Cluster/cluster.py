@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 # Root writes nothing into the working tree.
 sys.dont_write_bytecode = True
@@ -66,17 +65,18 @@ def outside():
     if is_check:
         return 0
     gateway.program()
-    scratch = tempfile.mkdtemp(prefix=NAME, dir=os.environ.get("CLUSTER_SCRATCH", "/var/tmp"))
-    os.chmod(scratch, 0o755)
+    scratch = make_scratch(os.environ.get("CLUSTER_SCRATCH", "/var/tmp"))
     inside = subprocess.Popen(
         [*NAMESPACES, sys.executable, os.path.abspath(__file__), IN_NAMESPACE, scratch]
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: inside.terminate())
+        # It waits for its child whatever it gets, but for this; and that ends with it.
+        signal.signal(number, lambda *_: inside.kill())
     try:
         while True:
             try:
-                return inside.wait()
+                status = inside.wait()
+                return status if status >= 0 else 128 - status
             except KeyboardInterrupt:
                 # The terminal told it, too.
                 pass
@@ -86,15 +86,31 @@ def outside():
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-# The kernel ends every process of it with the first one, and that with this program, and unmounts what they did.
-NAMESPACES = "unshare --mount --propagation private --pid --fork --kill-child --mount-proc".split()
+# The kernel ends the first process of them with unshare, and unshare with this program; with the first process
+# every other one and every mount.
+NAMESPACES = (
+    "setpriv --pdeathsig KILL"
+    " unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
+).split()
+
+
+def make_scratch(directory):
+    """A directory of this run's; what runs that were killed have left is removed."""
+    for entry in os.listdir(directory):
+        process = entry.removeprefix(NAME)
+        if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
+            shutil.rmtree(os.path.join(directory, entry), ignore_errors=True)
+    scratch = os.path.join(directory, f"{NAME}{os.getpid()}")
+    os.mkdir(scratch)
+    os.chmod(scratch, 0o755)
+    return scratch
 
 
 def obstacle():
     """Why it cannot be done here; None if it can."""
     if os.geteuid() != 0:
         return "it mounts file systems, for which it must be root"
-    for tool in ("unshare", "nginx"):
+    for tool in ("setpriv", "unshare", "nginx"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
             return f"{tool} is not there (deploy/install-dependencies.sh cluster)"
     if any(scene.is_shared for scene in chosen()) and ceph.missing():
