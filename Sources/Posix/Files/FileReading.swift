@@ -97,6 +97,12 @@ extension Descriptor {
         return bytes
     }
 
+    /// Has the kernel forget what it has cached of the file and need not write (posix_fadvise(2)).
+    package borrowing func forgetCached() {
+        // Advice: where it is not taken, reading is as it was.
+        _ = posix_fadvise(number, 0, 0, POSIX_FADV_DONTNEED)
+    }
+
     /// Takes an exclusive lock on the open file, without waiting; it lasts until the file is closed.
     ///
     /// - Returns: false if another opening of the file has it.

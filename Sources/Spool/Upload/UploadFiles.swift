@@ -107,6 +107,9 @@ final class UploadFiles {
     func read(
         _ status: FileStatus
     ) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
+        // A file system in user space need not tell the kernel what another host has written: what was cached
+        // before the lock may be old.
+        if spool.isShared { try? openRecord().descriptor.forgetCached() }
         let read = try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.read(
                 try openRecord(),
@@ -118,6 +121,7 @@ final class UploadFiles {
         let found = try spool.onDisk { () throws(SystemError) -> FileStatus? in
             data = try layout.openData(name)
             if let data, try !data.tryLock() { return nil }
+            if spool.isShared { data?.descriptor.forgetCached() }
             return try data?.status()
         }
         guard found != nil || data == nil else { throw .busy(id) }
