@@ -130,7 +130,8 @@ class Front:
             return line + " include spoolgate_nodes.conf; include forced.conf;"
         line = line.replace("worker_processes auto", f"worker_processes {self._workers}")
         line = re.sub(r"worker_connections \d+", f"worker_connections {self._connections}", line)
-        line = re.sub(r"worker_rlimit_nofile \d+", f"worker_rlimit_nofile {self._connections + 400}", line)
+        files = self._connections + 400
+        line = re.sub(r"worker_rlimit_nofile \d+", f"worker_rlimit_nofile {files}", line)
         marked = re.search(r"# run: ([a-z0-9-]+)", line)
         if marked is None:
             return line

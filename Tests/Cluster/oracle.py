@@ -85,6 +85,17 @@ def deliveries(application, clients):
     return once, requests
 
 
+def check_once(transcript, application, clients):
+    """Checks that every upload was delivered once and identical, and no promise broken."""
+    faults = judge(application, clients)
+    once, requests = deliveries(application, clients)
+    transcript.check(
+        not faults and once == requests == len(clients),
+        f"{once} of {len(clients)} delivered once and identical, {requests} requests",
+        "\n".join(faults),
+    )
+
+
 def ends(clients):
     """How many uploads ended how."""
     counts = {}

@@ -3,10 +3,11 @@
 
     sudo Tests/Cluster/slow.py [UPLOADS [SECONDS [NODES]]]
 
-A process may have so many descriptors as the system allows it (ulimit -Hn): a gateway needs five for each upload it is
-to take, nginx two, so that more uploads need more nodes. Each upload sends 500 bytes every five seconds. Meanwhile a client asks for the offset of an idle upload on each
-node, over a connection of its own each time. At the end every upload is finished and must be answered 201: none may
-be lost. The clients have many addresses, since nginx and the gateways bound what one may have.
+A process may have as many descriptors as the system allows it (ulimit -Hn): a gateway reckons with five for each
+upload, nginx needs two, so that more uploads need more nodes. Each upload sends 500 bytes every five seconds.
+Meanwhile a client asks for the offset of an idle upload on each node, over a connection of its own each time. At the
+end every upload is finished and must be answered 201: none may be lost. The clients have many addresses, since nginx
+and the gateways bound what one may have.
 """
 
 import multiprocessing
@@ -23,6 +24,7 @@ from collections import Counter
 from front import Front
 from gateway import Gateway
 from processes import wait
+from wire import Cut, ask
 
 PORTION = 500
 PAUSE = 5.0
@@ -68,18 +70,6 @@ class Slow:
         return 0
 
 
-def ask(port, head):
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as one:
-        one.sendall(head.encode())
-        answer = b""
-        while b"\r\n\r\n" not in answer:
-            piece = one.recv(4096)
-            if not piece:
-                break
-            answer += piece
-    return answer
-
-
 class Prober(threading.Thread):
     """Asks for offsets, twenty times a second, and notes how long the answers take."""
 
@@ -94,13 +84,12 @@ class Prober(threading.Thread):
         while not self.is_ending.wait(0.05):
             target = self.resources[len(self.times) % len(self.resources)]
             begun = time.monotonic()
-            answer = ask(
-                self.port,
-                f"HEAD {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                "Upload-Draft-Interop-Version: 10\r\n\r\n",
-            )
+            try:
+                status = ask(self.port, "HEAD", target).status
+            except Cut:
+                status = 0
             self.times.append(time.monotonic() - begun)
-            self.failures += b" 204 " not in answer.split(b"\r\n")[0]
+            self.failures += status != 204
 
 
 def memory(pids):
@@ -161,13 +150,9 @@ def main():
 
 
 def create(port):
-    answer = ask(
-        port,
-        "POST /files/idle HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n"
-        "Upload-Draft-Interop-Version: 10\r\nUpload-Complete: ?0\r\n\r\n",
-    ).decode()
-    location = [line for line in answer.split("\r\n") if line.lower().startswith("location:")][0]
-    return "/files/" + location.split("/files/", 1)[1]
+    """An upload without content; the path of its resource."""
+    location = ask(port, "POST", "/files/idle", {"Upload-Complete": "?0"})["location"]
+    return location[location.index("/files/") :]
 
 
 def run(count, seconds, nodes, front):

@@ -9,9 +9,8 @@ struct NodesTests {
     /// Two nodes that deliver to one directory, and nginx before them.
     private struct Scene {
         let one: Sandbox
-        /// Before this one are the nodes' nginx and, at `one.port`, an nginx of `one` alone.
+        /// Its nginx is that of both nodes; that of `one` knows `one` alone.
         let two: Sandbox
-        var nodes: [Sandbox] { [one, two] }
 
         /// `names`: what the nodes say of themselves; in nginx `one` is `name`, and `two` is n2.
         init(names: [String] = ["n1", "n2"], inNginx name: String = "n1") throws {
@@ -26,7 +25,7 @@ struct NodesTests {
             )
         }
 
-        /// Which node has the uploads of these resources.
+        /// How many of these resources are of uploads of a node.
         func count(_ resources: [String], of node: String) -> Int {
             resources.count { $0.contains("/upload-resource/\(node)/") }
         }

@@ -6,7 +6,7 @@ Each start of a node has another boot identity here than the other node's, as on
 import time
 
 from client import ANSWERED, Task
-from oracle import deliveries, judge
+from oracle import check_once, deliveries, judge
 from processes import must, wait
 from wire import ask
 from world import NODES
@@ -42,13 +42,7 @@ def play(world, transcript, draw):
     )
     clients = [client for client, *_ in [*running, *waiting]]
     world.run([client for client, *_ in waiting], 60)
-    faults = judge(world.application, clients)
-    once, requests = deliveries(world.application, clients)
-    transcript.check(
-        not faults and once == requests == len(clients),
-        f"{once} of {len(clients)} delivered once and identical, {requests} requests",
-        "\n".join(faults),
-    )
+    check_once(transcript, world.application, clients)
     said = one.complaints(since)
     transcript.check(not said, "n1 complains of nothing", "\n".join(said))
     commands(world, transcript, draw)

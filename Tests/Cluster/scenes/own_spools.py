@@ -3,7 +3,7 @@
 import time
 
 from client import ANSWERED, Task
-from oracle import deliveries, judge
+from oracle import check_once, judge
 from processes import wait
 from wire import Cut, ask
 
@@ -48,13 +48,7 @@ def play(world, transcript, draw):
     )
     clients = before + meanwhile
     world.run(clients, 120)
-    faults = judge(world.application, clients)
-    once, requests = deliveries(world.application, clients)
-    transcript.check(
-        not faults and once == requests == len(clients),
-        f"{once} of {len(clients)} uploads delivered once and identical, {requests} requests",
-        "\n".join(faults),
-    )
+    check_once(transcript, world.application, clients)
     misrouted(world, transcript, draw)
 
 
