@@ -43,7 +43,8 @@ package struct DropFiles: ~Copyable {
         guard fstat(descriptor, &status) == 0, status.st_size == length,
             status.st_mode & S_IFMT == S_IFREG, fchmod(descriptor, 0o640) == 0
         else { return false }
-        let temporary = try vacantTemporary(for: name)
+        let temporary = Self.temporary(for: name)
+        try removeLeft(temporary)
         let source = "/proc/self/fd/\(descriptor)"
         guard
             linkat(AT_FDCWD, source, number, temporary, AT_SYMLINK_FOLLOW) == 0
@@ -53,7 +54,10 @@ package struct DropFiles: ~Copyable {
         }
         do throws(SystemError) {
             if survivesPowerCut { try syncFile(temporary) }
-            try commit(temporary, as: name)
+            try check(renameat(number, temporary, number, name), "renameat", name)
+            // Between two links to one file rename(2) does nothing and leaves both; that is the case
+            // when the same data file is dropped again.
+            remove(temporary)
         } catch {
             remove(temporary)
             throw error
@@ -66,23 +70,48 @@ package struct DropFiles: ~Copyable {
     ///
     /// Returns the bytes written.
     ///
+    /// - Parameters:
+    ///   - name: the file's name.
+    ///   - length: bytes that are expected; nil: unknown.
+    ///   - next: fills a buffer.
     /// - Throws: `SystemError`, or `DropContentError` with what `next` threw. Nothing is left.
     package func write(
         as name: String,
+        expecting length: Int64? = nil,
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
-        let temporary = try vacantTemporary(for: name)
+        try make(name) { file, temporary in
+            try fill(file, temporary, expecting: length ?? .max, next)
+        }
+    }
+
+    /// Makes `name` a new file with these bytes.
+    /// - Throws: `SystemError`. Nothing is left.
+    package func write(_ bytes: [UInt8], as name: String) throws {
+        try make(name) { file, temporary in
+            try bytes.withUnsafeBytes { try write($0, to: file, temporary) }
+        }
+    }
+
+    private func make<R>(
+        _ name: String,
+        _ write: (_ file: Int32, _ temporary: String) throws -> R
+    ) throws -> R {
+        let temporary = Self.temporary(for: name)
         let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
-        let file = Descriptor(
-            owning: try check(openat(number, temporary, flags, 0o640), "openat", temporary)
-        )
+        var opened = openat(number, temporary, flags, 0o640)
+        if opened < 0, errno == EEXIST {
+            try removeLeft(temporary)
+            opened = openat(number, temporary, flags, 0o640)
+        }
+        let file = Descriptor(owning: try check(opened, "openat", temporary))
         do {
-            let length = try fill(file.number, temporary, next)
+            let result = try write(file.number, temporary)
             // The mode of openat is cut by the umask.
             try check(fchmod(file.number, 0o640), "fchmod", temporary)
             if survivesPowerCut { try check(fsync(file.number), "fsync", temporary) }
-            try commit(temporary, as: name)
-            return length
+            try check(renameat(number, temporary, number, name), "renameat", name)
+            return result
         } catch {
             remove(temporary)
             throw error
@@ -108,42 +137,50 @@ package struct DropFiles: ~Copyable {
     private func fill(
         _ file: Int32,
         _ temporary: String,
+        expecting expected: Int64,
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 * 1024, alignment: 4096)
+        // What malloc maps anew each time costs more than the calls that it saves.
+        let size = expected <= Self.smallContent ? 64 << 10 : 256 << 10
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
         defer { buffer.deallocate() }
         var length: Int64 = 0
         while true {
             let count: Int
             do { count = try next(buffer) } catch { throw DropContentError(underlying: error) }
             guard count > 0 else { return length }
-            var rest = UnsafeRawBufferPointer(rebasing: buffer[..<count])
-            while !rest.isEmpty {
-                let written = Glibc.write(file, rest.baseAddress, rest.count)
-                if written < 0, errno == EINTR { continue }
-                guard written > 0 else {
-                    throw SystemError("write", on: directory.path(of: temporary))
-                }
-                rest = .init(rebasing: rest[written...])
-            }
+            try write(UnsafeRawBufferPointer(rebasing: buffer[..<count]), to: file, temporary)
             length += Int64(count)
         }
     }
 
-    /// A hidden name for `name`'s file until it is whole; what an earlier crash left is removed.
-    private func vacantTemporary(for name: String) throws(SystemError) -> String {
-        let temporary = ".\(name).part"
+    /// Bytes of content that is copied by few calls in any case.
+    private static let smallContent: Int64 = 1 << 20
+
+    private func write(
+        _ bytes: UnsafeRawBufferPointer,
+        to file: Int32,
+        _ temporary: String
+    ) throws(SystemError) {
+        var rest = bytes
+        while !rest.isEmpty {
+            let written = Glibc.write(file, rest.baseAddress, rest.count)
+            if written < 0, errno == EINTR { continue }
+            guard written > 0 else {
+                throw SystemError("write", on: directory.path(of: temporary))
+            }
+            rest = .init(rebasing: rest[written...])
+        }
+    }
+
+    /// A hidden name for `name`'s file until it is whole.
+    private static func temporary(for name: String) -> String { ".\(name).part" }
+
+    /// Removes what an earlier crash left.
+    private func removeLeft(_ temporary: String) throws(SystemError) {
         guard unlinkat(number, temporary, 0) == 0 || errno == ENOENT else {
             throw SystemError("unlinkat", on: directory.path(of: temporary))
         }
-        return temporary
-    }
-
-    private func commit(_ temporary: String, as name: String) throws(SystemError) {
-        try check(renameat(number, temporary, number, name), "renameat", name)
-        // Between two links to one file rename(2) does nothing and leaves both; that is the case
-        // when the same data file is dropped again.
-        remove(temporary)
     }
 
     /// Syncs a file through an open of its own: the kernel tells a lost write once to each open, and

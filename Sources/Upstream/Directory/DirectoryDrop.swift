@@ -75,14 +75,8 @@ struct DirectoryDrop {
             ("content-type", request.fields[.contentType].map { .string($0) } ?? .null),
             ("received", .string(WallTime.now.description)),
         ])
-        var text = Array((record.text + "\n").utf8)[...]
         do {
-            _ = try files.write(as: "\(file).json") { buffer in
-                let part = text.prefix(buffer.count)
-                buffer.copyBytes(from: part)
-                text = text.dropFirst(part.count)
-                return part.count
-            }
+            try files.write(Array((record.text + "\n").utf8), as: "\(file).json")
         } catch {
             // Nobody would ever look for content without a record.
             files.removeContent(file, unlessNamedBy: "\(file).json")
@@ -115,7 +109,7 @@ extension DropFiles {
             return length
         }
         let source = ContentSource(content)
-        return try write(as: name) { buffer in
+        return try write(as: name, expecting: source?.length) { buffer in
             onProgress()
             return try source?.read(into: buffer) ?? 0
         }
