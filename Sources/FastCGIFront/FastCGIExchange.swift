@@ -97,8 +97,9 @@ extension FastCGIExchange {
     /// How long content may be late before a wait counts as one.
     ///
     /// A web server that is a little slower than this side empties the socket hundreds of times in a
-    /// gibibyte, and every page that is given back then costs a fault.
-    private static let breath = Duration.milliseconds(5)
+    /// gibibyte, and with many clients on few processors each waits for its turn longer than for the network;
+    /// every page that is given back then costs a fault, and all processors hear of it.
+    private static let breath = Duration.milliseconds(100)
 
     /// Adds content to `buffer`, which must have room: waits for the first bytes only.
     ///

@@ -135,9 +135,13 @@ extension FrontTests {
                     + Record.stream(.stdin, content, size: 8192, isEnded: false)
             )
             gate.open()
+            // Fewer and fewer bytes a second, until the wait for the next one is long.
+            var pause: UInt32 = 10_000
             try eventually("what the burst took is given back") {
                 client.send(Record.bytes(.stdin, [1]))
                 let (most, now) = taken.update { $0 }
+                usleep(pause)
+                pause = min(2 * pause, 1_000_000)
                 return most > 32 << 10 && now < 4096
             }
             client.send(Record.bytes(.stdin))
