@@ -89,9 +89,11 @@ extension Request {
         isCreation: Bool
     ) throws(SpoolError) {
         let check = try beginCheck(of: upload)
-        // Its offset will be told at the end.
         let isLast = completeness == .complete || completeness == .atLength && ceiling.isLength
-        if !isLast { upload.expectPromise() }
+        // Its offset will be told at the end, or what follows the end needs it on the disk.
+        if !isLast || upload.isPromisedByAttempt || route.settings.reply == .accepted {
+            upload.expectPromise()
+        }
         let end = try gateway.transfers.receive(
             into: upload,
             from: context.remoteAddress,

@@ -66,6 +66,10 @@ package final class Upload {
     /// Says that what comes will be promised, so that the disk can begin to write it while it comes.
     package func expectPromise() { files.writesBackEarly = creation.promise == .powerCut }
 
+    /// Whether the begin of an attempt makes its content durable: of one that is not to be repeated, if anything
+    /// was promised.
+    package var isPromisedByAttempt: Bool { isPromised && !creation.isRepeatable }
+
     /// Makes the offset durable.
     ///
     /// On return `durableOffset` survives a power cut, or where its creation promises less the death of the
@@ -89,6 +93,8 @@ package final class Upload {
             if isPromised { return }
         } else if !isDurable {
             try syncContent()
+            // Where progress is told, more of it will be.
+            expectPromise()
         }
         // Before the slot says "durable": a record that says so must be one that can be found, and so must its
         // content.

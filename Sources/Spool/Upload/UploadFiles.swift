@@ -190,7 +190,7 @@ final class UploadFiles {
         try extend(data, by: count) { size throws(SystemError) in
             try disk.write(bytes, to: data.descriptor, at: &size, subject: data.subject)
         }
-        if writesBackEarly || state.durable != nil, size - writtenBack >= Self.writeBackStep {
+        if writesBackEarly, size - writtenBack >= Self.writeBackStep {
             disk.beginWriteBack(data.descriptor, from: writtenBack, count: size - writtenBack)
             writtenBack = size
         }
