@@ -157,6 +157,34 @@ int spoolgate_send(int socket, const void *first, size_t first_count, const void
     return 0;
 }
 
+int spoolgate_send_descriptor(int socket, const void *bytes, size_t count, int descriptor) {
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {(void *) bytes, count};
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+    ssize_t sent;
+
+    memset(&control, 0, sizeof(control));
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof(int));
+    do {
+        sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0) {
+        return -1;
+    }
+    return spoolgate_send(socket, (const char *) bytes + sent, count - (size_t) sent, NULL, 0);
+}
+
 int spoolgate_epoll(void) {
     return epoll_create1(EPOLL_CLOEXEC);
 }

@@ -30,6 +30,10 @@ package final class FastCGIExchange: Exchange {
     var isOver = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
+    /// Bytes of content that the web server has written by itself, as far as it has told.
+    var laneCount: Int64 = 0
+    /// How its records ended meanwhile.
+    var laneEnd = RecordReader.End.none
 
     /// Where receiving stands.
     enum Incoming {
@@ -143,17 +147,21 @@ extension FastCGIExchange {
         // What is at hand is handed over in any case; what is in the socket is left there by a released one:
         // read on, a fast sender would never be let go.
         if reader.hasBytes { (count, end) = reader.receive(into: room, waits: false) }
-        if count == 0, end == .none {
-            limitReceiving()
-            guard connection.beginWaiting() else {
-                incoming = .failed(.released)
-                return 0
-            }
-            (count, end) = reader.receive(into: room, waits: true)
-            connection.stopWaiting()
+        while count == 0, end == .none {
+            // Whoever reads content wants it here.
+            if reader.lane == .offered { decline() }
+            (count, end) = wait(for: room)
         }
         incoming = after(count, end, remaining: remaining)
         return count
+    }
+
+    /// Reads on until something comes; of the content only what `room` takes.
+    func wait(for room: UnsafeMutableRawBufferPointer) -> (count: Int, end: RecordReader.End) {
+        limitReceiving()
+        guard connection.beginWaiting() else { return (0, .broken) }
+        defer { connection.stopWaiting() }
+        return reader.receive(into: room, waits: true)
     }
 
     private func limitReceiving() {
@@ -168,7 +176,7 @@ extension FastCGIExchange {
     ///
     /// With a known length the end is where the last byte is: some web servers send the record that
     /// ends the content late or never. Bytes beyond it make the message malformed.
-    private func after(_ count: Int, _ end: RecordReader.End, remaining: Int64?) -> Incoming {
+    func after(_ count: Int, _ end: RecordReader.End, remaining: Int64?) -> Incoming {
         let remaining = remaining.map { $0 - Int64(count) }
         if remaining == 0, end != .broken {
             if reader.isInContent { return .failed(.truncated) }

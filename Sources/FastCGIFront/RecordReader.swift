@@ -4,6 +4,7 @@
 // requests passed over. Invariants: no number that the peer sends decides how much memory is taken; content
 // goes straight to where the caller wants it, but for what came with the bytes before it.
 
+import Exchange
 import Posix
 
 /// One request's records, as they come.
@@ -22,6 +23,23 @@ struct RecordReader {
     /// Bytes that came behind what was asked for; those before `pendingStart` are done with.
     private var pending: [UInt8] = []
     private var pendingStart = 0
+
+    /// Where it stands with content that nginx writes by itself.
+    private(set) var lane = Lane.none
+    /// What nginx has said of that content.
+    private var reports: [LaneReport] = []
+
+    /// Who writes content.
+    enum Lane {
+        /// The gateway; nginx may offer to as long as none has come.
+        case none
+        /// Nobody, until nginx is answered.
+        case offered
+        /// nginx, until it says that it has ended.
+        case granted
+        /// The gateway, for good.
+        case over
+    }
 
     /// What is done with the present record's content.
     private enum Use {
@@ -77,12 +95,16 @@ struct RecordReader {
         if header.type == RecordType.beginRequest || header.id == 0 { return .collected }
         guard let id else { return nil }
         guard header.id == id else { return .passedOver }
-        return header.type == stream ? .ofStream : nil
+        let isMessage = header.type == RecordType.data && header.count == LaneMessage.size
+        guard !isMessage else { return stream == RecordType.content ? .collected : nil }
+        guard header.type == stream, lane != .granted else { return nil }
+        return .ofStream
     }
 
     /// Acts on a record whose content was collected; false where it has no business here.
     private mutating func takeCollected() -> Bool {
         defer { collected = [] }
+        if header.type == RecordType.data, header.id != 0 { return takeMessage() }
         guard header.type == RecordType.beginRequest else {
             return ConnectionRecord.answer(to: header.type, collected).map(connection.send) ?? false
         }
@@ -94,6 +116,28 @@ struct RecordReader {
         beginning = begun
         return true
     }
+}
+
+// MARK: Content that nginx writes
+
+extension RecordReader {
+    /// Acts on a message of nginx's; false where it is none, or has no business here.
+    private mutating func takeMessage() -> Bool {
+        switch (LaneMessage(collected), lane) {
+        case (.offer, .none): lane = .offered
+        case (.report(let report), .granted):
+            if case .ended = report { lane = .over }
+            reports.append(report)
+        default: return false
+        }
+        return true
+    }
+
+    /// Notes the answer to the offer.
+    mutating func noteAnswer(isGrant: Bool) { lane = isGrant ? .granted : .over }
+
+    /// The next report, where one has come.
+    mutating func nextReport() -> LaneReport? { reports.isEmpty ? nil : reports.removeFirst() }
 }
 
 // MARK: The beginning
@@ -170,7 +214,9 @@ extension RecordReader {
             let read = hasBytes ? takePending(into: free) : receiveSome(free, waits && count == 0)
             count += read.count
             if read.end == .stalled { return (count, count > 0 || !waits ? .none : .stalled) }
-            let isDone = read.end != .none || count == room.count || read.isAll && count > 0
+            let isDone =
+                read.end != .none || count == room.count || read.isAll && count > 0
+                || lane == .offered || !reports.isEmpty
             if isDone { return (count, read.end) }
         }
     }

@@ -63,6 +63,20 @@ struct RecordWriter {
         return flush()
     }
 
+    /// Sends what was gathered, and a message about content that nginx writes by itself.
+    mutating func send(_ message: LaneMessage.Answer) -> Bool {
+        flush() && connection.send(record(of: message))
+    }
+
+    /// The same, with the file that it writes to; between two records of an answer.
+    mutating func send(_ message: LaneMessage.Answer, passing file: borrowing Descriptor) -> Bool {
+        flush() && connection.send(record(of: message), passing: file)
+    }
+
+    private func record(of message: LaneMessage.Answer) -> [UInt8] {
+        RecordHeader.record(RecordType.data, id, message.bytes)
+    }
+
     private mutating func gather(_ bytes: UnsafeRawBufferPointer) {
         // An empty record would be the end.
         guard !bytes.isEmpty else { return }

@@ -12,6 +12,7 @@ enum RecordType {
     static let content: UInt8 = 5
     static let answer: UInt8 = 6
     static let errors: UInt8 = 7
+    static let data: UInt8 = 8
     static let getValues: UInt8 = 9
     static let getValuesResult: UInt8 = 10
     static let unknownType: UInt8 = 11

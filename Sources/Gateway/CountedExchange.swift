@@ -19,6 +19,8 @@ final class CountedExchange: Exchange {
     private let counts: RouteMetrics
     /// The final status; 0: none was sent.
     private var status = 0
+    /// Bytes that the web server has written by itself.
+    private var laneCount: Int64 = 0
 
     /// Counts as of a route with these counts, by this method.
     init(
@@ -46,6 +48,25 @@ final class CountedExchange: Exchange {
         // Also of what comes together with its early end.
         defer { counts.received.add(buffer.count - before) }
         return try exchange.receive(into: buffer)
+    }
+
+    func offersLane() throws(ContentError) -> Bool { try exchange.offersLane() }
+
+    func grant(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit)
+        throws(ContentError)
+    {
+        try exchange.grant(file, at: offset, limit)
+    }
+
+    func widen(_ limit: LaneLimit) throws(ContentError) { try exchange.widen(limit) }
+
+    func stopLane() { exchange.stopLane() }
+
+    func receiveReport() throws(ContentError) -> LaneReport {
+        let report = try exchange.receiveReport()
+        counts.received.add(Int(report.count - laneCount))
+        laneCount = report.count
+        return report
     }
 
     func send(interim head: ResponseHead) -> Bool {

@@ -32,6 +32,20 @@ final class CrossOriginExchange: Exchange {
         try exchange.receive(into: buffer)
     }
 
+    func offersLane() throws(ContentError) -> Bool { try exchange.offersLane() }
+
+    func grant(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit)
+        throws(ContentError)
+    {
+        try exchange.grant(file, at: offset, limit)
+    }
+
+    func widen(_ limit: LaneLimit) throws(ContentError) { try exchange.widen(limit) }
+
+    func stopLane() { exchange.stopLane() }
+
+    func receiveReport() throws(ContentError) -> LaneReport { try exchange.receiveReport() }
+
     func send(interim head: ResponseHead) -> Bool { exchange.send(interim: head) }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {

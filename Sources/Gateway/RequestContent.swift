@@ -15,19 +15,36 @@ import UploadProtocol
 final class RequestContent {
     let exchange: any Exchange
     private var isContinueAwaited: Bool
+    /// Whether there may be so much of it that another way than through here is worth its beginning.
+    private let isLarge: Bool
+
+    /// Bytes of content that the web server sends here at once.
+    private static let mostOfSmall: Int64 = 256 << 10
 
     init(_ exchange: any Exchange, _ head: RequestHead, _ context: ExchangeContext) {
         self.exchange = exchange
         isContinueAwaited =
             context.interimStatuses.contains(100) && head.contentLength != .known(0)
             && head.expectsContinue
+        isLarge = head.contentLength.count ?? .max > Self.mostOfSmall
     }
 
     /// As `Exchange.receive`.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        askForContent()
+        return try exchange.receive(into: buffer)
+    }
+
+    /// As `Exchange.offersLane`; false for little content, without waiting.
+    func offersLane() throws(ContentError) -> Bool {
+        guard isLarge else { return false }
+        askForContent()
+        return try exchange.offersLane()
+    }
+
+    private func askForContent() {
         if isContinueAwaited { exchange.send(interim: ResponseHead(status: .continue)) }
         isContinueAwaited = false
-        return try exchange.receive(into: buffer)
     }
 }
 

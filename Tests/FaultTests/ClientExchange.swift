@@ -39,18 +39,22 @@ final class ClientExchange: Exchange, Sendable {
     private let end: End
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
+    /// The web server's own way to the spool; nil: content goes through the gateway.
+    private let lane: WritingFront?
     private let state: Monitor<State>
 
     init(
         _ request: RequestHead,
         parts: [[UInt8]],
         end: End,
+        lane: WritingFront? = nil,
         isDead: @escaping @Sendable () -> Bool,
         onInterim: @escaping @Sendable (ResponseHead) -> Void
     ) {
         self.request = request
         self.end = end
         self.isDead = isDead
+        self.lane = lane
         self.onInterim = onInterim
         context = ExchangeContext(interimStatuses: [104])
         let state = Monitor(State(parts: parts))
@@ -101,17 +105,61 @@ final class ClientExchange: Exchange, Sendable {
             }
             return true
         }
+        if let error = endOfContent() { throw error }
+        return false
+    }
+
+    /// Waits where the content is stuck; nil: it has ended properly.
+    private func endOfContent() -> ContentError? {
         switch end {
-        case .proper: return false
-        case .cut: throw .truncated
+        case .proper: return nil
+        case .cut: return .truncated
         case .stuck:
             state.update { $0.isStuck = true }
             let error = state.wait(until: .after(.seconds(60))) { state -> ContentError? in
                 if state.isReleased { return .released }
                 return state.isGone ? .truncated : nil
             }
-            throw error ?? .stalled
+            return error ?? .stalled
         }
+    }
+
+    // MARK: The lane
+
+    func offersLane() throws(ContentError) -> Bool {
+        guard !isDead() else { throw .truncated }
+        return lane != nil
+    }
+
+    func grant(
+        _ file: consuming Descriptor,
+        at offset: Int64,
+        _ limit: LaneLimit
+    ) throws(ContentError) {
+        lane?.take(file, at: offset, limit)
+    }
+
+    func stopLane() { lane?.close() }
+
+    func receiveReport() throws(ContentError) -> LaneReport {
+        guard let lane else { preconditionFailure("a report without a grant") }
+        let part = state.update { $0.parts.isEmpty ? nil : $0.parts.removeFirst() }
+        if let part {
+            let (report, rest) = lane.write(part)
+            if !rest.isEmpty { state.update { $0.parts.insert(rest, at: 0) } }
+            // What the gateway's death leaves to the web server is what it holds.
+            if isDead() { lane.close() }
+            guard !isDead() else { throw .truncated }
+            guard let report else { throw .truncated }
+            return report
+        }
+        guard !isDead(), let error = endOfContent() else {
+            defer { lane.close() }
+            guard !isDead() else { throw .truncated }
+            return .ended(lane.count, errno: 0)
+        }
+        lane.close()
+        throw error
     }
 
     func send(interim head: ResponseHead) -> Bool {

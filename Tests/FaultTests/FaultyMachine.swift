@@ -220,7 +220,10 @@ final class FaultyMachine: Sendable {
             state.model.enter(node, as: path)
         case .wrote(let file, let position, let count):
             var bytes = [UInt8](repeating: 0, count: count)
-            let read = pread(file, &bytes, count, off_t(position))
+            // It may be open for writing alone.
+            let readable = open("/proc/self/fd/\(file)", O_RDONLY | O_CLOEXEC)
+            let read = pread(readable, &bytes, count, off_t(position))
+            close(readable)
             precondition(read == count, "what was written cannot be read")
             let node = with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
             noteState(bytes, node, &state)

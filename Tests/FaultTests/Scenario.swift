@@ -27,7 +27,7 @@ struct Scenario: Sendable, CustomStringConvertible {
 
     /// Those of a spool that one host has.
     private static let own =
-        creations + appends + deliveries + removals + besides + queued + others + joined
+        creations + appends + lanes + deliveries + removals + besides + queued + others + joined
 
     /// The parts an upload is sent in.
     static let (first, second) = (3000, 7200)
@@ -183,6 +183,60 @@ struct Scenario: Sendable, CustomStringConvertible {
         try client.note(old, of: daemon)
         try client.append(from: offset.get(), on: daemon)
     }
+
+    // MARK: Content that the web server writes
+
+    private static let lanes =
+        each("written by the front") { world, method in
+            let client = world.client(method)
+            client.hasLane = true
+            try client.create(on: world.daemon)
+        }
+        + each("written by the front, cut") { world, method in
+            let client = world.client(method)
+            client.hasLane = true
+            try client.create(upTo: first, ends: .cut, on: world.daemon)
+            try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+        }
+        + each("written by the front in parts") { world, method in
+            let client = world.client(method)
+            client.hasLane = true
+            guard try client.create(upTo: first, complete: false, on: world.daemon) == 201
+            else { throw Stopped() }
+            client.hasLane = false
+            guard
+                try client.append(from: first, upTo: second, complete: false, on: world.daemon)
+                    == 204
+            else { throw Stopped() }
+            client.hasLane = true
+            try client.append(from: second, on: world.daemon)
+        }
+        + [
+            Scenario(name: "written by the front, old dialect") { world in
+                let client = world.client(.post, version: 6)
+                client.hasLane = true
+                try client.create(upTo: first, ends: .cut, announced: 9001, on: world.daemon)
+                try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+            },
+            Scenario(
+                name: "written by the front, progress",
+                adjust: {
+                    $0.interim.progressInterval = .zero
+                    $0.interim.progressSize = 1
+                }
+            ) { world in
+                let client = world.client(.post)
+                client.hasLane = true
+                try client.create(upTo: first, ends: .cut, on: world.daemon)
+                try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+            },
+            Scenario(name: "written by the front, pre-empted") { world in
+                let client = world.client(.post)
+                client.hasLane = true
+                try client.create(upTo: first, ends: .cut, on: world.daemon)
+                try preempt(client, world) { try client.retrieve(on: world.daemon) }
+            },
+        ]
 
     // MARK: Deliveries
 

@@ -37,6 +37,8 @@ final class UploadClient {
     /// The identities of its uploads by their numbers.
     private(set) var identities: [Int: String] = [:]
     private var isLong = false
+    /// Whether its web server writes its content into the spool by itself.
+    var hasLane = false
     /// Whether it knows nothing of the protocol.
     var isOrdinary = false
     /// Its uploads of which it was told that they failed.
@@ -138,7 +140,8 @@ final class UploadClient {
             let middle = from + (to - from) * 2 / 3
             parts = [Array(content[from..<middle]), Array(content[middle..<to])]
                 .filter { !$0.isEmpty }
-            if case .proper = end { length = .known(Int64(to - from)) }
+            // The way of the web server is for much content, or of unknown length.
+            if case .proper = end, !hasLane { length = .known(Int64(to - from)) }
             if let announced { fields[.uploadLength] = "\(announced)" }
             fields[.contentDigest] = digest(of: Array(content[from..<to]))
         case .ordinary:
@@ -174,6 +177,7 @@ final class UploadClient {
             ),
             parts: parts,
             end: end,
+            lane: hasLane && purpose != .ordinary ? WritingFront(machine) : nil,
             isDead: { machine.isDead(process) },
             onInterim: { if $0.fields[.uploadOffset] == whole { origin.open() } }
         )

@@ -52,6 +52,8 @@ final class ScriptedExchange: Exchange, Sendable {
         var isPeerGone = false
         /// Bytes of content after which the client is found to be gone; -1: at the head already.
         var leavesAfter: Int?
+        /// How the front writes content by itself; nil: it does not.
+        var lane: ScriptedLane?
         fileprivate var steps: [Step] = []
         fileprivate var isReleased = false
         fileprivate var isStuck = false
@@ -105,6 +107,12 @@ final class ScriptedExchange: Exchange, Sendable {
     /// The web server gives the request up.
     func abandon() { monitor.update { $0.isPeerGone = true } }
 
+    /// The front offers to write the content by itself.
+    func offer(_ lane: ScriptedLane) -> Self {
+        monitor.update { $0.lane = lane }
+        return self
+    }
+
     /// The client goes while the answer is sent, after that many bytes of its content.
     func leave(after count: Int) { monitor.update { $0.leavesAfter = count } }
 
@@ -139,6 +147,53 @@ final class ScriptedExchange: Exchange, Sendable {
                 return true
             case .bytesThenFails(let bytes, let error):
                 precondition(add(bytes[...], to: buffer) == bytes.count, "too large a script")
+                throw error
+            case .stuck:
+                monitor.update { $0.isStuck = true }
+                let released = wait { $0.isReleased }
+                throw released ? .released : .stalled
+            }
+        }
+    }
+
+    // MARK: The lane
+
+    func offersLane() throws(ContentError) -> Bool {
+        monitor.update { $0.lane?.isOffered == true }
+    }
+
+    func grant(
+        _ file: consuming Descriptor,
+        at offset: Int64,
+        _ limit: LaneLimit
+    ) throws(ContentError) {
+        monitor.update { $0.lane }?.take(file, at: offset, limit)
+    }
+
+    func widen(_ limit: LaneLimit) throws(ContentError) { monitor.update { $0.lane }?.widen(limit) }
+
+    func stopLane() { monitor.update { $0.lane }?.stop() }
+
+    func receiveReport() throws(ContentError) -> LaneReport {
+        guard let lane = monitor.update({ $0.lane }) else { throw .truncated }
+        while true {
+            let step = monitor.update { record -> Step? in
+                if record.isReleased, !record.steps.isEmpty { return .fails(.released) }
+                return record.steps.isEmpty ? nil : record.steps.removeFirst()
+            }
+            switch step {
+            case nil: return lane.end()
+            case .happens(let body): body()
+            case .fails(let error):
+                if error != .released { lane.leave() }
+                throw error
+            case .bytes(let bytes):
+                let (report, rest) = lane.write(bytes)
+                if !rest.isEmpty { monitor.update { $0.steps.insert(.bytes(rest), at: 0) } }
+                return report
+            case .bytesThenFails(let bytes, let error):
+                _ = lane.write(bytes)
+                lane.leave()
                 throw error
             case .stuck:
                 monitor.update { $0.isStuck = true }

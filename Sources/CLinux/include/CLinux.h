@@ -110,6 +110,10 @@ int64_t spoolgate_receive(int socket, void *first, size_t first_count, void *sec
 int spoolgate_send(int socket, const void *first, size_t first_count, const void *second,
                    size_t second_count);
 
+/* sendmsg(2) of a few bytes with a descriptor (SCM_RIGHTS) to a Unix socket, without SIGPIPE. The receiver gets
+   the descriptor with the first of them. 0 or -1; never EINTR. */
+int spoolgate_send_descriptor(int socket, const void *bytes, size_t count, int descriptor);
+
 /* Calls on threads and the process. */
 
 /* pthread_setname_np(3) for the calling thread; a name over 15 bytes is cut. */

@@ -105,11 +105,25 @@ extension Request {
                 rate: interimRate,
                 from: upload.state.offset
             )
+            // A client that takes offset == length for success must not hear that of content that
+            // never ended.
+            let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
+            // What may have to be taken back goes through here.
+            if check == nil,
+                let end = try receiveByLane(
+                    into: upload,
+                    most: ceiling.offset - upload.state.offset - (keepsLast ? 1 : 0),
+                    afterEach: { count throws(SpoolError) in
+                        transfer.add(Int(count))
+                        try progress.note(upload)
+                    }
+                )
+            {
+                return end
+            }
             return try Reception(content: content, buffer: buffer).receive(
                 room: ceiling.offset - upload.state.offset,
-                // A client that takes offset == length for success must not hear that of content that
-                // never ended.
-                keepsLast: ceiling.isLength && dialect.takesOffsetForSuccess,
+                keepsLast: keepsLast,
                 store: { bytes throws(SpoolError) in
                     check?.reading.update(bytes)
                     try upload.append(bytes)

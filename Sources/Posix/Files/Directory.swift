@@ -49,7 +49,15 @@ package final class Directory: Sendable {
         _ name: String,
         forWriting: Bool = false
     ) throws(SystemError) -> Descriptor? {
-        let mode = forWriting ? O_RDWR : O_RDONLY
+        try open(name, forWriting ? O_RDWR : O_RDONLY)
+    }
+
+    /// As above, for adding bytes at the end and nothing else (O_APPEND).
+    package func openForAppending(_ name: String) throws(SystemError) -> Descriptor? {
+        try open(name, O_WRONLY | O_APPEND)
+    }
+
+    private func open(_ name: String, _ mode: Int32) throws(SystemError) -> Descriptor? {
         let flags = mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         let number = openat(descriptor.number, name, flags)
         guard number >= 0 else {

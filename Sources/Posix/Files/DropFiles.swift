@@ -68,12 +68,11 @@ package struct DropFiles: ~Copyable {
     /// Makes `name` a new file with what `next` puts into its buffer, call after call, until it
     /// puts nothing.
     ///
-    /// Returns the bytes written.
-    ///
     /// - Parameters:
     ///   - name: the file's name.
     ///   - length: bytes that are expected; nil: unknown.
     ///   - next: fills a buffer.
+    /// - Returns: the bytes written.
     /// - Throws: `SystemError`, or `DropContentError` with what `next` threw. Nothing is left.
     package func write(
         as name: String,

@@ -213,6 +213,13 @@ package final class Connection: Sendable {
             == 0
     }
 
+    /// Sends a few bytes, as above, and with them a descriptor, of which the peer gets one of its own.
+    ///
+    /// The socket must be a Unix socket.
+    package func send(_ bytes: [UInt8], passing descriptor: borrowing Descriptor) -> Bool {
+        spoolgate_send_descriptor(number, bytes, bytes.count, descriptor.number) == 0
+    }
+
     /// Sends all of a few bytes, as above.
     package func send(_ bytes: [UInt8]) -> Bool {
         bytes.withUnsafeBytes { send($0, UnsafeRawBufferPointer(start: nil, count: 0)) }

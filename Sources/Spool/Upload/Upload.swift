@@ -63,6 +63,61 @@ package final class Upload {
         try files.append(bytes)
     }
 
+    /// Whether somebody else may add content to its file: not in a shared spool, where others look at it too,
+    /// nor while content may have to be taken back.
+    package var canBeLent: Bool {
+        queue == .incoming && !spool.isShared && files.state.verified == nil
+    }
+
+    /// Opens its file for somebody else who adds content at the offset.
+    ///
+    /// Until `takeBack` the offset is what `noteAdded` said, and nothing can be appended here. Whatever dies
+    /// meanwhile, nobody else gets the content before the other has closed the file.
+    ///
+    /// - Parameter count: bytes that may be added, > 0.
+    /// - Returns: the file, open for adding alone; the only copy of that opening.
+    /// - Throws: as `append`.
+    package func lend(_ count: Int64) throws(SpoolError) -> Descriptor {
+        try require(canBeLent)
+        return try files.lend(count)
+    }
+
+    /// Lets `count` bytes more be added.
+    /// - Throws: as `append`; then the bound is what it was.
+    package func lendMore(_ count: Int64) throws(SpoolError) { try files.lendMore(count) }
+
+    /// Notes that `count` bytes were added in all, which survive the death of any process.
+    package func noteAdded(_ count: Int64) throws(SpoolError) { try files.noteAdded(count) }
+
+    /// Whether somebody else has its file.
+    package var isLent: Bool { files.isLent }
+
+    /// Whether content was added of which nothing was noted.
+    package var hasGrown: Bool { files.hasGrown }
+
+    /// Takes its file back once the other has closed it.
+    ///
+    /// - Parameters:
+    ///   - count: bytes that were added, as the other says; what is behind them is cut off. nil: it said
+    ///     nothing, and all of it counts that is there.
+    ///   - errno: why the other could not add more; 0: it could.
+    ///   - deadline: until when it is waited for.
+    /// - Returns: false where it has the file still.
+    /// - Throws: `.disk`, `.noSpace` for what the other met, once the file is back.
+    package func takeBack(
+        _ count: Int64?,
+        errno: Int32 = 0,
+        until deadline: Deadline
+    ) throws(SpoolError) -> Bool {
+        guard try files.takeBack(count, until: deadline) else { return false }
+        guard errno == 0 else {
+            throw spool.failure(
+                SystemError(call: "pwritev", subject: files.dataPath, errno: errno)
+            )
+        }
+        return true
+    }
+
     /// Says that what comes will be promised, so that the disk can begin to write it while it comes.
     package func expectPromise() { files.writesBackEarly = creation.promise == .powerCut }
 
@@ -152,6 +207,7 @@ package final class Upload {
     /// the file open may be told to nobody.
     package func unlock() {
         guard !isUnlocked else { return }
+        guard !files.isLent else { return end() }
         // Where it fails, nobody was told of it: its client resumes before what is lost.
         switch queue {
         case .incoming, .deferred:

@@ -50,6 +50,8 @@ final class UploadFiles {
     private var areSlotsTorn = false
     /// What was written into the record since it was made durable; nil: nobody here knows.
     private var unsynced: [Range<Int64>]?
+    /// Content that somebody else adds, while it does.
+    private var loan: Loan?
     /// Up to where the kernel was asked to write content to the disk.
     private var writtenBack: Int64 = 0
     private var disk: Disk { spool.disk }
@@ -94,6 +96,8 @@ final class UploadFiles {
     /// Closes all, and with that gives up the kernel's locks; content in memory is gone.
     func close() {
         dropMemory()
+        if let loan { spool.room.wasWritten(loan.taken) }
+        loan = nil
         data = nil
         record = nil
     }
@@ -190,10 +194,13 @@ final class UploadFiles {
         try extend(data, by: count) { size throws(SystemError) in
             try disk.write(bytes, to: data.descriptor, at: &size, subject: data.subject)
         }
-        if writesBackEarly, size - writtenBack >= Self.writeBackStep {
-            disk.beginWriteBack(data.descriptor, from: writtenBack, count: size - writtenBack)
-            writtenBack = size
-        }
+        writeBack(data)
+    }
+
+    private func writeBack(_ data: OpenFile) {
+        guard writesBackEarly, size - writtenBack >= Self.writeBackStep else { return }
+        disk.beginWriteBack(data.descriptor, from: writtenBack, count: size - writtenBack)
+        writtenBack = size
     }
 
     /// Appends all content of another upload.
@@ -297,6 +304,108 @@ final class UploadFiles {
         guard !memory.isEmpty else { return }
         spool.room.giveBackMemory(Int64(memory.count), isStored: false)
         memory = []
+    }
+
+    // MARK: Content that somebody else adds
+
+    /// Content that somebody else adds.
+    private struct Loan {
+        /// The size before.
+        let start: Int64
+        /// Bytes that may be added, for which there is room.
+        var taken: Int64
+    }
+
+    /// Whether somebody else adds content now.
+    var isLent: Bool { loan != nil }
+
+    /// Opens the content's file for somebody else who adds content to its end.
+    ///
+    /// The lock of that opening stands for the content from now on: whoever dies, nobody else touches it before
+    /// the other is done. Nothing may be appended here until `takeBack`.
+    ///
+    /// - Parameter count: bytes that may be added.
+    /// - Returns: the file.
+    /// - Throws: where there is no room; nothing is lent then.
+    func lend(_ count: Int64) throws(SpoolError) -> Descriptor {
+        try openedData()
+        try spool.room.take(count)
+        do throws(SpoolError) {
+            let lent = try openForLending()
+            loan = Loan(start: size, taken: count)
+            return lent
+        } catch {
+            spool.room.wasWritten(count)
+            spool.room.giveBack(count)
+            throw error
+        }
+    }
+
+    private func openForLending() throws(SpoolError) -> Descriptor {
+        do throws(SystemError) {
+            if let lent = try directory.openForAppending(name.data),
+                let kept = try OpenFile.open(name.data, in: directory, forWriting: false)
+            {
+                // The record's lock keeps others away between the two.
+                data = kept
+                if try lent.tryLock(subject: kept.subject) { return lent }
+            }
+        } catch {
+            throw spool.failure(error)
+        }
+        throw .contradiction(id, reason: "its content is not its own")
+    }
+
+    /// Lets `count` bytes more be added.
+    func lendMore(_ count: Int64) throws(SpoolError) {
+        guard loan != nil else { throw .contradiction(id, reason: "its content is not lent") }
+        try spool.room.take(count)
+        loan?.taken += count
+    }
+
+    /// Notes that so many bytes were added in all; no more count than may be, and than there are.
+    func noteAdded(_ count: Int64) throws(SpoolError) {
+        guard let loan, let data else { return }
+        let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
+        size = max(size, min(loan.start + min(count, loan.taken), found))
+        lastActivity = spool.clock.now
+        writeBack(data)
+    }
+
+    /// Whether bytes were added of which nothing was noted.
+    var hasGrown: Bool {
+        guard loan != nil, let found = try? data?.status().size else { return false }
+        return found > size
+    }
+
+    /// Takes the content back once nobody else can add to it any more.
+    ///
+    /// - Parameters:
+    ///   - count: bytes that were added in all; nil: as many as there are.
+    ///   - deadline: until when the other is waited for.
+    /// - Returns: false where it is not done by then.
+    /// - Throws: `.disk`.
+    func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
+        guard let loan else { return true }
+        let data = try spool.onDisk { () throws(SystemError) in try layout.openData(name) }
+        guard let data else { throw .contradiction(id, reason: "its content has no file") }
+        while try !spool.onDisk({ () throws(SystemError) in try data.tryLock() }) {
+            // The kernel tells nobody when a lock comes free.
+            guard !deadline.hasPassed else { return false }
+            Thread.pause(.milliseconds(2))
+        }
+        self.data = data
+        let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
+        let most = loan.start + min(count ?? loan.taken, loan.taken)
+        size = min(found, most)
+        self.loan = nil
+        spool.room.wasWritten(loan.taken)
+        spool.room.giveBack(loan.start + loan.taken - size)
+        lastActivity = spool.clock.now
+        if found > size {
+            try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: size) }
+        }
+        return true
     }
 
     // MARK: Writing

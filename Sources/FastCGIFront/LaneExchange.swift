@@ -1,0 +1,84 @@
+// Content that nginx writes into a file by itself: the front's part.
+//
+// Invariant: an offer is answered once, by a grant or by the first read of content.
+
+package import Exchange
+package import Posix
+
+extension FastCGIExchange {
+    /// Waits for the beginning of the content; whether nginx offers to write it into a file.
+    package func offersLane() throws(ContentError) -> Bool {
+        let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
+            let (_, end) =
+                reader.hasBytes ? reader.receive(into: nowhere, waits: false) : wait(for: nowhere)
+            incoming = after(0, end, remaining: remaining)
+        }
+        if case .failed(let error) = incoming { throw error }
+        return reader.lane == .offered
+    }
+
+    /// Declines the offer: what nginx holds comes as ever.
+    func decline() {
+        reader.noteAnswer(isGrant: false)
+        // Where it cannot be sent, the next read tells.
+        _ = writer.send(.decline)
+    }
+
+    package func grant(
+        _ file: consuming Descriptor,
+        at offset: Int64,
+        _ limit: LaneLimit
+    ) throws(ContentError) {
+        precondition(reader.lane == .offered, "a grant that nobody asked for")
+        reader.noteAnswer(isGrant: true)
+        guard writer.send(.grant(offset: offset, limit), passing: file) else { throw fail() }
+    }
+
+    package func widen(_ limit: LaneLimit) throws(ContentError) {
+        guard writer.send(.window(limit)) else { throw fail() }
+    }
+
+    package func stopLane() {
+        guard reader.lane == .granted else { return }
+        _ = writer.send(.stop)
+    }
+
+    package func receiveReport() throws(ContentError) -> LaneReport {
+        let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        while true {
+            if let report = reader.nextReport() { return try note(report) }
+            guard reader.lane == .granted, laneEnd == .none else { throw fail() }
+            let (_, end) =
+                reader.hasBytes ? reader.receive(into: nowhere, waits: false) : wait(for: nowhere)
+            // It says nothing while its client sends nothing: for the caller to judge.
+            if end == .stalled { throw .stalled }
+            // What came before it counts first.
+            laneEnd = end
+        }
+    }
+
+    /// Counts what nginx has written as content that came.
+    private func note(_ report: LaneReport) throws(ContentError) -> LaneReport {
+        guard case .content(var remaining) = incoming, report.count >= laneCount else {
+            throw fail()
+        }
+        if let rest = remaining {
+            guard report.count - laneCount <= rest else { throw fail() }
+            remaining = rest - (report.count - laneCount)
+        }
+        laneCount = report.count
+        incoming = .content(remaining: remaining)
+        // The end of all content may have come with it.
+        if reader.lane == .over, laneEnd != .broken, laneEnd == .proper || remaining == 0 {
+            incoming = after(0, laneEnd, remaining: remaining)
+        }
+        return report
+    }
+
+    private func fail() -> ContentError {
+        let error: ContentError = connection.isReleased ? .released : .truncated
+        incoming = .failed(error)
+        return error
+    }
+}

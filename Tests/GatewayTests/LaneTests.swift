@@ -1,0 +1,193 @@
+// Content that the front writes into the spool by itself: what is granted, what counts, and that nobody else gets
+// the content before the front is done.
+
+import Exchange
+import Glibc
+import HTTPTypes
+import Posix
+import Testing
+import TestSupport
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+@Suite struct LaneTests {
+    /// More than a front sends through the gateway in any case.
+    private static let large = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 3) }
+    private static let rest: ContentLength = .unknown
+
+    @Test("what the front has written is delivered like any other content")
+    func delivered() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane()
+        let halves = [Array(Self.large[..<100_000]), Array(Self.large[100_000...])]
+        let record = test.serve(.creation(halves.map { .bytes($0) }).offer(lane))
+        #expect(record.status == 201)
+        #expect(try test.drops() == [Self.large])
+        #expect(lane.events == ["grant 0 300000 rest"])
+    }
+
+    @Test("little content, and such as may have to be taken back, comes as ever")
+    func notGranted() throws {
+        let test = try GatewayUnderTest()
+        let little = ScriptedLane()
+        #expect(test.serve(.creation(["hello"]).offer(little)).status == 201)
+        let verified = ScriptedLane()
+        let digest: HTTPFields = [.contentDigest: "sha-256=:AAAA:"]
+        let refused = test.serve(
+            .creation([.bytes(Self.large)], complete: false, fields: digest).offer(verified)
+        )
+        #expect((400..<500).contains(refused.status ?? 0))
+        #expect(little.events == [] && verified.events == [])
+    }
+
+    @Test("a client that is cut goes on behind what the front has written")
+    func cut() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane()
+        let start = Array(Self.large[..<123_456])
+        let cut = test.serve(
+            .creation([.bytesThenFails(start, .truncated)], length: .unknown).offer(lane)
+        )
+        #expect(cut.isAborted)
+        let location = try #require(cut.location)
+        #expect(test.serve(.retrieval(location)).offset == 123_456)
+        let second = ScriptedLane()
+        let rest = test.serve(
+            .append(
+                location,
+                at: 123_456,
+                [.bytes(Array(Self.large[123_456...]))],
+                length: .unknown
+            )
+            .offer(second)
+        )
+        #expect(rest.status == 201)
+        #expect(try test.drops() == [Self.large])
+        #expect(second.events.first?.hasPrefix("grant 123456 ") == true)
+    }
+
+    @Test("the last byte of a client that takes the offset for success comes by the gateway")
+    func lastByte() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane()
+        let record = test.serve(
+            .creation([.bytes(Self.large)], uploadLength: 300_000, version: 6).offer(lane)
+        )
+        #expect(record.status == 201)
+        #expect(lane.events == ["grant 0 299999 rest"])
+        #expect(try test.drops() == [Self.large])
+    }
+
+    @Test("more is granted before what was granted is used up")
+    func windows() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane()
+        let part = [UInt8](repeating: 7, count: 20 << 20)
+        let record = test.serve(
+            .creation(
+                [.bytes(part), .bytes(part), .bytes(part), .bytes(part)],
+                complete: false,
+                length: .unknown
+            )
+            .offer(lane)
+        )
+        #expect(record.status == 201 && record.offset == 80 << 20)
+        #expect(lane.events.prefix(2) == ["grant 0 67108864", "widen 134217728"])
+    }
+
+    @Test("what the front did not tell of is cut off; nothing that was told is")
+    func untold() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane(untold: [1, 2, 3])
+        let record = test.serve(
+            .creation([.bytes(Self.large)], complete: false, length: .unknown).offer(lane)
+        )
+        #expect(record.offset == 300_000)
+        let location = try #require(record.location)
+        #expect(test.serve(.append(location, at: 300_000, ["x"])).status == 201)
+        #expect(try test.drops() == [Self.large + Array("x".utf8)])
+    }
+
+    @Test("a disk that is full is told as ever, and what was written stays")
+    func full() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane(errno: ENOSPC)
+        let record = test.serve(
+            .creation([.bytes(Self.large)], complete: false, length: .unknown).offer(lane)
+        )
+        #expect(record.status == 507)
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 300_000)
+    }
+
+    @Test("the quota bounds what the front may write, and what it did not write is free again")
+    func quota() throws {
+        let test = try GatewayUnderTest(quota: 70 << 20)
+        let lane = ScriptedLane()
+        let part = [UInt8](repeating: 7, count: 30 << 20)
+        let record = test.serve(
+            .creation(
+                [.bytes(part), .bytes(part), .bytes(part)],
+                complete: false,
+                length: .unknown
+            )
+            .offer(lane)
+        )
+        #expect(record.status == 507)
+        #expect(lane.events == ["grant 0 67108864", "stop"])
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 64 << 20)
+        #expect(test.serve(.cancellation(location)).status == 204)
+        let second = ScriptedLane()
+        let again = test.serve(
+            .creation([.bytes(part)], complete: false, length: .known(30 << 20)).offer(second)
+        )
+        #expect(again.status == 201)
+    }
+
+    @Test("a newer request gets the upload once the front has closed the file")
+    func released() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane()
+        let exchange = ScriptedExchange.creation(
+            [.bytes(Self.large), .stuck],
+            length: .unknown
+        ).offer(lane)
+        let running = try test.start(exchange)
+        #expect(exchange.waitUntilStuck())
+        let location = try #require(exchange.record.location)
+        #expect(test.serve(.retrieval(location)).offset == 300_000)
+        #expect(try running.finish().isAborted)
+        #expect(lane.events.last == "stop" && !lane.isOpen)
+    }
+
+    @Test(
+        "a front that keeps the file keeps the upload: nothing is told of it, and nothing appended"
+    )
+    func stubborn() throws {
+        let test = try GatewayUnderTest { settings, _ in settings.inUseTimeout = .milliseconds(300)
+        }
+        let lane = ScriptedLane(isStubborn: true)
+        let exchange = ScriptedExchange.creation(
+            [.bytes(Self.large), .stuck],
+            length: .unknown
+        ).offer(lane)
+        let running = try test.start(exchange)
+        #expect(exchange.waitUntilStuck())
+        let location = try #require(exchange.record.location)
+        let during = test.serve(.retrieval(location))
+        #expect(during.offset == nil && (during.isAborted || during.status != 204))
+        #expect(try running.finish().isAborted)
+        let after = test.serve(.append(location, at: 300_000, ["x"]))
+        #expect(after.offset == nil && after.status != 201)
+        #expect(try test.drops() == [])
+        lane.leave()
+        #expect(test.serve(.retrieval(location)).offset == 300_000)
+        #expect(test.serve(.append(location, at: 300_000, ["x"])).status == 201)
+        #expect(try test.drops() == [Self.large + Array("x".utf8)])
+    }
+}

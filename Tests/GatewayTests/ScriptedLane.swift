@@ -1,0 +1,97 @@
+// A front that writes content into the spool by itself, on paper: what it is granted, and how it goes wrong.
+
+import Exchange
+import Glibc
+import Posix
+import Synchronization
+
+/// One request's lane.
+final class ScriptedLane: Sendable {
+    private struct State: ~Copyable {
+        var file: Descriptor?
+        var limit = LaneLimit(count: 0, restFollows: false)
+        var count: Int64 = 0
+        var isTaken = false
+        var events: [String] = []
+    }
+
+    /// Why it cannot write more once its script is at its end; 0: it has written all.
+    private let errno: Int32
+    /// Bytes that it writes and does not tell of.
+    private let untold: [UInt8]
+    /// Whether it keeps the file open whatever it is told.
+    private let isStubborn: Bool
+    private let state = Mutex(State())
+
+    init(errno: Int32 = 0, untold: [UInt8] = [], isStubborn: Bool = false) {
+        self.errno = errno
+        self.untold = untold
+        self.isStubborn = isStubborn
+    }
+
+    /// What was seen, in order.
+    var events: [String] { state.withLock { $0.events } }
+    /// Whether it has the file open.
+    var isOpen: Bool { state.withLock { $0.file != nil } }
+    var isOffered: Bool { state.withLock { !$0.isTaken } }
+
+    func take(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit) {
+        var file: Descriptor? = file
+        state.withLock { state in
+            state.events.append("grant \(offset) \(Self.text(limit))")
+            state.isTaken = true
+            state.limit = limit
+            state.file = file.take()
+        }
+    }
+
+    func widen(_ limit: LaneLimit) {
+        state.withLock { state in
+            state.events.append("widen \(Self.text(limit))")
+            state.limit = limit
+        }
+    }
+
+    func stop() {
+        state.withLock { state in
+            state.events.append("stop")
+            if !isStubborn { state.file = nil }
+        }
+    }
+
+    /// The front goes away.
+    func leave() { state.withLock { $0.file = nil } }
+
+    func write(_ bytes: [UInt8]) -> (LaneReport, rest: [UInt8]) {
+        state.withLock { state in
+            let fits = Int(min(Int64(bytes.count), state.limit.count - state.count))
+            precondition(Self.append(Array(bytes[..<fits]), to: state.file), "it cannot be written")
+            state.count += Int64(fits)
+            let isOver = state.count == state.limit.count && state.limit.restFollows
+            if isOver { state.file = nil }
+            return (
+                isOver ? .ended(state.count, errno: 0) : .written(state.count),
+                Array(bytes[fits...])
+            )
+        }
+    }
+
+    func end() -> LaneReport {
+        state.withLock { state in
+            precondition(Self.append(untold, to: state.file), "it cannot be written")
+            state.file = nil
+            return .ended(state.count, errno: errno)
+        }
+    }
+
+    private static func append(_ bytes: [UInt8], to file: borrowing Descriptor?) -> Bool {
+        switch file {
+        case .some(let file): Glibc.write(file.number, bytes, bytes.count) == bytes.count
+        case .none: bytes.isEmpty
+        }
+    }
+
+    private static func text(_ limit: LaneLimit) -> String {
+        "\(limit.count)\(limit.restFollows ? " rest" : "")"
+    }
+}
