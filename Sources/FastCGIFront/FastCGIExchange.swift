@@ -111,7 +111,7 @@ extension FastCGIExchange {
     ///   the length is not known.
     /// - Throws: `ContentError`, after all bytes that came before it were handed over.
     package func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
-        releaseIfStalled(buffer)
+        if case .content = incoming { releaseIfStalled(buffer) }
         var added = 0
         buffer.fill { free in
             precondition(!free.isEmpty, "receiving into a full buffer")
