@@ -63,6 +63,7 @@ enum Bench {
                 options.module.map { "nginx has the module \($0)." }
                     ?? "nginx is without its module: no upload is told by 104."
             )
+            if options.hasLane { print("nginx writes content into the spool by itself.") }
         }
         var results: [SectionResult] = []
         for section in options.sections {

@@ -16,11 +16,13 @@ func nginxConfiguration(
     sinkPort: UInt16,
     identity: Identity?,
     module: String?,
+    hasLane: Bool,
     log: String,
     workers: Int
 ) -> String {
     let gatewayLocation =
         gatewayDirectives + (module == nil ? "" : gatewayDirectivesOfModule)
+        + (hasLane ? "spool_receive on;" : "")
     return """
         \(module.map { "load_module \($0);" } ?? "")
         daemon off;

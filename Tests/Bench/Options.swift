@@ -52,6 +52,8 @@ struct Options {
     var nginxProgram = "nginx"
     /// The file of the nginx module that passes 104 on; nil: nginx does without.
     var module = builtModule()
+    /// Whether that module writes content into the spool by itself.
+    var hasLane = false
     /// tusd's program; nil: it is not measured.
     var tusdProgram: String?
 
@@ -90,6 +92,7 @@ struct Options {
           --nginx PATH      nginx (default: found in PATH, then in /usr/sbin).
           --module PATH     ngx_http_interim_module.so, or none (default: the one that
                             `make module` has built, if it is there).
+          --lane            nginx writes content into the spool by itself (spool_receive on).
           --tusd PATH       tusd 2, to measure it beside spoolgate behind the same nginx.
           --help            This text.
 
@@ -127,6 +130,7 @@ struct Options {
             case "--state": options.state = try value(of: name, &rest)
             case "--spoolgate": options.gatewayProgram = try value(of: name, &rest)
             case "--nginx": options.nginxProgram = try value(of: name, &rest)
+            case "--lane": options.hasLane = true
             case "--module":
                 let path = try value(of: name, &rest)
                 options.module = path == "none" ? nil : try absolutePath(path)

@@ -6,9 +6,9 @@
  *
  *     module
  *     upstream
- *     keep  records     send
- *           parse       v1  v2  v3
- *                       section  output
+ *     lane  keep  records     send
+ *                 parse       v1  v2  v3
+ *                             section  output
  *     request
  */
 
@@ -24,6 +24,13 @@
 
 #define NGX_HTTP_INTERIM_MAX_FIELDS  16
 #define NGX_HTTP_INTERIM_MAX_NAME    64
+
+/* bytes of a message about content, and of the record it is in */
+#define NGX_HTTP_INTERIM_LANE_SIZE    24
+#define NGX_HTTP_INTERIM_LANE_RECORD  (8 + NGX_HTTP_INTERIM_LANE_SIZE)
+
+
+typedef struct ngx_http_interim_lane_s  ngx_http_interim_lane_t;
 
 
 /* the strings lie in the upstream's buffer */
@@ -70,9 +77,11 @@ typedef struct {
 
     /* of main requests only */
     ngx_http_interim_output_t   *output;
+    ngx_http_interim_lane_t     *lane;
 
     unsigned                     interim:1;
     unsigned                     keep:1;
+    unsigned                     receive:1;
     unsigned                     final:1;
     unsigned                     expect:1;
 
@@ -91,6 +100,8 @@ typedef struct {
     /* bit n: responses with status 100 + n are passed on */
     uint32_t     statuses[4];
     ngx_flag_t   set;
+
+    ngx_flag_t   receive;
 } ngx_http_interim_loc_conf_t;
 
 
@@ -99,6 +110,12 @@ typedef struct {
 /* upstream: the content handler */
 
 ngx_int_t ngx_http_interim_handler(ngx_http_request_t *r);
+
+/* lane */
+
+void ngx_http_interim_init_lane(void);
+ngx_int_t ngx_http_interim_lane_answer(ngx_http_request_t *r,
+    ngx_http_interim_ctx_t *ctx, ngx_str_t *message);
 
 /* keep */
 

@@ -1,10 +1,10 @@
 
 /*
- * Interim (1xx) responses from FastCGI responders, and connections to them
- * that are kept: the directive that says which responses clients get, and the
+ * Interim (1xx) responses from FastCGI responders, connections to them that
+ * are kept, and content that is written for them: the directives, and the
  * requests that the module is for.
  *
- * Below: upstream, keep, v2 (its filter) and request.
+ * Below: upstream, lane and keep (their hooks), v2 (its filter) and request.
  */
 
 
@@ -29,6 +29,13 @@ static ngx_command_t  ngx_http_interim_commands[] = {
       ngx_http_interim_responses,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
+      NULL },
+
+    { ngx_string("spool_receive"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_interim_loc_conf_t, receive),
       NULL },
 
       ngx_null_command
@@ -69,13 +76,17 @@ ngx_module_t  ngx_http_interim_module = {
 static ngx_int_t
 ngx_http_interim_precontent_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t               interim, keep;
-    ngx_http_interim_ctx_t  *ctx;
+    ngx_uint_t                    interim, keep, receive;
+    ngx_http_interim_ctx_t       *ctx;
+    ngx_http_interim_loc_conf_t  *ilcf;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_interim_module);
 
     interim = ngx_http_interim_passes(r, 0);
     keep = ngx_http_interim_keeps(r);
+    receive = ilcf->receive && r == r->main;
 
-    if ((!interim && !keep)
+    if ((!interim && !keep && !receive)
         || r->content_handler == NULL
         || r->content_handler == ngx_http_interim_handler)
     {
@@ -89,6 +100,7 @@ ngx_http_interim_precontent_handler(ngx_http_request_t *r)
 
     ctx->interim = interim;
     ctx->keep = keep;
+    ctx->receive = receive;
     ctx->final = !interim;
 
     ctx->handler = r->content_handler;
@@ -122,6 +134,7 @@ ngx_http_interim_create_loc_conf(ngx_conf_t *cf)
      */
 
     ilcf->set = NGX_CONF_UNSET;
+    ilcf->receive = NGX_CONF_UNSET;
 
     return ilcf;
 }
@@ -134,8 +147,11 @@ ngx_http_interim_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_interim_loc_conf_t *conf = child;
 
     if (conf->set == NGX_CONF_UNSET) {
-        *conf = *prev;
+        conf->set = prev->set;
+        ngx_memcpy(conf->statuses, prev->statuses, sizeof(conf->statuses));
     }
+
+    ngx_conf_merge_value(conf->receive, prev->receive, 0);
 
     return NGX_CONF_OK;
 }
@@ -214,6 +230,8 @@ ngx_http_interim_init(ngx_conf_t *cf)
     }
 
     *h = ngx_http_interim_precontent_handler;
+
+    ngx_http_interim_init_lane();
 
 #if (NGX_HTTP_V2)
     ngx_http_interim_init_v2();

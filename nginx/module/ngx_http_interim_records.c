@@ -19,6 +19,7 @@
 #define NGX_HTTP_INTERIM_END_REQUEST  3
 #define NGX_HTTP_INTERIM_STDOUT       6
 #define NGX_HTTP_INTERIM_STDERR       7
+#define NGX_HTTP_INTERIM_DATA         8
 
 #define NGX_HTTP_INTERIM_HEAD_SIZE    8
 #define NGX_HTTP_INTERIM_END_SIZE     8
@@ -46,6 +47,7 @@ static void ngx_http_interim_compact(ngx_http_request_t *r);
 
 /*
  * NGX_OK:        "block" is an interim response, with its empty line
+ * NGX_DONE:      "block" is a message about content
  * NGX_AGAIN:     the buffer must be read on
  * NGX_DECLINED:  the buffer begins with something else
  *
@@ -99,6 +101,21 @@ ngx_http_interim_find(ngx_http_request_t *r, ngx_http_interim_ctx_t *ctx,
             }
 
             return rc;
+        }
+
+        if (record.type == NGX_HTTP_INTERIM_DATA
+            && record.length == NGX_HTTP_INTERIM_LANE_SIZE)
+        {
+            content = b->pos + NGX_HTTP_INTERIM_HEAD_SIZE;
+
+            if ((size_t) (b->last - content) < record.length) {
+                ngx_http_interim_compact(r);
+                return NGX_AGAIN;
+            }
+
+            block->data = content;
+            block->len = record.length;
+            return NGX_DONE;
         }
 
         if (record.type != NGX_HTTP_INTERIM_STDOUT || record.length == 0) {

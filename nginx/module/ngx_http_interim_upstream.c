@@ -6,7 +6,7 @@
  * has made its upstream, u->process_header is.  Whatever is not an interim
  * response reaches the FastCGI module as it came.
  *
- * Below: keep, records, parse, send and request.
+ * Below: lane, keep, records, parse, send and request.
  */
 
 
@@ -170,6 +170,18 @@ ngx_http_interim_process_header(ngx_http_request_t *r)
             continue;
         }
 
+        if (rc == NGX_DONE) {
+            if (ngx_http_interim_lane_answer(r, ctx, &block) != NGX_OK) {
+                ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                              "upstream sent invalid message about content");
+
+                return NGX_HTTP_UPSTREAM_INVALID_HEADER;
+            }
+
+            ngx_http_interim_cut(r, ctx, &block);
+            continue;
+        }
+
         if (rc == NGX_DECLINED) {
             ctx->final = 1;
             return ngx_http_interim_process_final(r, ctx);
@@ -262,7 +274,7 @@ ngx_http_interim_reinit_request(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
 
-    ctx->final = !ctx->interim;
+    ctx->final = !ctx->interim && ctx->lane == NULL;
     ctx->torn = 0;
     ctx->padding = 0;
     ctx->stderr_rest = 0;

@@ -1,0 +1,880 @@
+
+/*
+ * The lane: content that the module writes into a file of the responder's
+ * by itself, so that it crosses no socket.
+ *
+ * The module offers it behind the parameters, and holds content until the
+ * responder has answered: with a file, a limit and the file's descriptor, or
+ * that content is to come as ever.  What was written is told by its count.
+ * Messages are records of type FCGI_DATA, in both directions.
+ *
+ * The request body's filter is where u->create_request can still be wrapped:
+ * the FastCGI module has made its upstream and has not used it.  From there
+ * u->output.output_filter is, which sees all content before it becomes
+ * records, and u->finalize_request, in which the file is closed at the latest:
+ * it runs before the connection is, and long before the pool is destroyed.
+ *
+ * Below: request.
+ */
+
+
+#include "ngx_http_interim.h"
+
+
+#define NGX_HTTP_INTERIM_DATA         8
+#define NGX_HTTP_INTERIM_LANE_VERSION 1
+
+#define NGX_HTTP_INTERIM_OFFER        1
+#define NGX_HTTP_INTERIM_COUNT        2
+#define NGX_HTTP_INTERIM_END          3
+
+#define NGX_HTTP_INTERIM_GRANT        1
+#define NGX_HTTP_INTERIM_DECLINE      2
+#define NGX_HTTP_INTERIM_WINDOW       3
+#define NGX_HTTP_INTERIM_STOP         4
+
+#define NGX_HTTP_INTERIM_REST         1
+
+/* content that is worth the round trip */
+#define NGX_HTTP_INTERIM_LANE_MIN     (256 * 1024)
+
+/* bytes and seconds between two counts */
+#define NGX_HTTP_INTERIM_COUNT_SIZE   (1024 * 1024)
+#define NGX_HTTP_INTERIM_COUNT_TIME   5
+
+
+typedef enum {
+    /* nothing was sent yet */
+    ngx_http_interim_lane_new = 0,
+    ngx_http_interim_lane_offered,
+    ngx_http_interim_lane_granted,
+    /* what is not written is not sent either */
+    ngx_http_interim_lane_stopped,
+    /* content goes on to the FastCGI module */
+    ngx_http_interim_lane_over
+} ngx_http_interim_lane_state_e;
+
+
+struct ngx_http_interim_lane_s {
+    ngx_http_interim_lane_state_e  state;
+
+    /* what u->create_request, finalize_request, output_filter, recv were */
+    ngx_int_t                    (*create_request)(ngx_http_request_t *r);
+    void                         (*finalize_request)(ngx_http_request_t *r,
+                                       ngx_int_t rc);
+    ngx_output_chain_filter_pt     filter;
+    ngx_recv_pt                    recv;
+
+    /* of which c->recv was replaced */
+    ngx_connection_t              *connection;
+
+    /* a descriptor that came and was not granted yet, and the file's */
+    ngx_fd_t                       passed;
+    ngx_fd_t                       fd;
+
+    off_t                          limit;
+    off_t                          count;
+    off_t                          told;
+    time_t                         told_at;
+
+    /* content that was not written yet */
+    ngx_chain_t                   *held;
+    ngx_chain_t                  **last_held;
+
+    /* own records */
+    ngx_chain_t                   *free;
+    ngx_chain_t                   *busy;
+
+    unsigned                       rest:1;
+    unsigned                       last:1;
+    unsigned                       bad:1;
+};
+
+
+static ngx_int_t ngx_http_interim_lane_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_int_t ngx_http_interim_lane_create_request(ngx_http_request_t *r);
+static void ngx_http_interim_lane_finalize_request(ngx_http_request_t *r,
+    ngx_int_t rc);
+static void ngx_http_interim_lane_cleanup(void *data);
+static ngx_int_t ngx_http_interim_lane_filter(void *data, ngx_chain_t *in);
+static ngx_int_t ngx_http_interim_lane_start(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_buf_t *head);
+static ngx_int_t ngx_http_interim_lane_hold(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_chain_t *in);
+static ngx_int_t ngx_http_interim_lane_pass(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane);
+static ngx_int_t ngx_http_interim_lane_write(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane);
+static ngx_err_t ngx_http_interim_lane_writev(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane);
+static ngx_int_t ngx_http_interim_lane_end(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_err_t err);
+static ngx_int_t ngx_http_interim_lane_send(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_uint_t kind, ngx_err_t err);
+static ssize_t ngx_http_interim_lane_recv(ngx_connection_t *c, u_char *buf,
+    size_t size);
+static void ngx_http_interim_lane_take(ngx_http_interim_lane_t *lane,
+    struct msghdr *msg);
+static void ngx_http_interim_lane_leave(ngx_http_interim_lane_t *lane);
+static void ngx_http_interim_lane_close(ngx_fd_t *fd);
+static u_char *ngx_http_interim_lane_put(u_char *p, uint64_t value,
+    ngx_uint_t bytes);
+static uint64_t ngx_http_interim_lane_get(u_char *p);
+
+
+static ngx_http_request_body_filter_pt  ngx_http_interim_next_body_filter;
+
+
+void
+ngx_http_interim_init_lane(void)
+{
+    ngx_http_interim_next_body_filter = ngx_http_top_request_body_filter;
+    ngx_http_top_request_body_filter = ngx_http_interim_lane_body_filter;
+}
+
+
+static ngx_int_t
+ngx_http_interim_lane_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_pool_cleanup_t       *cln;
+    ngx_http_upstream_t      *u;
+    ngx_http_interim_ctx_t   *ctx;
+    ngx_http_interim_lane_t  *lane;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
+    u = r->upstream;
+
+    if (ctx == NULL
+        || !ctx->receive
+        || ctx->lane
+        || u == NULL
+        || u->output.tag != (ngx_buf_tag_t) &ngx_http_fastcgi_module
+        || u->create_request == NULL
+        || !r->request_body_no_buffering
+        || (r->headers_in.content_length_n >= 0
+            && r->headers_in.content_length_n <= NGX_HTTP_INTERIM_LANE_MIN))
+    {
+        return ngx_http_interim_next_body_filter(r, in);
+    }
+
+    lane = ngx_pcalloc(r->pool, sizeof(ngx_http_interim_lane_t));
+    if (lane == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    lane->passed = NGX_INVALID_FILE;
+    lane->fd = NGX_INVALID_FILE;
+    lane->last_held = &lane->held;
+
+    cln->handler = ngx_http_interim_lane_cleanup;
+    cln->data = lane;
+
+    lane->create_request = u->create_request;
+    u->create_request = ngx_http_interim_lane_create_request;
+
+    lane->finalize_request = u->finalize_request;
+    u->finalize_request = ngx_http_interim_lane_finalize_request;
+
+    ctx->lane = lane;
+    ctx->final = 0;
+
+    return ngx_http_interim_next_body_filter(r, in);
+}
+
+
+static ngx_int_t
+ngx_http_interim_lane_create_request(ngx_http_request_t *r)
+{
+    ngx_int_t                 rc;
+    ngx_http_upstream_t      *u;
+    ngx_http_interim_ctx_t   *ctx;
+    ngx_http_interim_lane_t  *lane;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
+    lane = ctx->lane;
+
+    rc = lane->create_request(r);
+
+    u = r->upstream;
+
+    if (rc == NGX_OK && lane->filter == NULL && u->output.output_filter) {
+        lane->filter = u->output.output_filter;
+        u->output.output_filter = ngx_http_interim_lane_filter;
+    }
+
+    return rc;
+}
+
+
+/* "rc" says nothing of the file: whatever was not told by now never will be */
+
+static void
+ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
+{
+    ngx_http_interim_ctx_t   *ctx;
+    ngx_http_interim_lane_t  *lane;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
+    lane = ctx->lane;
+
+    ngx_http_interim_lane_cleanup(lane);
+
+    lane->finalize_request(r, rc);
+}
+
+
+static void
+ngx_http_interim_lane_cleanup(void *data)
+{
+    ngx_http_interim_lane_t  *lane = data;
+
+    ngx_http_interim_lane_leave(lane);
+    ngx_http_interim_lane_close(&lane->passed);
+    ngx_http_interim_lane_close(&lane->fd);
+}
+
+
+/*
+ * In place of the FastCGI module's filter of content.  NGX_AGAIN while
+ * content is held: then nginx reads no more than its buffer takes.
+ */
+
+static ngx_int_t
+ngx_http_interim_lane_filter(void *data, ngx_chain_t *in)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_int_t                 rc;
+    ngx_http_interim_ctx_t   *ctx;
+    ngx_http_interim_lane_t  *lane;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
+    lane = ctx->lane;
+
+    if (lane->state == ngx_http_interim_lane_over
+        && lane->held == NULL
+        && !lane->last)
+    {
+        return lane->filter(r, in);
+    }
+
+    if (lane->state == ngx_http_interim_lane_new) {
+
+        if (in == NULL
+            || r->upstream->peer.sockaddr->sa_family != AF_UNIX)
+        {
+            lane->state = ngx_http_interim_lane_over;
+            return lane->filter(r, in);
+        }
+
+        rc = ngx_http_interim_lane_start(r, lane, in->buf);
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        in = in->next;
+    }
+
+    if (ngx_http_interim_lane_hold(r, lane, in) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (lane->state == ngx_http_interim_lane_granted
+        && ngx_http_interim_lane_write(r, lane) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (lane->state == ngx_http_interim_lane_over) {
+        return ngx_http_interim_lane_pass(r, lane);
+    }
+
+    rc = ngx_chain_writer(&r->upstream->writer, NULL);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    return (lane->held || lane->last
+            || lane->state == ngx_http_interim_lane_stopped) ? NGX_AGAIN : rc;
+}
+
+
+/* sends the head and the offer */
+
+static ngx_int_t
+ngx_http_interim_lane_start(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_buf_t *head)
+{
+    ngx_chain_t        first;
+    ngx_connection_t  *c;
+
+    first.buf = head;
+    first.next = NULL;
+
+    if (lane->filter(r, &first) == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    c = r->upstream->peer.connection;
+
+    lane->connection = c;
+    lane->recv = c->recv;
+    c->recv = ngx_http_interim_lane_recv;
+
+    lane->state = ngx_http_interim_lane_offered;
+
+    return ngx_http_interim_lane_send(r, lane, NGX_HTTP_INTERIM_OFFER, 0);
+}
+
+
+static ngx_int_t
+ngx_http_interim_lane_hold(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_chain_t *in)
+{
+    ngx_chain_t  *cl;
+
+    for ( /* void */ ; in; in = in->next) {
+
+        if (in->buf->last_buf) {
+            lane->last = 1;
+        }
+
+        if (ngx_buf_special(in->buf)) {
+            continue;
+        }
+
+        cl = ngx_alloc_chain_link(r->pool);
+        if (cl == NULL) {
+            return NGX_ERROR;
+        }
+
+        cl->buf = in->buf;
+        cl->next = NULL;
+
+        *lane->last_held = cl;
+        lane->last_held = &cl->next;
+    }
+
+    return NGX_OK;
+}
+
+
+/* gives what is held to the FastCGI module */
+
+static ngx_int_t
+ngx_http_interim_lane_pass(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
+{
+    ngx_buf_t    *b;
+    ngx_int_t     rc;
+    ngx_chain_t  *cl, *ln;
+
+    if (lane->last) {
+
+        /* what brought the end may have been written */
+
+        b = ngx_calloc_buf(r->pool);
+        cl = ngx_alloc_chain_link(r->pool);
+
+        if (b == NULL || cl == NULL) {
+            return NGX_ERROR;
+        }
+
+        b->last_buf = 1;
+        cl->buf = b;
+        cl->next = NULL;
+
+        *lane->last_held = cl;
+        lane->last = 0;
+
+        for (ln = lane->held; ln != cl; ln = ln->next) {
+            ln->buf->last_buf = 0;
+        }
+    }
+
+    ln = lane->held;
+
+    lane->held = NULL;
+    lane->last_held = &lane->held;
+
+    rc = lane->filter(r, ln);
+
+    for ( /* void */ ; ln; ln = cl) {
+        cl = ln->next;
+        ngx_free_chain(r->pool, ln);
+    }
+
+    return rc;
+}
+
+
+/* writes what is held, as far as it may, and tells of it */
+
+static ngx_int_t
+ngx_http_interim_lane_write(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane)
+{
+    ngx_err_t  err;
+
+    err = ngx_http_interim_lane_writev(r, lane);
+
+    if (err || (lane->last && lane->held == NULL)
+        || (lane->rest && lane->count == lane->limit))
+    {
+        return ngx_http_interim_lane_end(r, lane, err);
+    }
+
+    if (lane->count == lane->told) {
+        return NGX_OK;
+    }
+
+    if (lane->count - lane->told >= NGX_HTTP_INTERIM_COUNT_SIZE
+        || ngx_time() - lane->told_at >= NGX_HTTP_INTERIM_COUNT_TIME
+        || lane->count == lane->limit)
+    {
+        return ngx_http_interim_lane_send(r, lane, NGX_HTTP_INTERIM_COUNT, 0);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_err_t
+ngx_http_interim_lane_writev(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane)
+{
+    size_t        size;
+    ssize_t       n;
+    ngx_err_t     err;
+    ngx_buf_t    *b;
+    ngx_uint_t    i;
+    ngx_chain_t  *cl;
+    struct iovec  iovs[NGX_IOVS_PREALLOCATE];
+    off_t         room;
+
+    for ( ;; ) {
+
+        room = lane->limit - lane->count;
+        i = 0;
+
+        for (cl = lane->held;
+             cl && room > 0 && i < NGX_IOVS_PREALLOCATE;
+             cl = cl->next)
+        {
+            b = cl->buf;
+            size = b->last - b->pos;
+
+            if ((off_t) size > room) {
+                size = (size_t) room;
+            }
+
+            if (size) {
+                iovs[i].iov_base = b->pos;
+                iovs[i].iov_len = size;
+                room -= size;
+                i++;
+            }
+        }
+
+        if (i) {
+            n = writev(lane->fd, iovs, i);
+
+            if (n == -1) {
+                err = ngx_errno;
+
+                if (err == NGX_EINTR) {
+                    continue;
+                }
+
+                ngx_log_error(NGX_LOG_ERR, r->connection->log, err,
+                              "writev() of content failed");
+                return err;
+            }
+
+        } else {
+            n = 0;
+        }
+
+        lane->count += n;
+
+        while (lane->held) {
+            cl = lane->held;
+            b = cl->buf;
+            size = ngx_min((size_t) n, (size_t) (b->last - b->pos));
+
+            b->pos += size;
+            n -= size;
+
+            if (b->pos < b->last) {
+                break;
+            }
+
+            lane->held = cl->next;
+            ngx_free_chain(r->pool, cl);
+        }
+
+        if (lane->held == NULL) {
+            lane->last_held = &lane->held;
+        }
+
+        if (lane->held == NULL || lane->count == lane->limit) {
+            return 0;
+        }
+    }
+}
+
+
+/* closes the file, and only then says so */
+
+static ngx_int_t
+ngx_http_interim_lane_end(ngx_http_request_t *r, ngx_http_interim_lane_t *lane,
+    ngx_err_t err)
+{
+    if (lane->fd != NGX_INVALID_FILE) {
+
+        if (close(lane->fd) == -1 && err == 0) {
+            err = ngx_errno;
+        }
+
+        lane->fd = NGX_INVALID_FILE;
+    }
+
+    ngx_http_interim_lane_leave(lane);
+
+    lane->state = (err || lane->state == ngx_http_interim_lane_stopped)
+                  ? ngx_http_interim_lane_stopped
+                  : ngx_http_interim_lane_over;
+
+    return ngx_http_interim_lane_send(r, lane, NGX_HTTP_INTERIM_END, err);
+}
+
+
+static ngx_int_t
+ngx_http_interim_lane_send(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane, ngx_uint_t kind, ngx_err_t err)
+{
+    u_char       *p;
+    ngx_buf_t    *b;
+    ngx_int_t     rc;
+    ngx_chain_t  *cl;
+
+    cl = ngx_chain_get_free_buf(r->pool, &lane->free);
+    if (cl == NULL) {
+        return NGX_ERROR;
+    }
+
+    b = cl->buf;
+
+    if (b->start == NULL) {
+        b->start = ngx_palloc(r->pool, NGX_HTTP_INTERIM_LANE_RECORD);
+        if (b->start == NULL) {
+            return NGX_ERROR;
+        }
+
+        b->end = b->start + NGX_HTTP_INTERIM_LANE_RECORD;
+    }
+
+    b->tag = (ngx_buf_tag_t) &ngx_http_interim_init_lane;
+    b->temporary = 1;
+    b->flush = 1;
+    b->pos = b->start;
+
+    p = b->start;
+
+    *p++ = 1;
+    *p++ = NGX_HTTP_INTERIM_DATA;
+    p = ngx_http_interim_lane_put(p, 1, 2);
+    p = ngx_http_interim_lane_put(p, NGX_HTTP_INTERIM_LANE_SIZE, 2);
+    p = ngx_http_interim_lane_put(p, 0, 2);
+
+    *p++ = (u_char) kind;
+    *p++ = NGX_HTTP_INTERIM_LANE_VERSION;
+    p = ngx_http_interim_lane_put(p, 0, 2);
+    p = ngx_http_interim_lane_put(p, err, 4);
+    p = ngx_http_interim_lane_put(p, lane->count, 8);
+    b->last = ngx_http_interim_lane_put(p, 0, 8);
+
+    lane->told = lane->count;
+    lane->told_at = ngx_time();
+
+    rc = ngx_chain_writer(&r->upstream->writer, cl);
+
+    ngx_chain_update_chains(r->pool, &lane->free, &lane->busy, &cl, b->tag);
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/*
+ * Acts on a message of the responder's.  NGX_ERROR: it is none, or has no
+ * business here.
+ */
+
+ngx_int_t
+ngx_http_interim_lane_answer(ngx_http_request_t *r,
+    ngx_http_interim_ctx_t *ctx, ngx_str_t *message)
+{
+    off_t                     offset, limit;
+    u_char                   *p;
+    ngx_err_t                 err;
+    ngx_uint_t                kind;
+    ngx_file_info_t           fi;
+    ngx_connection_t         *c;
+    ngx_http_interim_lane_t  *lane;
+
+    lane = ctx->lane;
+    p = message->data;
+
+    if (lane == NULL
+        || lane->bad
+        || message->len != NGX_HTTP_INTERIM_LANE_SIZE
+        || p[1] != NGX_HTTP_INTERIM_LANE_VERSION
+        || (p[2] & ~NGX_HTTP_INTERIM_REST)
+        || p[3] || p[4] || p[5] || p[6] || p[7])
+    {
+        return NGX_ERROR;
+    }
+
+    kind = p[0];
+    offset = (off_t) ngx_http_interim_lane_get(p + 8);
+    limit = (off_t) ngx_http_interim_lane_get(p + 16);
+
+    if (offset < 0 || limit < 0) {
+        return NGX_ERROR;
+    }
+
+    c = r->upstream->peer.connection;
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http interim lane: %ui, limit %O, state %d",
+                   kind, limit, (int) lane->state);
+
+    switch (lane->state) {
+
+    case ngx_http_interim_lane_offered:
+
+        if (kind == NGX_HTTP_INTERIM_DECLINE
+            && lane->passed == NGX_INVALID_FILE)
+        {
+            ngx_http_interim_lane_leave(lane);
+            lane->state = ngx_http_interim_lane_over;
+            break;
+        }
+
+        if (kind != NGX_HTTP_INTERIM_GRANT) {
+            return NGX_ERROR;
+        }
+
+        lane->state = ngx_http_interim_lane_granted;
+        lane->limit = limit;
+        lane->rest = p[2] & NGX_HTTP_INTERIM_REST;
+        lane->told_at = ngx_time();
+
+        lane->fd = lane->passed;
+        lane->passed = NGX_INVALID_FILE;
+
+        err = 0;
+
+        if (lane->fd == NGX_INVALID_FILE) {
+            err = NGX_EINVAL;
+
+        } else if (ngx_fd_info(lane->fd, &fi) == NGX_FILE_ERROR) {
+            err = ngx_errno;
+
+        } else if (!ngx_is_file(&fi) || ngx_file_size(&fi) != offset) {
+            err = NGX_EINVAL;
+        }
+
+        if (err) {
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, err,
+                          "upstream granted a file that cannot be used");
+
+            return ngx_http_interim_lane_end(r, lane, err);
+        }
+
+        break;
+
+    case ngx_http_interim_lane_granted:
+
+        if (kind == NGX_HTTP_INTERIM_STOP) {
+            lane->state = ngx_http_interim_lane_stopped;
+            return ngx_http_interim_lane_end(r, lane, 0);
+        }
+
+        if (kind != NGX_HTTP_INTERIM_WINDOW || limit < lane->limit) {
+            return NGX_ERROR;
+        }
+
+        lane->limit = limit;
+        lane->rest = p[2] & NGX_HTTP_INTERIM_REST;
+
+        break;
+
+    case ngx_http_interim_lane_stopped:
+    case ngx_http_interim_lane_over:
+
+        /* it may have crossed the end */
+
+        if (kind == NGX_HTTP_INTERIM_WINDOW || kind == NGX_HTTP_INTERIM_STOP) {
+            return NGX_OK;
+        }
+
+        return NGX_ERROR;
+
+    default:
+        return NGX_ERROR;
+    }
+
+    /* what is held can go on */
+
+    ngx_post_event(c->write, &ngx_posted_events);
+
+    return NGX_OK;
+}
+
+
+/* takes descriptors out of what is received */
+
+static ssize_t
+ngx_http_interim_lane_recv(ngx_connection_t *c, u_char *buf, size_t size)
+{
+    ssize_t                   n;
+    ngx_err_t                 err;
+    ngx_event_t              *rev;
+    struct iovec              iov;
+    struct msghdr             msg;
+    ngx_http_request_t       *r;
+    ngx_http_interim_ctx_t   *ctx;
+
+    union {
+        struct cmsghdr        head;
+        u_char                space[CMSG_SPACE(sizeof(int) * 4)];
+    } control;
+
+    rev = c->read;
+    r = c->data;
+    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
+
+    do {
+        ngx_memzero(&msg, sizeof(struct msghdr));
+
+        iov.iov_base = buf;
+        iov.iov_len = size;
+
+        msg.msg_iov = &iov;
+        msg.msg_iovlen = 1;
+        msg.msg_control = &control;
+        msg.msg_controllen = sizeof(control);
+
+        n = recvmsg(c->fd, &msg, MSG_CMSG_CLOEXEC);
+        err = (n == -1) ? ngx_errno : 0;
+
+    } while (err == NGX_EINTR);
+
+    if (n > 0) {
+        ngx_http_interim_lane_take(ctx->lane, &msg);
+        return n;
+    }
+
+    rev->ready = 0;
+
+    if (n == 0) {
+        rev->eof = 1;
+        return 0;
+    }
+
+    if (err == NGX_EAGAIN) {
+        return NGX_AGAIN;
+    }
+
+    rev->error = 1;
+
+    return ngx_connection_error(c, err, "recvmsg() failed");
+}
+
+
+static void
+ngx_http_interim_lane_take(ngx_http_interim_lane_t *lane, struct msghdr *msg)
+{
+    int              fd;
+    size_t           i, n;
+    struct cmsghdr  *cmsg;
+
+    for (cmsg = CMSG_FIRSTHDR(msg); cmsg; cmsg = CMSG_NXTHDR(msg, cmsg)) {
+
+        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+
+        n = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        for (i = 0; i < n; i++) {
+            ngx_memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
+
+            if (lane->passed == NGX_INVALID_FILE
+                && lane->state == ngx_http_interim_lane_offered)
+            {
+                lane->passed = fd;
+                continue;
+            }
+
+            lane->bad = 1;
+            (void) close(fd);
+        }
+    }
+}
+
+
+/* from here on the connection is what it was */
+
+static void
+ngx_http_interim_lane_leave(ngx_http_interim_lane_t *lane)
+{
+    if (lane->connection) {
+        lane->connection->recv = lane->recv;
+        lane->connection = NULL;
+    }
+}
+
+
+static void
+ngx_http_interim_lane_close(ngx_fd_t *fd)
+{
+    if (*fd != NGX_INVALID_FILE) {
+        (void) close(*fd);
+        *fd = NGX_INVALID_FILE;
+    }
+}
+
+
+static u_char *
+ngx_http_interim_lane_put(u_char *p, uint64_t value, ngx_uint_t bytes)
+{
+    while (bytes--) {
+        *p++ = (u_char) (value >> (8 * bytes));
+    }
+
+    return p;
+}
+
+
+static uint64_t
+ngx_http_interim_lane_get(u_char *p)
+{
+    uint64_t    value;
+    ngx_uint_t  i;
+
+    value = 0;
+
+    for (i = 0; i < 8; i++) {
+        value = (value << 8) | p[i];
+    }
+
+    return value;
+}
