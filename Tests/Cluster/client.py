@@ -57,6 +57,8 @@ class Client:
         self.creations = []
         self.faults = []
         self.requests = []
+        # Of each request its method, node, what came of it and after how many seconds.
+        self._heard = []
         self.replays = 0
         self._left_open = []
         self._port = port
@@ -89,13 +91,14 @@ class Client:
                     self.create()
                 else:
                     self.resume()
-            except Cut:
+            except Cut as cut:
+                self._hear(cut)
                 # A node may be on its way back.
                 time.sleep(0.02)
             if self.end in (ANSWERED, UNKNOWN):
                 return
-        seen = [(one.target, one.location, one.told, one.end) for one in self.creations]
-        self.faults.append(f"not at its end in time: {seen}, last {self.requests[-5:]}")
+        seen = [(one.location, one.told, one.end) for one in self.creations]
+        self.faults.append(f"not at its end in time: last {self._heard[-5:]}, {seen}")
 
     def begin(self):
         """Notes an attempt to get an upload resource; its target, which no other one has."""
@@ -167,6 +170,7 @@ class Client:
 
     def _where(self, method):
         node = self._route(len(self.requests))
+        self._asked_at = time.monotonic()
         self.requests.append((method, node))
         return {"X-Node": node}
 
@@ -219,7 +223,13 @@ class Client:
         if self.current.location is None and response["location"]:
             self.current.location = urllib.parse.urlsplit(response["location"]).path
 
+    def _hear(self, what):
+        """Notes what came of the last request."""
+        seconds = round(time.monotonic() - self._asked_at, 1)
+        self._heard.append((*self.requests[-1], str(what), seconds))
+
     def take(self, response):
+        self._hear(response)
         status = response.status
         if response["x-upstream"] is not None:
             if status != 201 or response["x-upstream"] != self.current.target:

@@ -102,6 +102,10 @@ enum NginxBounds: Equatable {
 }
 
 enum NginxConfiguration {
+    /// Whether nginx writes content into the spool by itself wherever it has the module, which runs a suite by
+    /// that way: SPOOLGATE_LANE=1 in the environment.
+    static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != nil
+
     /// Writes the files for a sandbox.
     ///
     /// - Parameters:
@@ -162,6 +166,13 @@ enum NginxConfiguration {
                 at: Sandbox.root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
+            if hasLane {
+                try "spool_receive on;\n".write(
+                    to: modules.appending(path: "lane.conf"),
+                    atomically: true,
+                    encoding: .utf8
+                )
+            }
             // Idle ones go soon, so that what the daemon holds is what it works on.
             try "keepalive_timeout 2s;\n".write(
                 to: modules.appending(path: "upstream/soon.conf"),

@@ -152,7 +152,7 @@ ngx_http_interim_lane_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         || u->output.tag != (ngx_buf_tag_t) &ngx_http_fastcgi_module
         || u->create_request == NULL
         || !r->request_body_no_buffering
-        || (r->headers_in.content_length_n >= 0
+        || (r->headers_in.content_length
             && r->headers_in.content_length_n <= NGX_HTTP_INTERIM_LANE_MIN))
     {
         return ngx_http_interim_next_body_filter(r, in);

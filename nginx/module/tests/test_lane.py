@@ -1,0 +1,655 @@
+"""Content that nginx writes into the responder's file by itself."""
+
+import contextlib
+import errno
+import os
+import random
+import subprocess
+import tempfile
+import threading
+import time
+
+import case
+import fastcgi
+import http1
+import lane
+import options
+from lane import Lane
+from responder import Disconnected
+from server import H2, PLAIN, Nginx
+
+CONTENT = random.Random(7).randbytes(3_000_001)
+LARGE = 256 * 1024
+
+
+class LaneTestCase(case.NginxTestCase):
+    unix = True
+    server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(dir=options.scratch)
+        self.lanes = []
+
+    def lane(self, exchange, start=b""):
+        file, path = tempfile.mkstemp(dir=self.folder)
+        os.close(file)
+        one = Lane(exchange, path, start)
+        self.lanes.append(one)
+        return one
+
+    def tearDown(self):
+        super().tearDown()
+        # Whatever became of a request, its file is not open any more.
+        deadline = time.monotonic() + options.patience(5)
+        while any(one.is_locked() for one in self.lanes) or self.open_files():
+            self.assertLess(time.monotonic(), deadline, "a file is still open: %s" % self.open_files())
+            time.sleep(0.005)
+
+    def open_files(self):
+        """The descriptors that nginx's workers have of files of this test."""
+        found = []
+        for pid in self.nginx.workers():
+            for fd in os.listdir("/proc/%d/fd" % pid):
+                with contextlib.suppress(OSError):
+                    path = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+                    if path.startswith(self.folder):
+                        found.append(path)
+        return found
+
+    def serve(self, script, start=b""):
+        """Has the responder take the offer of each request and go on as `script(lane, exchange)` says."""
+        def run(exchange):
+            one = self.lane(exchange, start)
+            one.expect_offer()
+            script(one, exchange)
+        self.upstream.serve(run)
+
+    def put(self, protocol=PLAIN, content=CONTENT, **options):
+        return self.connect(protocol).start("PUT", "/a", content=content, **options)
+
+
+def take_all(one, exchange):
+    one.grant(1 << 40)
+    if one.until_end() or exchange.content():
+        raise AssertionError("not all of it was written")
+    exchange.final(201)
+
+
+class Written(LaneTestCase):
+    @case.over(*case.PROTOCOLS)
+    def test_length(self, protocol):
+        self.serve(take_all)
+        self.assertStatuses(self.put(protocol), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+        self.assertEqual(self.lanes[0].count, len(CONTENT))
+
+    @case.over(*case.PROTOCOLS)
+    def test_appended(self, protocol):
+        self.serve(take_all, start=b"what is there")
+        self.assertStatuses(self.put(protocol), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+
+    @case.over(*case.HTTP1)
+    def test_chunked(self, protocol):
+        self.serve(take_all)
+        self.assertStatuses(self.put(protocol, chunked=True), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+
+    def test_many_chunks(self):
+        self.serve(take_all)
+        message = self.connect().start("PUT", "/a", chunked=True)
+        for at in range(0, 300_000, 777):
+            message.write(CONTENT[at:min(at + 777, 300_000)])
+        message.write(b"", end=True)
+        self.assertStatuses(message, [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT[:300_000])
+
+    def test_empty_of_unknown_length(self):
+        message = self.connect().start("PUT", "/a", chunked=True)
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        # What comes together with the head whole, nginx has in memory, and sends as ever.
+        message.write(b"", end=True)
+        take_all(one, one.exchange)
+        self.assertStatuses(message, [], 201)
+        self.assertEqual(one.content(), b"")
+
+    @case.over(*case.PROTOCOLS)
+    def test_piece_by_piece(self, protocol):
+        """What has come is written at once, not when more comes."""
+        message = self.connect(protocol).start("PUT", "/a", length=LARGE + 1)
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.grant(1 << 40)
+        at = 0
+        for size in (1, 10, 100_000, 1, LARGE + 1 - 100_012):
+            message.write(CONTENT[at:at + size], end=at + size == LARGE + 1)
+            at += size
+            deadline = time.monotonic() + options.patience(10)
+            while len(one.content()) < at:
+                self.assertLess(time.monotonic(), deadline, "%d of %d are written" % (len(one.content()), at))
+                time.sleep(0.002)
+        self.assertEqual(one.until_end(), 0)
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+    def test_counts(self):
+        self.serve(take_all)
+        self.assertStatuses(self.put(), [], 201)
+        self.assertGreaterEqual(len(self.lanes[0].counts), 1)
+        self.assertLessEqual(len(self.lanes[0].counts), 3)
+
+    def test_in_parallel(self):
+        self.serve(take_all)
+        clients = []
+        for number in range(50):
+            message = self.connect().start("PUT", "/%d" % number, length=len(CONTENT) // 4)
+            clients.append(message)
+        threads = [threading.Thread(target=message.write, args=(CONTENT[:len(CONTENT) // 4], True))
+                   for message in clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for message in clients:
+            self.assertStatuses(message, [], 201)
+        for one in self.lanes:
+            self.assertTrue(one.content() == CONTENT[:len(CONTENT) // 4])
+
+    def test_interim_responses_between(self):
+        def script(one, exchange):
+            exchange.interim(104, "Location: /1")
+            one.grant(1 << 40, before=fastcgi.records(fastcgi.STDOUT, fastcgi.block(104, "Location: /2")))
+            exchange.interim(104, "Upload-Offset: 5")
+            one.until_end()
+            exchange.interim(104, "Upload-Offset: 6")
+            exchange.content()
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(), [104] * 4, 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+
+    def test_message_in_pieces(self):
+        def script(one, exchange):
+            data = lane.record(lane.GRANT, limit=1 << 40)
+            fd = one.open()
+            one.pass_fds(data[:1], [fd])
+            os.close(fd)
+            for byte in data[1:]:
+                exchange.write(bytes([byte]))
+            one.until_end()
+            exchange.content()
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+
+    def test_expect(self):
+        message = self.connect().start("PUT", "/a", "Expect: 100-continue", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.exchange.interim(100)
+        self.assertEqual(message.next().status, 100)
+        one.grant(1 << 40)
+        message.write(CONTENT, end=True)
+        one.until_end()
+        one.exchange.content()
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+        self.assertTrue(one.content() == CONTENT)
+
+
+class SmallBuffer(Written):
+    server = """client_body_buffer_size 16k;
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
+
+
+class LargeBuffer(Written):
+    server = """client_body_buffer_size 1m;
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
+
+
+class WithoutInterims(LaneTestCase):
+    server = "location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"
+
+    @case.over(*case.PROTOCOLS)
+    def test_length(self, protocol):
+        self.serve(take_all)
+        self.assertStatuses(self.put(protocol), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+
+
+class NotOffered(LaneTestCase):
+    server = """
+        spool_receive on;
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; }
+        location /off { fastcgi_pass %%UPSTREAM%%; interim_responses 104; spool_receive off; }
+        location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_request_buffering on; }
+    """
+
+    def check(self, path, content, **options):
+        message = self.connect().start("PUT", path, content=content, **options)
+        exchange = self.upstream.accept()
+        self.assertEqual(exchange.content(), content)
+        exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+    def test_little_content(self):
+        self.check("/", CONTENT[:1000])
+        self.check("/", CONTENT[:100_000])
+
+    def test_off(self):
+        self.check("/off", CONTENT[:1000], chunked=True)
+
+    def test_buffered(self):
+        self.check("/buffered", CONTENT[:100_000], chunked=True)
+
+    def test_no_content(self):
+        message = self.connect().start("GET", "/")
+        exchange = self.upstream.accept()
+        self.assertEqual(exchange.content(), b"")
+        exchange.final(200)
+        self.assertStatuses(message, [], 200)
+
+
+class ByTCP(case.NginxTestCase):
+    server = "location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"
+
+    def test_not_offered(self):
+        message = self.connect().start("PUT", "/a", content=b"abc", chunked=True)
+        exchange = self.upstream.accept()
+        self.assertEqual(exchange.content(), b"abc")
+        exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+
+class Limits(LaneTestCase):
+    @case.over(*case.PROTOCOLS)
+    def test_declined(self, protocol):
+        got = []
+
+        def script(one, exchange):
+            one.decline()
+            got.append(exchange.content())
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(protocol), [], 201)
+        self.assertTrue(got == [CONTENT])
+
+    @case.over("0", "1", "65536", "1000000", str(len(CONTENT) - 1), str(len(CONTENT)))
+    def test_rest(self, limit):
+        limit, got = int(limit), []
+
+        def script(one, exchange):
+            one.grant(limit, rest=True)
+            one.until_end()
+            got.append(exchange.content())
+            exchange.final(201)
+        for protocol in (PLAIN, H2):
+            with self.subTest(protocol):
+                self.upstream.reset()
+                got.clear()
+                self.serve(script)
+                self.assertStatuses(self.put(protocol), [], 201)
+                self.assertEqual(self.lanes[-1].count, limit)
+                self.assertTrue(self.lanes[-1].content() + got[0] == CONTENT)
+
+    def test_rest_of_chunked(self):
+        got = []
+
+        def script(one, exchange):
+            one.grant(len(CONTENT) - 1, rest=True)
+            one.until_end()
+            got.append(exchange.content())
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(chunked=True), [], 201)
+        self.assertTrue(self.lanes[0].content() + got[0] == CONTENT)
+
+    @case.over(*case.PROTOCOLS)
+    def test_windows(self, protocol):
+        def script(one, exchange):
+            one.grant(100_000)
+            one.until_end(lambda count: one.widen(min(count + 100_000, 1 << 40)))
+            exchange.content()
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(protocol), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT)
+        self.assertGreaterEqual(len(self.lanes[0].counts), len(CONTENT) // 100_000)
+
+    def test_window_with_rest(self):
+        got = []
+
+        def script(one, exchange):
+            one.grant(1000)
+            one.until_end(lambda count: one.widen(2000, rest=True))
+            got.append(exchange.content())
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(), [], 201)
+        self.assertTrue(self.lanes[0].content() == CONTENT[:2000] and got[0] == CONTENT[2000:])
+
+    def test_waits_at_its_limit(self):
+        message = self.connect().start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.grant(1000)
+        message.write(CONTENT[:100_000])
+        self.assertEqual(one.told(), (lane.COUNT, 1000, 0))
+        self.assertTrue(one.is_silent(0.2))
+        self.assertEqual(len(one.content()), 1000)
+        one.stop()
+        self.assertEqual(one.until_end(), 0)
+        one.exchange.final(507)
+        self.assertEqual(message.finish()[1].status, 507)
+
+
+class Begun(LaneTestCase):
+    def begin(self, sent, protocol=PLAIN, **options):
+        """A message that has sent so much, which is written."""
+        message = self.connect(protocol).start("PUT", "/a", length=len(CONTENT), **options)
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.grant(1 << 40)
+        message.write(CONTENT[:sent])
+        deadline = time.monotonic() + 20
+        while len(one.content()) < sent:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        return message, one
+
+
+class Ends(Begun):
+    @case.over(*case.PROTOCOLS)
+    def test_stop(self, protocol):
+        message, one = self.begin(200_000, protocol)
+        self.assertTrue(one.is_locked())
+        one.stop()
+        self.assertEqual(one.until_end(), 0)
+        self.assertFalse(one.is_locked())
+        self.assertEqual(one.count, 200_000)
+        if protocol in case.HTTP1:
+            with contextlib.suppress(http1.Closed):
+                message.write(CONTENT[200_000:250_000])
+        one.exchange.final(409)
+        self.assertEqual(message.finish()[1].status, 409)
+        self.assertEqual(len(one.content()), 200_000)
+
+    @case.over(*case.PROTOCOLS)
+    def test_client_goes(self, protocol):
+        message, one = self.begin(150_000, protocol)
+        message.client.close()
+        one.exchange.until_closed()
+        self.assertFalse(one.is_locked())
+        self.assertTrue(one.content() == CONTENT[:150_000])
+
+    def test_client_resets(self):
+        message, one = self.begin(150_000)
+        message.client.reset()
+        one.exchange.until_closed()
+        self.assertTrue(one.content() == CONTENT[:150_000])
+
+    def test_client_goes_at_once(self):
+        """Of what nginx has read, all is written."""
+        for _ in range(20):
+            message = self.connect().start("PUT", "/a", length=len(CONTENT))
+            one = self.lane(self.upstream.accept())
+            one.expect_offer()
+            one.grant(1 << 40)
+            message.write(CONTENT[:100_000])
+            message.client.close()
+            one.exchange.until_closed()
+            self.assertFalse(one.is_locked())
+            self.assertTrue(CONTENT.startswith(one.content()))
+
+    @case.over(*case.PROTOCOLS)
+    def test_responder_goes(self, protocol):
+        message, one = self.begin(150_000, protocol)
+        one.exchange.close()
+        self.assertEqual(message.finish()[1].status, 502)
+        self.assertTrue(one.content() == CONTENT[:150_000])
+
+    def test_responder_goes_before_it_answers(self):
+        message = self.connect().start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.exchange.close()
+        self.assertEqual(message.finish()[1].status, 502)
+
+    def test_responder_goes_with_the_grant_on_its_way(self):
+        message = self.connect().start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.grant(1 << 40)
+        one.exchange.close()
+        self.assertEqual(message.finish()[1].status, 502)
+
+    @case.over(*case.PROTOCOLS)
+    def test_early_response(self, protocol):
+        message, one = self.begin(150_000, protocol)
+        one.exchange.final(413)
+        self.assertEqual(message.finish()[1].status, 413)
+
+    @case.over(*case.PROTOCOLS)
+    def test_response_before_an_answer(self, protocol):
+        message = self.connect(protocol).start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.exchange.final(413)
+        self.assertEqual(message.finish()[1].status, 413)
+
+    def test_late_messages(self):
+        """A window or a stop may cross the end."""
+        def script(one, exchange):
+            one.grant(1 << 40)
+            one.until_end()
+            one.widen(1 << 41)
+            one.stop()
+            exchange.content()
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(), [], 201)
+
+
+class Reload(Begun):
+    def test_reload(self):
+        message, one = self.begin(150_000)
+        before = self.nginx.workers()
+        self.nginx.process.send_signal(1)
+        deadline = time.monotonic() + options.patience(20)
+        while set(self.nginx.workers()) == set(before):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        message.write(CONTENT[150_000:], end=True)
+        self.assertEqual(one.until_end(), 0)
+        one.exchange.content()
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+        self.assertTrue(one.content() == CONTENT)
+
+
+class WorkerKilled(Begun):
+    def test_worker_killed(self):
+        if options.valgrind:
+            self.skipTest("memcheck does not see the end of a process that is killed")
+        _, one = self.begin(150_000)
+        os.kill(self.nginx.workers()[0], 9)
+        one.exchange.until_closed()
+        self.assertFalse(one.is_locked())
+        self.assertTrue(one.content() == CONTENT[:150_000])
+        deadline = time.monotonic() + options.patience(20)
+        while not (self.nginx.workers() and "on signal 9" in self.logged()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        # It was asked for.
+        self.nginx._checked = len(self.nginx.read("error.log"))
+
+
+class Failures(LaneTestCase):
+    def put_to(self, script):
+        self.serve(script)
+        return self.put()
+
+    def test_no_room(self):
+        place = os.path.join(self.folder, "full")
+        os.mkdir(place)
+        if os.geteuid() != 0 or subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", place])
+        said = []
+
+        def run(exchange):
+            one = Lane(exchange, os.path.join(place, "file"))
+            one.expect_offer()
+            one.grant(1 << 40)
+            said.append((one.until_end(), one.count, one.is_locked()))
+            exchange.final(507)
+        self.upstream.serve(run)
+        self.assertStatuses(self.put(), [], 507)
+        (why, count, is_locked), = said
+        self.assertEqual((why, is_locked), (errno.ENOSPC, False))
+        self.assertTrue(0 < count <= 1 << 20, count)
+
+    @case.over("no_file", "another_size", "no_regular_file", "for_reading")
+    def test_unusable_grant(self, how):
+        said = []
+
+        def script(one, exchange):
+            data = lane.record(lane.GRANT, offset=1 if how == "another_size" else 0, limit=1000)
+            if how == "no_file":
+                exchange.write(data)
+            elif how == "no_regular_file":
+                ends = os.pipe()
+                one.pass_fds(data, [ends[1]])
+                for end in ends:
+                    os.close(end)
+            else:
+                fd = os.open(one.path, os.O_RDONLY if how == "for_reading" else os.O_WRONLY | os.O_APPEND)
+                one.pass_fds(data, [fd])
+                os.close(fd)
+            said.append(one.until_end())
+            exchange.final(500)
+        self.assertStatuses(self.put_to(script), [], 500)
+        self.assertEqual(said, [errno.EBADF if how == "for_reading" else errno.EINVAL])
+        self.assertEqual(self.lanes[0].content(), b"")
+
+    BAD = {
+        "kind": lane.message(9),
+        "version": lane.message(lane.DECLINE, version=2),
+        "flags": lane.message(lane.DECLINE, flags=2),
+        "short": lane.message(lane.DECLINE)[:-1],
+        "long": lane.message(lane.DECLINE) + b"x",
+        "empty": b"",
+        "negative": lane.message(lane.DECLINE, limit=1 << 63),
+        "window_before_a_grant": lane.message(lane.WINDOW, limit=5),
+        "stop_before_a_grant": lane.message(lane.STOP),
+    }
+
+    @case.over(*BAD)
+    def test_malformed(self, name):
+        def script(one, exchange):
+            exchange.write(fastcgi.record(lane.DATA, self.BAD[name]))
+            exchange.until_closed()
+            raise Disconnected
+        self.assertStatuses(self.put_to(script), [], 502)
+
+    @case.over("grant", "decline", "lower")
+    def test_malformed_later(self, name):
+        def script(one, exchange):
+            one.grant(1000)
+            if name == "grant":
+                with open(one.path, "ab") as file:
+                    one.pass_fds(lane.record(lane.GRANT, limit=2000), [file.fileno()])
+            else:
+                exchange.write(lane.record(lane.DECLINE) if name == "decline" else
+                               lane.record(lane.WINDOW, limit=999))
+            exchange.until_closed()
+            raise Disconnected
+        self.assertStatuses(self.put_to(script), [], 502)
+
+    @case.over("two", "with_decline", "later")
+    def test_other_descriptors(self, how):
+        def script(one, exchange):
+            fds = [one.open(), os.open(one.path, os.O_RDONLY)]
+            try:
+                if how == "two":
+                    one.pass_fds(lane.record(lane.GRANT, limit=5), fds)
+                elif how == "with_decline":
+                    one.pass_fds(lane.record(lane.DECLINE), fds[:1])
+                else:
+                    one.pass_fds(lane.record(lane.GRANT, limit=5), fds[:1])
+                    one.pass_fds(lane.record(lane.WINDOW, limit=9), fds[1:])
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            exchange.until_closed()
+            raise Disconnected
+        self.assertStatuses(self.put_to(script), [], 502)
+
+    def test_unasked(self):
+        """Where nothing was offered, no message is taken."""
+        message = self.connect().start("PUT", "/a", content=b"abc")
+        exchange = self.upstream.accept()
+        exchange.content()
+        exchange.write(lane.record(lane.DECLINE))
+        self.assertStatuses(message, [], 502)
+
+
+class Kept(LaneTestCase):
+    http = "upstream kept { server %%UPSTREAM%%; keepalive 8; }"
+    server = """fastcgi_keep_conn on;
+        location / { fastcgi_pass kept; interim_responses 104; spool_receive on; }"""
+
+    @case.over(*case.PROTOCOLS)
+    def test_kept(self, protocol):
+        """After content that was written the connection serves other requests, and such content again."""
+        client = self.connect(protocol)
+        message = client.start("PUT", "/a", length=len(CONTENT))
+        exchange = self.upstream.accept()
+        for number in range(3):
+            one = self.lane(exchange)
+            one.expect_offer()
+            one.grant(1 << 40)
+            message.write(CONTENT, end=True)
+            one.until_end()
+            exchange.content()
+            exchange.whole(204)
+            self.assertStatuses(message, [], 204)
+            self.assertTrue(one.content() == CONTENT)
+            message = client.start("PUT", "/b", content=b"little")
+            exchange.following()
+            self.assertEqual(exchange.content(), b"little")
+            exchange.whole(204)
+            self.assertStatuses(message, [], 204)
+            message = client.start("PUT", "/a", length=len(CONTENT))
+            exchange.following()
+        exchange.close()
+        self.assertEqual(message.finish()[1].status, 502)
+
+
+class NextUpstream(LaneTestCase):
+    http = """upstream two { server unix:/nowhere/at/all; server %%UPSTREAM%%; }"""
+    server = """location / { fastcgi_pass two; fastcgi_next_upstream error; spool_receive on; }"""
+
+    @case.over(*case.PROTOCOLS)
+    def test_first_is_not_there(self, protocol):
+        for _ in range(2):
+            self.upstream.reset()
+            self.serve(take_all)
+            self.assertStatuses(self.put(protocol), [], 201)
+            self.assertTrue(self.lanes[-1].content() == CONTENT)
+        # That the first one cannot be reached is told, as it must be.
+        self.nginx._checked = len(self.nginx.read("error.log"))
+
+
+class Directive(case.NginxTestCase):
+    def test_bad_values(self):
+        for words in ("", "maybe", "on on"):
+            nginx = Nginx("location / { spool_receive %s; }" % words)
+            accepted, said = nginx.test()
+            nginx.remove()
+            self.assertFalse(accepted, words)
+            self.assertIn("spool_receive", said)
