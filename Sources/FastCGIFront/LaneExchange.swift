@@ -70,7 +70,7 @@ extension FastCGIExchange {
         laneCount = report.count
         incoming = .content(remaining: remaining)
         // The end of all content may have come with it.
-        if reader.lane == .over, laneEnd != .broken, laneEnd == .proper || remaining == 0 {
+        if case .ended = report, laneEnd != .broken, laneEnd == .proper || remaining == 0 {
             incoming = after(0, laneEnd, remaining: remaining)
         }
         return report

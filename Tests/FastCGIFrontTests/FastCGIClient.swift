@@ -13,6 +13,7 @@ enum RecordType: UInt8 {
     case params = 4
     case stdin = 5
     case stdout = 6
+    case data = 8
     case getValues = 9
     case getValuesResult = 10
 }
