@@ -1,19 +1,23 @@
 """Random record streams and clients of every manner against one nginx, seed after seed.
 
 After every seed the worker must be the same process, its error log clean and a plain request answered;
-what a well-formed stream said must have arrived. A seed that fails is printed and can be run alone.
+what a well-formed stream said must have arrived. A seed that fails is printed and can be run alone. Every third
+seed is one of content that nginx writes by itself (fuzz_lane.py).
 """
 
 import concurrent.futures
 import contextlib
 import multiprocessing
+import os
 import random
 import select
+import tempfile
 import threading
 import time
 import traceback
 
 import case
+import fuzz_lane
 import http1
 import http2
 import options
@@ -33,6 +37,7 @@ SERVER = """
     location /kept_buffered { fastcgi_pass group; fastcgi_keep_conn on; fastcgi_buffering on; }
     location /off { fastcgi_pass %%UPSTREAM%%; interim_responses off; }
     location /expected { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
+    location /lane { fastcgi_pass %%UPSTREAM2%%; spool_receive on; }
 """
 HTTP = "upstream group { server %%UPSTREAM%%; keepalive 4; }"
 PATHS = ["/", "/", "/", "/buffered", "/collected", "/kept", "/kept_off", "/kept_buffered", "/off", "/expected"]
@@ -43,19 +48,25 @@ class Bench:
 
     def __init__(self):
         self.responder = Responder()
+        self.folder = tempfile.mkdtemp(dir=options.scratch)
+        self.local = Responder(os.path.join(self.folder, "responder"))
         limit = str(int(options.patience(1)))
         self.nginx = server.Nginx(SERVER.replace("LIMIT", limit), HTTP,
-                                  upstreams=[self.responder.address]).start()
+                                  upstreams=[self.responder.address, self.local.address]).start()
         self.workers = self.nginx.workers()
 
     def close(self):
         wrong = self.nginx.quit()
         self.nginx.remove()
         self.responder.close()
+        self.local.close()
         return wrong
 
     def run(self, seed):
         """Raises what is wrong with this seed."""
+        if seed % 3 == 0:
+            fuzz_lane.run(self, seed, self.folder)
+            return self.inspect(case.PLAIN)
         stream = Stream(seed)
         choose = random.Random(-seed - 1)
         protocol = choose.choice(case.PROTOCOLS)
