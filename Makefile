@@ -51,6 +51,8 @@ run:
 # run at a time as there are cores, since each keeps one of Swift's threads until it ends;
 # SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs one after the other. Those of the
 # client library are async and need such threads themselves: they come last, in a process without the others.
+# At last what sends much content goes once more through an nginx that writes it into the spool by itself.
+LANE_TESTS = '^EndToEndTests\.(Upload|Interim|TusClient|Kill|Race|Sync|FullDisk|Progress)Tests'
 ASYNC_TESTS = '^ResumableUploadTests\.' '^EndToEndTests\.ClientTests'
 test:
 	@deploy/install-dependencies.sh test
@@ -63,6 +65,8 @@ test:
 	    $(ASYNC_TESTS:%=--skip %)
 	SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
 	    Tests/swift-test.sh --explicit-target-dependency-import-check error $(ASYNC_TESTS:%=--filter %)
+	SPOOLGATE_LANE=1 Tests/swift-test.sh --explicit-target-dependency-import-check error \
+	    --filter $(LANE_TESTS)
 
 # What a change of the protocol, the spool or the gateway is tried with first.
 test-quick:

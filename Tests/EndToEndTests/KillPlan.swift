@@ -6,8 +6,8 @@
 import Foundation
 import TestSupport
 
-/// How the daemon ends, and what comes after it.
-enum KillManner: String, CaseIterable {
+/// What is killed, and what comes after it.
+enum KillManner: String {
     /// The next daemon starts when it is dead.
     case plain
     /// The next ones are killed while they start and recover.
@@ -18,6 +18,13 @@ enum KillManner: String, CaseIterable {
     case besidePurge = "beside-purge"
     /// `spoolgate purge` is at work and is killed too.
     case withPurge = "with-purge"
+    /// The daemon lives: nginx's worker dies, with what it has on its way.
+    case worker
+
+    /// How the daemon ends.
+    static let ofDaemon: [KillManner] = [
+        .plain, .inRecovery, .overlapping, .besidePurge, .withPurge,
+    ]
 }
 
 /// One death of the daemon.
@@ -33,7 +40,13 @@ struct Kill {
     /// Microseconds that the manner needs.
     var pauses: [UInt32]
     /// Daemons that are started after it, each of which serves from its start on.
-    var starts: Int { manner == .inRecovery ? 1 + pauses.count : 1 }
+    var starts: Int {
+        switch manner {
+        case .inRecovery: 1 + pauses.count
+        case .worker: 0
+        case .plain, .overlapping, .besidePurge, .withPurge: 1
+        }
+    }
 }
 
 /// What is to happen in a round.
@@ -53,11 +66,13 @@ struct KillPlan {
         return first..<first + (asked ?? UInt64(count))
     }
 
-    init(seed: UInt64) {
+    /// Draws a round; `manner` is that of each of its kills in place of the ones drawn.
+    init(seed: UInt64, manner: KillManner? = nil) {
         var generator = SplitMix(seed: seed)
         self.seed = seed
         tasks = (0..<4).map { Self.task($0, seed, &generator) }
         kills = (0..<Int.random(in: 1...3, using: &generator)).map { _ in Self.kill(&generator) }
+        if let manner { for index in kills.indices { kills[index].manner = manner } }
     }
 
     private static func task(
@@ -94,7 +109,7 @@ struct KillPlan {
             holds: generator.once(in: 2),
             delay: generator.once(in: 2) ? 0 : UInt32.random(in: 0...4_000, using: &generator),
             manner: generator.once(in: 2)
-                ? .plain : KillManner.allCases.randomElement(using: &generator) ?? .plain,
+                ? .plain : KillManner.ofDaemon.randomElement(using: &generator) ?? .plain,
             pauses: (0..<3).map { _ in UInt32.random(in: 0...30_000, using: &generator) }
         )
     }

@@ -15,10 +15,22 @@ struct KillTests {
         arguments: [("power-cut", 12), ("process", 6)]
     )
     func rounds(promise: String, usually: Int) throws {
-        let seeds = KillPlan.seeds(usually: usually)
+        try run(KillPlan.seeds(usually: usually), promise: promise)
+    }
+
+    @Test("no promise is broken, whenever nginx's worker dies")
+    func worker() throws {
+        try run(KillPlan.seeds(usually: 6), promise: "power-cut", manner: .worker)
+    }
+
+    private func run(
+        _ seeds: Range<UInt64>,
+        promise: String,
+        manner: KillManner? = nil
+    ) throws {
         let world = try KillWorld(["promise: \(promise)"])
         for seed in seeds {
-            let plan = KillPlan(seed: seed)
+            let plan = KillPlan(seed: seed, manner: manner)
             let faults: [String]
             do { faults = try world.run(plan) } catch { faults = ["\(error)"] }
             guard !faults.isEmpty else { continue }

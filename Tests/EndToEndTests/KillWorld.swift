@@ -115,6 +115,8 @@ final class KillWorld {
                 usleep(pause)
             }
             try sandbox.crash()
+        case .worker:
+            sandbox.killWorkers()
         case .overlapping:
             try sandbox.replace(livingOnFor: kill.pauses[0])
         case .besidePurge, .withPurge:

@@ -146,6 +146,15 @@ final class Sandbox {
         try startAgain()
     }
 
+    /// Kills nginx's workers, in whose place it starts others.
+    func killWorkers() {
+        let children = "/proc/\(webServer.id)/task/\(webServer.id)/children"
+        let workers = (try? String(contentsOfFile: children, encoding: .utf8)) ?? ""
+        for worker in workers.split(separator: " ").compactMap({ Int32($0) }) {
+            Foundation.kill(worker, SIGKILL)
+        }
+    }
+
     /// Starts a daemon after the last one ended, and does not wait for it.
     func launch() throws { daemon = try Self.startDaemon(directory, by: launcher) }
 

@@ -28,6 +28,7 @@ from responder import Disconnected, Responder
 SERVER = """
     fastcgi_buffer_size 4k;
     fastcgi_read_timeout LIMITs;
+    fastcgi_send_timeout LIMITs;
     send_timeout 8s;
     interim_responses 100 103 104;
     location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
