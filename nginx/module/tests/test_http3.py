@@ -2,11 +2,14 @@
 connections to the responder."""
 
 import importlib.util
+import os
 import random
 import socket
+import tempfile
 import unittest
 
 import case
+import lane
 import options
 
 
@@ -20,15 +23,7 @@ def missing():
     return None
 
 
-class HTTP3(case.NginxTestCase):
-    http = "upstream kept { server %%UPSTREAM%%; keepalive 8; }"
-    server = """
-        interim_responses 104;
-        location /decides { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
-        location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
-        location /kept { fastcgi_pass kept; fastcgi_keep_conn on; }
-    """
-
+class QUICTestCase(case.NginxTestCase):
     @classmethod
     def setUpClass(cls):
         reason = missing()
@@ -46,6 +41,16 @@ class HTTP3(case.NginxTestCase):
         client = http3.Client(self.port)
         self.addCleanup(client.close)
         return client
+
+
+class HTTP3(QUICTestCase):
+    http = "upstream kept { server %%UPSTREAM%%; keepalive 8; }"
+    server = """
+        interim_responses 104;
+        location /decides { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
+        location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_buffering on; }
+        location /kept { fastcgi_pass kept; fastcgi_keep_conn on; }
+    """
 
     def test_before_content(self):
         client = self.connect()
@@ -190,3 +195,63 @@ class HTTP3(case.NginxTestCase):
         self.assertEqual(offsets[0], 0)
         self.assertLess(len(offsets), count)
         self.assertEqual((final.status, final.content), (200, b"0123456789" * 3000))
+
+
+class Lane(QUICTestCase):
+    """Content that nginx writes into the responder's file."""
+
+    unix = True
+    server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; spool_receive on; }"
+
+    def put(self, content, sent, script):
+        """Sends so much of content while the responder, which has the offer, goes on; the message, the lane."""
+        lanes = []
+
+        def run(exchange):
+            lanes.append(lane.Lane(exchange, os.path.join(tempfile.mkdtemp(dir=options.scratch), "file")))
+            lanes[0].expect_offer()
+            script(lanes[0], exchange)
+        self.upstream.serve(run)
+        message = self.connect().start("PUT", "/a", length=len(content))
+        message.write(content[:sent], end=sent == len(content))
+        status = message.finish()[1].status
+        return status, lanes[0]
+
+    @case.over("300000", "1000001")
+    def test_written(self, size):
+        content = random.Random(1).randbytes(int(size))
+
+        def script(one, exchange):
+            one.grant(1 << 40)
+            if one.until_end() or exchange.content():
+                raise AssertionError("not all of it was written")
+            exchange.final(201)
+        status, one = self.put(content, len(content), script)
+        self.assertEqual(status, 201)
+        self.assertTrue(one.content() == content)
+
+    def test_rest(self):
+        content, rest = random.Random(2).randbytes(400_000), []
+
+        def script(one, exchange):
+            one.grant(len(content) - 1, rest=True)
+            one.until_end()
+            rest.append(exchange.content())
+            exchange.final(201)
+        status, one = self.put(content, len(content), script)
+        self.assertEqual(status, 201)
+        self.assertTrue(one.content() == content[:-1] and rest == [content[-1:]])
+
+    def test_stop(self):
+        content = random.Random(3).randbytes(400_000)
+
+        def script(one, exchange):
+            one.grant(1 << 40)
+            one.stop()
+            one.until_end()
+            if one.is_locked():
+                raise AssertionError("the file is open")
+            exchange.final(409)
+        status, one = self.put(content, 1000, script)
+        self.assertEqual(status, 409)
+        self.assertTrue(content.startswith(one.content()))
