@@ -51,7 +51,7 @@ private struct Target {
 
 /// Prints every target with its figure.
 func printTargets(_ results: [SectionResult], _ options: Options) {
-    let targets = targets(results)
+    let targets = targets(results) + (options.hasLane ? lane(results) : [])
     if options.json {
         for target in targets {
             let figure: Any = target.figure ?? NSNull()
@@ -193,6 +193,37 @@ private func client(_ results: [SectionResult]) -> [Target] {
             ),
             atLeast: 1
         )
+    ]
+}
+
+/// Where nginx writes content into the spool by itself.
+///
+/// The speed is that of an upload whose promise needs no sync, as dav's.
+private func lane(_ results: [SectionResult]) -> [Target] {
+    func large(_ row: String, _ key: String) -> [Double] {
+        results.figure(.oneRequest, row, key, over: OneRequest.davRow)
+    }
+    return [
+        Target(
+            "written by nginx: 1 GiB received: processor at most 1.15 x dav PUT",
+            large(OneRequest.receiveRow, "cpu_s_per_gib"),
+            atMost: 1.15
+        ),
+        Target(
+            "  and, process, at least 0.9 x its speed",
+            large(Promise.process.toldRow, "mib_per_s"),
+            atLeast: 0.9
+        ),
+        Target(
+            "  64 appends of 16 MiB, process: at least 1.5 x tusd",
+            results.figure(
+                .appends,
+                Promise.process.partsRow,
+                "mib_per_s",
+                over: Appends.tusdRow
+            ),
+            atLeast: 1.5
+        ),
     ]
 }
 
