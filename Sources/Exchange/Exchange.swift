@@ -116,8 +116,10 @@ package enum LaneReport: Sendable, Equatable {
 }
 
 extension Exchange {
+    /// A front that does not say otherwise has no lane.
     package func offersLane() throws(ContentError) -> Bool { false }
 
+    /// Never called without an offer.
     package func grant(
         _ file: consuming Descriptor,
         at offset: Int64,
@@ -126,10 +128,13 @@ extension Exchange {
         preconditionFailure("a grant that nobody asked for")
     }
 
+    /// Nothing, without a grant.
     package func widen(_ limit: LaneLimit) throws(ContentError) {}
 
+    /// Nothing, without a grant.
     package func stopLane() {}
 
+    /// Never called without a grant.
     package func receiveReport() throws(ContentError) -> LaneReport {
         preconditionFailure("a report without a grant")
     }

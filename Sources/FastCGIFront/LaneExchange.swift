@@ -25,6 +25,7 @@ extension FastCGIExchange {
         _ = writer.send(.decline)
     }
 
+    /// Takes the offer up; only where there is one.
     package func grant(
         _ file: consuming Descriptor,
         at offset: Int64,
@@ -35,15 +36,21 @@ extension FastCGIExchange {
         guard writer.send(.grant(offset: offset, limit), passing: file) else { throw fail() }
     }
 
+    /// Lets nginx write more.
+    /// - Throws: where it is gone.
     package func widen(_ limit: LaneLimit) throws(ContentError) {
         guard writer.send(.window(limit)) else { throw fail() }
     }
 
+    /// Has nginx close the file; harmless where it has done so.
     package func stopLane() {
         guard reader.lane == .granted else { return }
         _ = writer.send(.stop)
     }
 
+    /// Waits for the next report, as `Exchange` says.
+    ///
+    /// Reads on no further than the end of what nginx writes.
     package func receiveReport() throws(ContentError) -> LaneReport {
         let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         while true {
