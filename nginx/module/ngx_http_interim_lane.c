@@ -212,7 +212,10 @@ ngx_http_interim_lane_create_request(ngx_http_request_t *r)
 }
 
 
-/* "rc" says nothing of the file: whatever was not told by now never will be */
+/*
+ * Nothing is told any more.  If the client broke off, nginx has dropped what
+ * it had just read.
+ */
 
 static void
 ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
@@ -222,6 +225,15 @@ ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
     lane = ctx->lane;
+
+    if (lane->state == ngx_http_interim_lane_granted
+        && r->connection->error
+        && r->request_body
+        && ngx_http_interim_lane_hold(r, lane, r->request_body->bufs)
+           == NGX_OK)
+    {
+        (void) ngx_http_interim_lane_writev(r, lane);
+    }
 
     ngx_http_interim_lane_cleanup(lane);
 
@@ -281,7 +293,9 @@ ngx_http_interim_lane_filter(void *data, ngx_chain_t *in)
         in = in->next;
     }
 
-    if (ngx_http_interim_lane_hold(r, lane, in) != NGX_OK) {
+    if (ngx_http_interim_lane_hold(r, lane, in) != NGX_OK
+        || ngx_chain_writer(&r->upstream->writer, NULL) == NGX_ERROR)
+    {
         return NGX_ERROR;
     }
 
@@ -430,7 +444,9 @@ ngx_http_interim_lane_write(ngx_http_request_t *r,
         return ngx_http_interim_lane_end(r, lane, err);
     }
 
-    if (lane->count == lane->told) {
+    /* one count at a time waits for a responder that does not read */
+
+    if (lane->count == lane->told || r->upstream->writer.out) {
         return NGX_OK;
     }
 
@@ -495,6 +511,12 @@ ngx_http_interim_lane_writev(ngx_http_request_t *r,
                 ngx_log_error(NGX_LOG_ERR, r->connection->log, err,
                               "writev() of content failed");
                 return err;
+            }
+
+            if (n == 0) {
+                ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                              "writev() of content wrote nothing");
+                return EIO;
             }
 
         } else {

@@ -331,6 +331,31 @@ class Limits(LaneTestCase):
         self.assertStatuses(self.put(), [], 201)
         self.assertTrue(self.lanes[0].content() == CONTENT[:2000] and got[0] == CONTENT[2000:])
 
+    def test_responder_does_not_read(self):
+        """Counts that it does not take do not pile up; it gets the last one."""
+        message = self.connect().start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        message.write(CONTENT[:100_000])
+        one.grant(10)
+        windows = 2000
+        for limit in range(20, 10 * windows + 1, 10):
+            one.widen(limit)
+            deadline = time.monotonic() + options.patience(10)
+            while len(one.content()) < limit:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.0002)
+        counts = 0
+        while one.told() != (lane.COUNT, 10 * windows, 0):
+            counts += 1
+        self.assertLess(counts, windows // 2)
+        one.widen(1 << 40)
+        message.write(CONTENT[100_000:], end=True)
+        self.assertEqual(one.until_end(), 0)
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+        self.assertTrue(one.content() == CONTENT)
+
     def test_waits_at_its_limit(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
@@ -402,6 +427,7 @@ class Ends(Begun):
             message.client.close()
             one.exchange.until_closed()
             self.assertFalse(one.is_locked())
+            self.assertEqual(len(one.content()), 100_000)
             self.assertTrue(CONTENT.startswith(one.content()))
 
     @case.over(*case.PROTOCOLS)
@@ -451,6 +477,11 @@ class Ends(Begun):
             exchange.final(201)
         self.serve(script)
         self.assertStatuses(self.put(), [], 201)
+
+
+class EndsOfLargeBuffer(Ends):
+    server = """client_body_buffer_size 1m;
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
 
 
 class Reload(Begun):
