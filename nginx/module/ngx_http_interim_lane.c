@@ -96,6 +96,8 @@ static ngx_int_t ngx_http_interim_lane_body_filter(ngx_http_request_t *r,
 static ngx_int_t ngx_http_interim_lane_create_request(ngx_http_request_t *r);
 static void ngx_http_interim_lane_finalize_request(ngx_http_request_t *r,
     ngx_int_t rc);
+static void ngx_http_interim_lane_save(ngx_http_request_t *r,
+    ngx_http_interim_lane_t *lane);
 static void ngx_http_interim_lane_cleanup(void *data);
 static ngx_int_t ngx_http_interim_lane_filter(void *data, ngx_chain_t *in);
 static ngx_int_t ngx_http_interim_lane_start(ngx_http_request_t *r,
@@ -212,10 +214,7 @@ ngx_http_interim_lane_create_request(ngx_http_request_t *r)
 }
 
 
-/*
- * Nothing is told any more.  If the client broke off, nginx has dropped what
- * it had just read.
- */
+/* nothing is told any more */
 
 static void
 ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
@@ -226,18 +225,54 @@ ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
     ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
     lane = ctx->lane;
 
-    if (lane->state == ngx_http_interim_lane_granted
-        && r->connection->error
-        && r->request_body
-        && ngx_http_interim_lane_hold(r, lane, r->request_body->bufs)
-           == NGX_OK)
-    {
-        (void) ngx_http_interim_lane_writev(r, lane);
+    if (lane->state == ngx_http_interim_lane_granted && r->connection->error) {
+        ngx_http_interim_lane_save(r, lane);
     }
 
     ngx_http_interim_lane_cleanup(lane);
 
     lane->finalize_request(r, rc);
+}
+
+
+/* the client broke off: writes what nginx has read and would drop */
+
+static void
+ngx_http_interim_lane_save(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
+{
+    ngx_http_request_body_t  *rb;
+#if (NGX_HTTP_V2)
+    off_t                     size;
+    ngx_chain_t               raw;
+#endif
+
+    rb = r->request_body;
+
+    if (rb == NULL || ngx_http_interim_lane_hold(r, lane, rb->bufs) != NGX_OK) {
+        return;
+    }
+
+#if (NGX_HTTP_V2)
+
+    /* content that came in frames and was not looked at yet */
+
+    if (r->stream && rb->buf) {
+        size = rb->received + (rb->buf->last - rb->buf->pos);
+
+        raw.buf = rb->buf;
+        raw.next = NULL;
+
+        if ((r->headers_in.content_length_n == -1
+             || size <= r->headers_in.content_length_n)
+            && ngx_http_interim_lane_hold(r, lane, &raw) != NGX_OK)
+        {
+            return;
+        }
+    }
+
+#endif
+
+    (void) ngx_http_interim_lane_writev(r, lane);
 }
 
 
