@@ -372,6 +372,42 @@ class Limits(LaneTestCase):
         self.assertEqual(message.finish()[1].status, 507)
 
 
+class SendTimeout(LaneTestCase):
+    """How long nginx waits for the responder to take content."""
+
+    server = "fastcgi_send_timeout 1s; location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"
+
+    def at_its_limit(self):
+        message = self.connect().start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        one.grant(1000)
+        message.write(CONTENT[:100_000])
+        self.assertEqual(one.told(), (lane.COUNT, 1000, 0))
+        return message, one
+
+    def test_no_answer(self):
+        message = self.connect().start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept())
+        one.expect_offer()
+        message.write(CONTENT[:1000])
+        self.assertEqual(message.finish()[1].status, 504)
+
+    def test_no_window(self):
+        message, _ = self.at_its_limit()
+        self.assertEqual(message.finish()[1].status, 504)
+
+    def test_same_window(self):
+        message, one = self.at_its_limit()
+        for _ in range(5):
+            self.assertTrue(one.is_silent(0.5))
+            one.widen(1000)
+        one.stop()
+        self.assertEqual(one.until_end(), 0)
+        one.exchange.final(409)
+        self.assertEqual(message.finish()[1].status, 409)
+
+
 class Begun(LaneTestCase):
     def begin(self, sent, protocol=PLAIN, **options):
         """A message that has sent so much, which is written."""
@@ -424,6 +460,17 @@ class Ends(Begun):
             message, one = self.begin(1, protocol)
             message.write(CONTENT[1:60_000])
             message.client.sock.shutdown(socket.SHUT_WR)
+            one.exchange.until_closed()
+            self.assertFalse(one.is_locked())
+            self.assertEqual(len(one.content()), 60_000)
+            self.assertTrue(CONTENT.startswith(one.content()))
+
+    @case.over(*case.HTTP2)
+    def test_client_cancels(self, protocol):
+        for _ in range(20):
+            message, one = self.begin(1, protocol)
+            message.write(CONTENT[1:60_000])
+            message.cancel()
             one.exchange.until_closed()
             self.assertFalse(one.is_locked())
             self.assertEqual(len(one.content()), 60_000)
