@@ -52,16 +52,6 @@ int spoolgate_try_lock(int descriptor) {
     return errno == EAGAIN || errno == EACCES ? 1 : -1;
 }
 
-int spoolgate_wait_lock(int descriptor) {
-    struct flock lock = lock_of(F_WRLCK, 0, MARK);
-    int          status;
-
-    do {
-        status = fcntl(descriptor, F_OFD_SETLKW, &lock);
-    } while (status == -1 && errno == EINTR);
-    return status;
-}
-
 int spoolgate_is_locked(int descriptor) {
     return conflicts(descriptor, lock_of(F_WRLCK, 0, MARK));
 }

@@ -253,14 +253,11 @@ package final class Spool: Sendable {
         let name = FileName(lock.id)
         let opened = try openSound(name) { () throws(SystemError) in try layout.openRecord(name) }
         guard let record = opened,
-            try waitForLock(on: record, lock, until: limit, admits: admits)
+            try waitForLock(on: record, lock, until: limit, admits: admits),
+            case let status = try onDisk({ () throws(SystemError) in try record.status() }),
+            // Else it was removed while this request waited.
+            status.names > 0
         else {
-            try checkMembership()
-            return nil
-        }
-        let status = try onDisk { () throws(SystemError) in try record.status() }
-        // Removed while this request waited.
-        guard status.names > 0 else {
             try checkMembership()
             return nil
         }

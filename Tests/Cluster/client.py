@@ -26,6 +26,8 @@ class Creation:
         self.is_promised = False
         # The most bytes of content ever sent.
         self.sent = 0
+        # When the first request began that could make it whole.
+        self.completing = None
         self.end = None
 
     @property
@@ -182,6 +184,8 @@ class Client:
 
     def _exchange(self, method, target, fields, content, offset=0):
         self._was_told = False
+        if self.current.completing is None and fields["Upload-Complete"] == "?1":
+            self.current.completing = time.monotonic()
         exchange = self.open(method, target, fields)
         cut_at = None
         if content and self.task.breaks and self.task.breaks.pop():

@@ -8,14 +8,18 @@ import errno
 import fcntl
 import json
 import os
+import random
+import signal
 import struct
 import subprocess
 import sys
 import time
 
-GET, SET = 36, 37  # F_OFD_GETLK, F_OFD_SETLK, which Python does not name.
+# F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, which Python does not name.
+GET, SET, SET_WAITING = 36, 37, 38
 RANGE = 1 << 62
 ROUNDS = 300
+KILLS = 60
 
 
 def lock_words(kind):
@@ -31,6 +35,11 @@ def lock(descriptor):
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         raise
+
+
+def wait_for_lock(descriptor):
+    """Has the kernel wait for the lock, which is free."""
+    fcntl.fcntl(descriptor, SET_WAITING, lock_words(fcntl.F_WRLCK))
 
 
 def is_locked(descriptor):
@@ -231,6 +240,42 @@ def locks(a, b):
     return {"seen": all(seen), "after death": round(time.monotonic() - began, 3)}
 
 
+def locks_left(a, b, ask=lock):
+    """How often a process that was killed while it asked for locks, each free, has left one that nobody gives up."""
+    left = 0
+    for number in range(KILLS):
+        folder = f"asked-{ask.__name__}-{number}"
+        os.mkdir(f"{a}/{folder}")
+        child = os.fork()
+        if child == 0:
+            ask_until_killed(f"{a}/{folder}", ask)
+        time.sleep(0.01 + random.random() / 50)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for name in os.listdir(f"{b}/{folder}"):
+            descriptor = os.open(f"{b}/{folder}/{name}", os.O_RDWR)
+            deadline = time.monotonic() + 2
+            while is_locked(descriptor) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            left += is_locked(descriptor)
+            os.close(descriptor)
+    return left
+
+
+def ask_until_killed(folder, ask):
+    """Of locks_left: makes files and locks them."""
+    try:
+        for each in range(1 << 20):
+            ask(create(f"{folder}/{each}"))
+    finally:
+        os._exit(1)
+
+
+def locks_left_by_waiting(a, b):
+    """The same where the kernel was to wait for the lock."""
+    return locks_left(a, b, wait_for_lock)
+
+
 def hold(path):
     lock(os.open(path, os.O_RDWR))
     print("held", flush=True)
@@ -250,6 +295,8 @@ def main():
         probe.__name__: probe(a, b)
         for probe in (
             locks,
+            locks_left,
+            locks_left_by_waiting,
             links_after_removal,
             lost_races,
             unlocked_births,
@@ -259,7 +306,7 @@ def main():
             stale_names,
         )
     }
-    print(json.dumps({**found, "rounds": ROUNDS}))
+    print(json.dumps({**found, "rounds": ROUNDS, "kills": KILLS}))
 
 
 main()

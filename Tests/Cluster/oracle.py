@@ -13,8 +13,12 @@ class Death:
         self.time = time
 
 
-def judge(application, clients, deaths=()):
-    """Everything that is wrong, a line each."""
+def judge(application, clients, deaths=(), was_begun=lambda identity: False):
+    """Everything that is wrong, a line each.
+
+    `was_begun` looks whether the record of a held upload says that its one attempt was begun and that its process
+    ended during it.
+    """
     faults = []
     for client in clients:
         name = (
@@ -24,12 +28,12 @@ def judge(application, clients, deaths=()):
         for creation in client.creations:
             faults += [
                 f"{name} {creation.target} {creation.identity}: {fault}"
-                for fault in _judge(creation, client.task, application, deaths)
+                for fault in _judge(creation, client.task, application, deaths, was_begun)
             ]
     return faults
 
 
-def _judge(creation, task, application, deaths):
+def _judge(creation, task, application, deaths, was_begun):
     requests = application.requests_for(creation.target)
     whole = [one for one in requests if one.is_whole]
     digest = hashlib.sha256(task.content).hexdigest()
@@ -54,7 +58,9 @@ def _judge(creation, task, application, deaths):
             yield "held, though it may be repeated"
         if not deaths and "break" not in creation.target:
             yield "held, and nothing was interrupted"
-        if not requests:
+        # The begin of an attempt is stored before anything is sent (attempt-once in spoolgate-spool(5)): a node
+        # that dies between the two leaves what nobody can tell from an attempt that was sent.
+        if not requests and not (_was_cut_short(creation, deaths) and was_begun(creation.identity)):
             yield "held, and the application never heard of it"
     # Of a Location alone nobody promised that it survives a node.
     if creation.end == GONE and (creation.is_promised or not deaths):
@@ -62,6 +68,12 @@ def _judge(creation, task, application, deaths):
         yield f"gone, though its client was told {offset}"
     if creation.end is None and creation.location:
         yield "no end"
+
+
+def _was_cut_short(creation, deaths):
+    """Whether a node died after its client had begun to send the last of the content."""
+    completing = creation.completing
+    return completing is not None and any(death.time >= completing for death in deaths)
 
 
 def _was_interrupted(first, second, deaths):

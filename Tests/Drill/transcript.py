@@ -8,6 +8,8 @@ import sys
 import time
 
 WIDTH = 150
+# Of what was wrong: nobody sees it twice.
+FAULT_WIDTH = 2000
 
 # What apt says to a terminal that redraws its line, and to everybody.
 NOISE = re.compile(
@@ -28,11 +30,11 @@ class Transcript:
     def say(self, text):
         self._print(text)
 
-    def command(self, line):
-        self._print(f"# {line}")
+    def command(self, line, prompt="# "):
+        self._print(f"{prompt}{line}")
 
-    def output(self, text, limit=12):
-        """The first and last of the lines, each cut to a width that a terminal shows."""
+    def output(self, text, limit=12, width=WIDTH):
+        """The first and last of the lines, each cut, else to what a terminal shows."""
         lines = [
             line.rstrip() for line in text.splitlines() if line.strip() and not NOISE.match(line)
         ]
@@ -41,7 +43,7 @@ class Transcript:
             left_out = f"... {len(lines) - limit} lines ..."
             lines = lines[:head] + [left_out] + lines[head - limit :]
         for line in lines:
-            shown = line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+            shown = line if len(line) <= width else line[: width - 3] + "..."
             self._print("  " + shown)
 
     def check(self, holds, sentence, detail=""):
@@ -52,7 +54,7 @@ class Transcript:
         else:
             self.failed += 1
             self._print(f"FAIL  {sentence}")
-            self.output(str(detail), limit=30)
+            self.output(str(detail), limit=30, width=FAULT_WIDTH)
         return bool(holds)
 
     def _print(self, text):

@@ -246,6 +246,28 @@ struct PosixTests {
         #expect(try other.tryLock(subject: path))
     }
 
+    @Test("a lock that another opening has is waited for")
+    func awaitedLock() throws {
+        let path = NSTemporaryDirectory() + "/lock-\(UInt64.random(in: 0...(.max)))"
+        try Data().write(to: URL(filePath: path))
+        defer { unlink(path) }
+        let holder = open(path, O_RDWR)
+        let first = Descriptor(owning: holder)
+        #expect(try first.tryLock(subject: path))
+        let seen = Monitor((isAsking: false, isFree: false, wasFree: Bool?.none))
+        try Thread.start(name: "waits") {
+            let other = Descriptor(owning: open(path, O_RDWR))
+            seen.update { $0.isAsking = true }
+            let isLocked = (try? other.lock(subject: path)) != nil
+            seen.update { $0.wasFree = isLocked && $0.isFree }
+        }
+        let asks = seen.wait(until: .after(.seconds(20))) { $0.isAsking ? true : nil }
+        #expect(asks == true)
+        seen.update { $0.isFree = true }
+        close(first.release())
+        #expect(seen.wait(until: .after(.seconds(20))) { $0.wasFree } == true)
+    }
+
     @Test(
         "SHA-256 agrees with FIPS 180-4's examples",
         arguments: [

@@ -28,9 +28,6 @@ int64_t spoolgate_copy(int source, int64_t from, int target, int64_t to, int64_t
    0: taken; 1: somebody else has it; -1: error. */
 int spoolgate_try_lock(int descriptor);
 
-/* fcntl(2) F_OFD_SETLKW: as above, waiting for it. 0 or -1. */
-int spoolgate_wait_lock(int descriptor);
-
 /* fcntl(2) F_OFD_GETLK. 1: another open file description has a lock; 0: none has; -1: error. */
 int spoolgate_is_locked(int descriptor);
 

@@ -114,7 +114,9 @@ extension Descriptor {
 
     /// Takes an exclusive lock on the open file, waiting for it.
     package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
-        try SystemError.check(spoolgate_wait_lock(number), "fcntl", on: subject())
+        // Not F_OFD_SETLKW: where a process is killed in it, ceph-fuse may tell the server to forget a request
+        // that the server has granted, and then the lock is nobody's until the mount ends.
+        while try !tryLock(subject: subject()) { Thread.pause(.milliseconds(2)) }
     }
 
     /// Whether another opening of the file has a lock on it.

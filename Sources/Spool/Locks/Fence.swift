@@ -11,24 +11,42 @@ package import Posix
 ///
 /// Any thread.
 final class Fence: Sendable {
-    private let onFenced: Monitor<(@Sendable (SystemError) -> Void)?>
-
-    init() { onFenced = Monitor(nil) }
-
-    /// What is called at each sign; should not return.
-    func set(_ action: @escaping @Sendable (SystemError) -> Void) {
-        onFenced.update { $0 = action }
+    private struct Alarm {
+        /// What is to be done at the first sign; nil: nothing, or it has begun.
+        var action: (@Sendable (SystemError) -> Void)?
+        /// Whether it is being done.
+        var isRaised = false
     }
 
-    func note(_ error: SystemError) { onFenced.update { $0 }?(error) }
+    private let alarm = Monitor(Alarm())
+
+    /// What is called at the first sign; should not return.
+    func set(_ action: @escaping @Sendable (SystemError) -> Void) {
+        alarm.update { $0.action = action }
+    }
+
+    /// Takes an error for a sign; where another thread met one first, it waits for what that does.
+    func note(_ error: SystemError) {
+        let action = alarm.update { alarm in
+            defer { alarm = Alarm(isRaised: alarm.isRaised || alarm.action != nil) }
+            return alarm.action
+        }
+        guard let action else {
+            // Whoever meets one as well tells nobody anything either.
+            while alarm.update(\.isRaised) { Thread.pause(.seconds(1)) }
+            return
+        }
+        action(error)
+        alarm.update { $0.isRaised = false }
+    }
 }
 
 extension Spool {
     /// Whether several hosts share the spool.
     package var isShared: Bool { node != nil }
 
-    /// Has `action` called, by any thread, at each sign that this process is shut out of a shared spool; it should
-    /// end the process at once.
+    /// Has `action` called, once and by any thread, at the first sign that this process is shut out of a shared
+    /// spool; it should end the process at once.
     package func onFenced(_ action: @escaping @Sendable (SystemError) -> Void) { fence.set(action) }
 
     /// Looks whether the spool is still there for this process, where it is shared.

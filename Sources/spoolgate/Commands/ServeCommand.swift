@@ -197,14 +197,7 @@ struct Serve: ParsableCommand {
                 node: settings.sharedNode
             )
             // At once: what the disk says from here on is not to be told, and nothing can be mended.
-            let isEnding = Monitor(false)
             spool.onFenced { error in
-                // Whoever meets it as well tells nobody anything either.
-                let isFirst = isEnding.update { was in
-                    defer { was = true }
-                    return !was
-                }
-                while !isFirst { Thread.pause(.seconds(1)) }
                 log.fenced(reason: "\(error)")
                 _exit(CommandFailure.Code.inUse.rawValue)
             }

@@ -43,6 +43,17 @@ def play(world, transcript, draw):
         ("stale_names", "names are as the other mount's last change left them"),
     ):
         transcript.check(found[name] == 0, f"{sentence}: {found[name]} of {found['rounds']}", found)
+    transcript.check(
+        found["locks_left"] == 0,
+        "a process killed while it asks for a free lock leaves none, where the kernel need not wait:"
+        f" {found['locks_left']} of {found['kills']}",
+        found,
+    )
+    # Why the daemons never have the kernel wait (Descriptor.lock).
+    transcript.say(
+        f"      where the kernel was to wait, a lock was left: {found['locks_left_by_waiting']}"
+        f" of {found['kills']}"
+    )
     # Between its birth and its lock a file is nobody's, and whoever finds it has to bear that.
     transcript.say(
         f"      a file was seen before who made it could lock it: {found['unlocked_births']}"

@@ -3,12 +3,15 @@
 import os
 import time
 
-from client import ANSWERED, Task
+from client import ANSWERED, UNKNOWN, Task
 from moments import ALL
 from oracle import Death, ends, judge
 from world import NODES
 
 CLIENTS = 6
+
+# What a record says of an attempt whose process ended during it.
+INTERRUPTED = "the process ended during the delivery attempt; its outcome is unknown"
 
 
 def play(world, transcript, draw):
@@ -46,7 +49,7 @@ def play(world, transcript, draw):
             if client.end == ANSWERED:
                 client.check_replay(draw.choice(NODES))
                 replays += client.replays
-        found = judge(world.application, clients, deaths)
+        found = judge(world.application, clients, deaths, lambda one: was_begun(world, one))
         faults += [f"round {number}, {moment}: {fault}" for fault in found]
         everybody += clients
     repeated = sum(
@@ -57,6 +60,11 @@ def play(world, transcript, draw):
     transcript.say(
         f"  kills at: {', '.join(f'{m} {n}' for m, n in moments.items())}; {missed} missed"
     )
+    unsent = sum(
+        client.end == UNKNOWN and not world.application.requests_for(client.current.target)
+        for client in everybody
+    )
+    transcript.say(f"  {unsent} held whose node died between the attempt's begin and its request")
     transcript.check(
         not faults,
         f"{rounds} rounds, {len(deaths)} deaths, {len(everybody)} uploads: {ends(everybody)};"
@@ -87,9 +95,18 @@ def client_of(world, draw, number, index):
     return world.client(task, lambda request: draw.choice(NODES))
 
 
+def was_begun(world, identity):
+    """Whether both nodes read in a record that its one attempt was begun, and never ended."""
+    records = [world.gateways[name].uploads()[identity] for name in NODES]
+    return all(
+        (one["state"], one["attempts"], one["reason"]) == ("indeterminate", 1, INTERRUPTED)
+        for one in records
+    )
+
+
 def held_as_told(world, transcript, clients):
     """What clients were told is held, and nothing else, is held, for both nodes alike."""
-    told = {client.current.identity for client in clients if client.end == "unknown"}
+    told = {client.current.identity for client in clients if client.end == UNKNOWN}
     lists = [world.gateways[name].uploads() for name in NODES]
     ours = {creation.identity for client in clients for creation in client.creations}
     held = {
