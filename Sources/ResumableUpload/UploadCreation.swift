@@ -43,11 +43,7 @@ extension UploadRun {
             limit(by: read)
             try take(location: read.location)
             offset = read.offset ?? 0
-        case .unknownVersion:
-            guard let common = WireVersion(WireVersion.common), version != common else {
-                throw refusal(answer, purpose)
-            }
-            version = common
+        case .unknownVersion: try takeCommonVersion(answer, purpose)
         case .later: try wait(purpose, answer, read)
         case .unsupported:
             throw TransferError(
@@ -59,6 +55,14 @@ extension UploadRun {
         default: throw refusal(answer, purpose)
         }
         return nil
+    }
+
+    /// Goes on with the version that servers with few versions have; throws where it was that one.
+    private func takeCommonVersion(_ answer: Answer, _ purpose: String) throws(TransferError) {
+        guard let common = WireVersion(WireVersion.common), version != common else {
+            throw refusal(answer, purpose)
+        }
+        version = common
     }
 
     private func createOptimistically(_ portion: Portion) throws(TransferError) -> Answer? {
@@ -81,6 +85,10 @@ extension UploadRun {
             if resource == nil { try take(location: read.location) }
             acknowledge(told, upTo: portion.count, from: 0)
         case .tooLarge: maxAppend = smaller(than: portion.count)
+        case .unknownVersion:
+            // Whoever made an upload resource knew the version.
+            guard resource == nil else { return answer }
+            try takeCommonVersion(answer, purpose)
         case .later: try wait(purpose, answer, read)
         default: throw refusal(answer, purpose)
         }

@@ -83,6 +83,10 @@ enum Verdict: Equatable {
             return answer.isComplete == nil ? .final : .later
         case 404 where hasResource, 410 where hasResource: return .gone
         case 409 where hasResource: return .conflict(answer.offset)
+        case 400, 412:
+            // A server that knows the version says how far the upload is.
+            if !hasResource, !answer.knowsUploads { return .unknownVersion }
+            return hasResource || answer.isComplete != nil ? .refused : .final
         case 413 where answer.maxAppend != nil: return .tooLarge
         case 429, 503: return .later
         case let status where isPassing(status): return hasResource ? .later : .final

@@ -15,6 +15,7 @@ final class CuttingProxy: Sendable {
         var allowance = Int.max
         /// Where the next cuts are, in bytes of clients in all.
         var places: [Int] = []
+        var mayCut: @Sendable () -> Bool = { true }
         var open: [StreamSocket] = []
     }
 
@@ -63,8 +64,10 @@ final class CuttingProxy: Sendable {
     var passed: Int { state.update { $0.passed } }
 
     /// Breaks every connection once, each time that so many bytes of clients have come in all; the last of
-    /// them do not reach the server.
-    func cut(at places: [Int]) { state.update { $0.places = places.sorted() } }
+    /// them do not reach the server. While `mayCut` says no, a cut that is due waits for the bytes behind.
+    func cut(at places: [Int], if mayCut: @escaping @Sendable () -> Bool = { true }) {
+        state.update { ($0.places, $0.mayCut) = (places.sorted(), mayCut) }
+    }
 
     /// How many of these cuts are still to come.
     var cutsLeft: Int { state.update { $0.places.count } }
@@ -138,7 +141,9 @@ final class CuttingProxy: Sendable {
             let count = bytes.count
             let isCut = state.update { state in
                 state.passed += count
-                guard let place = state.places.first, state.passed >= place else { return false }
+                guard let place = state.places.first, state.passed >= place, state.mayCut() else {
+                    return false
+                }
                 state.places.removeFirst()
                 state.cuts += 1
                 for socket in state.open { socket.end() }

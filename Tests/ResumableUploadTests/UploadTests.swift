@@ -214,25 +214,57 @@ struct UploadTests {
         #expect(origin.taken.count == 1)
     }
 
-    @Test("a refused version is repeated once with 6, and resumed with it", arguments: [400, 412])
-    func commonVersion(status: Int) async throws {
+    @Test(
+        "a refused version is repeated once with 6, and resumed with it",
+        arguments: [UploadOptions.Creation.careful, .optimistic],
+        [400, 412]
+    )
+    func commonVersion(creation: UploadOptions.Creation, status: Int) async throws {
         let origin = try UploadOrigin { request in
             request.values("Upload-Draft-Interop-Version") == ["6"]
                 ? .serve : .answer("\(status) No")
         }
         let bytes = pattern(300_000)
-        let (result, events) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
-        #expect(try result.get().status == .created)
-        #expect(origin.asked == ["POST /f", "POST /f", "PATCH /u/1"])
-        guard case .resumable(let token)? = events.first else {
-            Issue.record("no token: \(events)")
-            return
+        let options = quickOptions(creation)
+        for body in [Body.bytes(bytes), .stream(pieces(bytes, of: 7_000))] {
+            let (result, events) = await upload(body, to: origin.base + "/f", options)
+            #expect(try result.get().status == .created)
+            let versions = events.compactMap {
+                if case .resumable(let token) = $0 { token.interopVersion } else { nil }
+            }
+            #expect(!versions.isEmpty && versions.allSatisfy { $0 == 6 })
         }
-        #expect(token.interopVersion == 6)
-        let refusing = try UploadOrigin { _ in .answer("\(status) No") }
-        let refused = await upload(.bytes(bytes), to: refusing.base + "/f", quickOptions()).result
+        #expect(origin.taken == [bytes, bytes])
+        #expect(origin.asked.filter { $0 == "POST /f" }.count == 4)
+        let refusing = try UploadOrigin { _ in .answer("\(status) No", content: "my words") }
+        let refused = await upload(.bytes(bytes), to: refusing.base + "/f", options).result
         #expect(refused.error?.kind == .refused)
+        #expect(refused.error?.answer?.content == Array("my words".utf8))
         #expect(refusing.asked.count == 2)
+    }
+
+    @Test("400 of a server that made the upload resource, or says whose answer it is, is final")
+    func versionKnown() async throws {
+        for fields in [
+            "HTTP/1.1 104 Yes\r\nLocation: /u/9\r\nUpload-Draft-Interop-Version: 10\r\n\r\n"
+                + "HTTP/1.1 400 No\r\n",
+            "HTTP/1.1 400 No\r\nUpload-Complete: ?1\r\n",
+            "HTTP/1.1 400 No\r\nUpload-Complete: ?0\r\n",
+        ] {
+            let origin = try LoopbackOrigin { connection in
+                while var request = try connection.receiveHead() {
+                    try connection.receiveContent(of: &request)
+                    try connection.send(fields + "Content-Length: 0\r\n\r\n")
+                }
+            }
+            let (result, _) = await upload(
+                .bytes(pattern(300_000)),
+                to: origin.base + "/f",
+                quickOptions(.optimistic)
+            )
+            #expect(result.error?.kind == .refused)
+            #expect(origin.requests.count == 1)
+        }
     }
 
     @Test("a server that takes the empty creation for the upload is unsupported")
