@@ -63,8 +63,10 @@ final class CuttingProxy: Sendable {
     /// How many bytes of clients have reached the server.
     var passed: Int { state.update { $0.passed } }
 
-    /// Breaks every connection once, each time that so many bytes of clients have come in all; the last of
-    /// them do not reach the server. While `mayCut` says no, a cut that is due waits for the bytes behind.
+    /// Breaks every connection once, each time that so many bytes of clients have come in all.
+    ///
+    /// The last of them do not reach the server. While `mayCut` says no, a cut that is due waits for the bytes
+    /// behind.
     func cut(at places: [Int], if mayCut: @escaping @Sendable () -> Bool = { true }) {
         state.update { ($0.places, $0.mayCut) = (places.sorted(), mayCut) }
     }
