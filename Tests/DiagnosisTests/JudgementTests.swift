@@ -299,6 +299,13 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(interim([:]), .warning, "Location"),
         Judged(interim(nil), .warning, "none", "libnginx-mod-http-interim"),
         Judged(interim(nil, page(500)), .failure, "500 from nginx"),
+        Judged(interim(nil, silent), .failure, "no answer", "apt remove libnginx-mod-http-interim"),
+        Judged(
+            interim([.location: "/x"], silent),
+            .failure,
+            "104 came, and then no answer",
+            "apt remove libnginx-mod-http-interim"
+        ),
         Judged(
             ErrorsSeen(conflict: conflict, unknown: unknown).finding,
             .ok,

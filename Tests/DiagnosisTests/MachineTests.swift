@@ -52,14 +52,20 @@ import Testing
             server { listen 443 ssl; location /files/ {
                 fastcgi_param SPOOLGATE_ROUTE a; fastcgi_pass unix:/tls.sock; } }
             server { listen unix:/a; location /files/ { fastcgi_pass unix:/local.sock; } }
+            server { listen 443; server_name forgotten.example; location / { root /srv; } }
+            server { listen 443; server_name front.example; location / { proxy_pass http://127.0.0.1; } }
+            server { listen 80; server_name front.example; location / { fastcgi_pass unix:/behind.sock; } }
             }
             """
         )
-        for (host, port, socket) in [
+        let chosen: [(String, UInt16, String?)] = [
             ("any", 80, "/g.sock"), ("up.example", 80, "/named.sock"), ("any", 443, "/tls.sock"),
-            ("any", 3000, "/php.sock"),
-        ] {
-            let place = dump.locations(of: "/files/a", host: host, port: UInt16(port)).first
+            ("any", 3000, "/php.sock"), ("any", 8080, "/tls.sock"),
+            ("up.example", 443, "/tls.sock"),
+            ("front.example", 443, "/behind.sock"), ("forgotten.example", 443, nil),
+        ]
+        for (host, port, socket) in chosen {
+            let place = dump.locations(of: "/files/a", host: host, port: port).first
             #expect(place.flatMap(dump.socket) == socket)
         }
     }
@@ -125,11 +131,23 @@ import Testing
         )
         #expect(
             place.place(of: "fastcgi_intercept_errors off;")
-                == "(is there already, at /etc/nginx/snippets/spoolgate.conf:5)"
+                == "(is there already, at /etc/nginx/snippets/spoolgate.conf:5: look at what stands in "
+                + "front)"
         )
         #expect(place.place(of: "systemctl status spoolgate.socket") == nil)
         #expect(NginxDump("").directives.isEmpty)
         #expect(NginxDump("# configuration file a:\ninclude a;\nb {").directives.count == 1)
+    }
+
+    @Test("what nginx itself refuses is told apart from what only root may read")
+    func unread() {
+        let wrong = LocalCheck.unread("nginx -T: [emerg] 1#1: unknown directive \"a\" in /n:3")
+        #expect(wrong.level == .failure && wrong.mends.first?.hasPrefix("mend that line") == true)
+        let closed = LocalCheck.unread(
+            "nginx -T: [emerg] 1#1: open() \"/k\" failed (13: Permission denied)"
+        )
+        #expect(closed.level == .warning && closed.mends == ["run it as root, where nginx is"])
+        #expect(LocalCheck.unread("nginx is not installed").level == .warning)
     }
 
     // MARK: The socket

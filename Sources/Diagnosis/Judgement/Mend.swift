@@ -17,7 +17,10 @@ enum Mend {
     static let nodes =
         "fastcgi_pass $spoolgate_node;  (and spoolgate_nodes.conf, with every node in it)"
     static let login = "auth_basic \"Uploads\";"
-    static let module = "apt install libnginx-mod-http-interim"
+    private static let moduleName = "libnginx-mod-http-interim"
+    static let module = "apt install \(moduleName)"
+    static let noModule =
+        "apt remove \(moduleName)  (where a proxy in front takes 104 for the answer)"
     static let units = "systemctl status spoolgate.socket spoolgate"
     static let owner =
         "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only beside auth_basic and its file)"

@@ -34,11 +34,20 @@ package struct InterimSeen: Sendable, Equatable {
                     mends: ["a proxy in front of nginx must not touch 1xx"]
                 )
             }
+            guard answer.head != nil else {
+                return Finding(
+                    .failure,
+                    name,
+                    "104 came, and then \(answer.description)",
+                    mends: [Mend.noModule]
+                )
+            }
             let place = first.sent == 0 ? "before content" : "with content under way"
             return .ok(name, "\(place), \(first.after.milliseconds)")
         }
         guard answer.status == 201 else {
-            return Finding(.failure, name, answer.description, mends: [Mend.location])
+            let mends = [Mend.location] + (answer.head == nil ? [Mend.noModule] : [])
+            return Finding(.failure, name, answer.description, mends: mends)
         }
         return Finding(
             .warning,

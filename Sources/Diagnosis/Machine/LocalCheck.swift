@@ -17,9 +17,7 @@ package struct LocalCheck {
         let processes = NginxProcesses(of: nginx)
         switch SystemCommand.output(of: nginx) {
         case .failure(let fault):
-            findings.append(
-                Finding(.warning, "nginx", fault.reason, mends: ["run it as root, where nginx is"])
-            )
+            findings.append(Self.unread(fault.reason))
         case .success(let text):
             look(at: NginxDump(text), url, processes)
         }
@@ -28,6 +26,18 @@ package struct LocalCheck {
         } else {
             findings.append(.skipped("units", "systemd does not know spoolgate.service"))
         }
+    }
+
+    /// Why nginx's files were not read; without root it may not open what they name.
+    package static func unread(_ reason: String) -> Finding {
+        reason.contains("[emerg]") && !reason.contains("ermission denied")
+            ? Finding(
+                .failure,
+                "nginx",
+                reason,
+                mends: ["mend that line; until then nginx goes on with what it read before"]
+            )
+            : Finding(.warning, "nginx", reason, mends: ["run it as root, where nginx is"])
     }
 
     private mutating func look(

@@ -102,8 +102,12 @@ package struct NginxDump: Sendable {
 
     /// The places where requests for a path of a host are handed on by FastCGI, the best match first: as nginx
     /// chooses a server block, by port, name and `default_server`, then those of the gateway before others'.
+    ///
+    /// None where the block of that port and name hands the path to nobody. Where it hands it to another server,
+    /// those of other ports; and of all ports where no block has that one, which a proxy may have in front.
     package func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
+        var isBehind = false
         for http in directives where http.name == "http" {
             for server in http.block ?? [] where server.name == "server" {
                 let named = (server.block ?? []).contains {
@@ -113,11 +117,26 @@ package struct NginxDump: Sendable {
                 let ours = listens.filter { Self.port($0.arguments.first ?? "") == port }
                 let isHeard = listens.isEmpty ? port == 80 : !ours.isEmpty
                 let isDefault = ours.contains { $0.arguments.contains("default_server") }
-                let rank = (isHeard ? 80_000 : 0) + (named ? 40_000 : 0) + (isDefault ? 20_000 : 0)
+                let rank =
+                    (isHeard ? Self.heard : 0) + (named ? 40_000 : 0) + (isDefault ? 20_000 : 0)
+                let places = found.count
                 collect([server, http], path, rank, into: &found)
+                if isHeard, named, found.count == places {
+                    guard Self.handsOn(server) else { return [] }
+                    isBehind = true
+                }
             }
         }
-        return found.sorted { $0.rank > $1.rank }.map(\.place)
+        return found.filter { !isBehind || $0.rank < Self.heard }
+            .sorted { $0.rank > $1.rank }.map(\.place)
+    }
+
+    /// The rank of a block that listens on the port, above all that may be added to others.
+    private static let heard = 80_000
+
+    /// Whether anything in a block is handed on to a server of HTTP.
+    private static func handsOn(_ block: NginxDirective) -> Bool {
+        (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
 
     /// The port of a `listen`; nil: a unix socket.

@@ -79,7 +79,7 @@ extension NginxPlace {
         guard let name = words.first, name.contains("_") || name == "include" else { return nil }
         if name != "include", let directive = value(of: name, words.dropFirst().first) {
             return directive.text == mend
-                ? "(is there already, at \(directive.place))"
+                ? "(is there already, at \(directive.place): look at what stands in front)"
                 : "(in place of \(directive.text) at \(directive.place))"
         }
         let path = location.arguments.joined(separator: " ")
