@@ -84,7 +84,7 @@ let package = Package(
         // The client library: on its own, beside the gateway. What it needs must do without unsafe flags.
         .target(
             name: "ResumableUpload",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix", "Curl", httpTypes],
+            dependencies: ["UploadProtocol", "TextFormats", "Posix", "Crypto", "Curl", httpTypes],
             swiftSettings: settings
         ),
         .target(

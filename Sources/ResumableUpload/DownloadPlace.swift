@@ -17,6 +17,8 @@ final class DownloadPlace {
     private let kind: Kind
     /// Bytes that it has.
     private(set) var offset: Int64
+    /// Of pieces, which cannot be read again; nil: not wanted.
+    private var running: RunningDigests?
 
     /// Opens it, to go on at `offset` where it can.
     init(_ destination: DownloadDestination, at offset: Int64) throws(ContentFault) {
@@ -61,7 +63,46 @@ final class DownloadPlace {
                 rest = .init(rebasing: rest[count...])
             }
         }
+        running?.update(bytes)
         offset += Int64(bytes.count)
+    }
+
+    /// Says before the first byte what all of them are compared with.
+    func willCompare(with digest: DownloadDigest) {
+        if case .pieces = kind, offset == 0 { running = digest.running() }
+    }
+
+    /// Whether everything that was taken is what the digest says; nil where `isStopped` said so first.
+    func isRight(
+        _ digest: DownloadDigest,
+        isStopped: () -> Bool
+    ) throws(ContentFault) -> Bool? {
+        guard case .file(let path, let number) = kind else {
+            return running.map { digest.isRight($0) } ?? false
+        }
+        let computed = digest.running()
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
+        defer { buffer.deallocate() }
+        var position: Int64 = 0
+        while position < offset {
+            if isStopped() { return nil }
+            let count = pread(
+                number,
+                buffer.baseAddress,
+                Int(min(Int64(buffer.count), offset - position)),
+                off_t(position)
+            )
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw Self.fault("pread", path + ".part") }
+            computed.update(.init(rebasing: buffer[..<count]))
+            position += Int64(count)
+        }
+        return digest.isRight(computed)
+    }
+
+    /// Removes what it has of a file.
+    func discard() {
+        if case .file(let path, _) = kind { _ = unlink(path + ".part") }
     }
 
     /// Makes what it has durable.

@@ -24,6 +24,10 @@ final class DownloadRun: TransferRun {
     var patience: Patience
 
     private var validator: String?
+    /// What everything is compared with; nil: not known, or not wanted.
+    private var digest: DownloadDigest?
+    /// Whether everything came before, and was not right.
+    private var wasCorrupt = false
     private var total: Int64?
     /// Whether the response under way is one that content is taken from.
     private var isTaken: Bool?
@@ -53,6 +57,14 @@ final class DownloadRun: TransferRun {
         exchange = ServerExchange(options.connection, answerLimit: 0, control: control)
         patience = Patience(options.connection)
         validator = token?.validator
+        digest = options.verifiesDigest ? token?.digest.flatMap { DownloadDigest(value: $0) } : nil
+        if options.verifiesDigest, case .pieces = destination.kind, token?.offset ?? 0 > 0 {
+            throw TransferError(
+                .invalid,
+                "the download of \(source.text): what was handed over before cannot be verified; "
+                    + "begin again, or do not ask for it"
+            )
+        }
         do throws(ContentFault) {
             place = try DownloadPlace(destination, at: token?.offset ?? 0)
         } catch {
@@ -62,9 +74,14 @@ final class DownloadRun: TransferRun {
 
     /// Runs until everything has come.
     func run() throws(TransferError) -> Answer {
-        while true {
-            try checkWish()
-            if let answer = try ask() { return answer }
+        do throws(TransferError) {
+            while true {
+                try checkWish()
+                if let answer = try ask() { return answer }
+            }
+        } catch {
+            if place.offset == 0, !error.mayWorkLater { place.discard() }
+            throw error
         }
     }
 
@@ -73,6 +90,7 @@ final class DownloadRun: TransferRun {
         var fields = options.fields
         // Offsets are those of the bytes as they are stored.
         fields[.acceptEncoding] = "identity"
+        if options.verifiesDigest { fields[.wantReprDigest] = DownloadDigest.wanted }
         if let validator, place.offset > 0 {
             fields[.range] = "bytes=\(place.offset)-"
             fields[.ifRange] = validator
@@ -125,12 +143,47 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
-    private func finish(_ head: ResponseHead) throws(TransferError) -> Answer {
-        do throws(ContentFault) { try place.finish() } catch {
+    /// Gives what is whole its name; nil where it is not right, and comes again.
+    private func finish(_ head: ResponseHead) throws(TransferError) -> Answer? {
+        do throws(ContentFault) {
+            if options.verifiesDigest, try !verified() {
+                guard mayComeAgain() else {
+                    throw ContentFault(
+                        kind: .corrupt,
+                        reason: "\(place.offset) bytes came, and they are not what the server's "
+                            + "Repr-Digest says; ask whoever runs it"
+                    )
+                }
+                return nil
+            }
+            try place.finish()
+        } catch {
+            if error.kind == .corrupt { place.discard() }
             throw self.error(error.kind, "\(name): \(error.reason)")
         }
         tellProgress()
         return Answer(status: head.status, fields: head.fields)
+    }
+
+    /// Whether what came is what the server says that it is.
+    private func verified() throws(ContentFault) -> Bool {
+        guard let digest else {
+            throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
+        }
+        let isRight = try place.isRight(digest) { control.isStopped }
+        guard let isRight else {
+            throw ContentFault(kind: .paused, reason: "stopped while it was digested")
+        }
+        return isRight
+    }
+
+    /// Begins anew, once, where what came can be put away: a disk may have lost what was written before a crash.
+    private func mayComeAgain() -> Bool {
+        guard !wasCorrupt, place.restart() else { return false }
+        wasCorrupt = true
+        (validator, digest) = (nil, nil)
+        tell(.begunAnew(reason: "\(name): what came is not what the server's Repr-Digest says"))
+        return true
     }
 
     // MARK: Content
@@ -173,6 +226,8 @@ final class DownloadRun: TransferRun {
             }
             total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
             validator = Self.validator(head.fields)
+            digest = nil
+            guard learnDigest(head) else { return }
             isTaken = true
             tellToken()
         case 206:
@@ -190,9 +245,27 @@ final class DownloadRun: TransferRun {
                 return
             }
             total = range.total ?? total
+            guard learnDigest(head) else { return }
             isTaken = true
         default: break
         }
+    }
+
+    /// Learns what everything is compared with; false where that cannot be done.
+    private func learnDigest(_ head: ResponseHead) -> Bool {
+        guard options.verifiesDigest else { return true }
+        let told = DownloadDigest(head.fields)
+        if let told, let digest, !told.agrees(with: digest) {
+            fault = ContentFault(kind: .changed, reason: "the part is of \(told.value)")
+            return false
+        }
+        digest = digest ?? told
+        guard let digest else {
+            fault = ContentFault(kind: .refused, reason: DownloadDigest.absence)
+            return false
+        }
+        place.willCompare(with: digest)
+        return true
     }
 
     /// A strong entity tag, or the date (RFC 9110 §13.1.5).
@@ -219,7 +292,7 @@ final class DownloadRun: TransferRun {
                 "\(name): \(reason), and what came was handed over; begin again"
             )
         }
-        validator = nil
+        (validator, digest) = (nil, nil)
         tell(.begunAnew(reason: "\(name): \(reason)"))
     }
 
@@ -238,7 +311,12 @@ final class DownloadRun: TransferRun {
 
     private func tellToken() {
         guard let validator else { return }
-        let token = DownloadToken(url: source.text, offset: place.offset, validator: validator)
+        let token = DownloadToken(
+            url: source.text,
+            offset: place.offset,
+            validator: validator,
+            digest: digest?.value
+        )
         tell(.resumable(token))
     }
 

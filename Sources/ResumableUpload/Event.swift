@@ -81,6 +81,8 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         /// The body is another one than the token's, or changed while it was sent; of a download: what is there is
         /// another representation, and what came before was handed over already.
         case changed
+        /// What came is not what the server's digest says; of a file nothing was kept.
+        case corrupt
         /// TLS was not agreed on, or the certificate is not trusted.
         case untrusted
         /// The server refused for good; `answer` has its words.

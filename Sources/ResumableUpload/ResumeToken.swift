@@ -82,19 +82,25 @@ public struct DownloadToken: Codable, Sendable, Equatable {
     public var offset: Int64
     /// What the representation is recognised by: its strong entity tag, or its `Last-Modified` date.
     public var validator: String
+    /// What it is verified by, the value of a `Repr-Digest`; nil: it is not.
+    public var digest: String?
 
     /// Makes a token of its parts.
-    public init(url: String, offset: Int64, validator: String) {
+    public init(url: String, offset: Int64, validator: String, digest: String? = nil) {
         self.url = url
         self.offset = offset
         self.validator = validator
+        self.digest = digest
     }
 
     /// The token as one line of ASCII without a line end.
     public var text: String {
         TokenText.write(
             "download",
-            [("url", url), ("offset", String(offset)), ("validator", validator)]
+            [
+                ("url", url), ("offset", String(offset)), ("validator", validator),
+                ("digest", digest),
+            ]
         )
     }
 
@@ -104,7 +110,7 @@ public struct DownloadToken: Codable, Sendable, Equatable {
             URLText(url) != nil, let offset = parts["offset"].flatMap({ Int64(digits: $0) }),
             let validator = parts["validator"]
         else { return nil }
-        self.init(url: url, offset: offset, validator: validator)
+        self.init(url: url, offset: offset, validator: validator, digest: parts["digest"])
     }
 }
 

@@ -89,6 +89,8 @@ final class Transfer<Token: Sendable & Equatable>: Sendable {
             sink.finish()
             return answer
         } catch {
+            // Of what was not right nothing is left to go on with.
+            if error.kind == .corrupt { set(nil) }
             if !error.mayWorkLater { sink.finish() }
             throw error
         }

@@ -29,6 +29,12 @@ struct DownloadCommand: ParsableCommand {
     @Argument(help: "Where it goes; - is standard output.", completion: .file())
     var file: String?
 
+    @Flag(
+        help:
+            "Verify what comes by the server's Repr-Digest (SHA-256); refused where it tells none."
+    )
+    var digest = false
+
     @OptionGroup var options: TransferOptions
 
     func validate() throws {
@@ -47,6 +53,7 @@ struct DownloadCommand: ParsableCommand {
         let interruption = try Interruption()
         var download = DownloadOptions()
         download.fields = try options.fields()
+        download.verifiesDigest = digest
         download.connection = try options.connection()
         let path = file == "-" ? file : WorkingDirectory.absolute(file)
         // What was handed over cannot be gone on with by another process.

@@ -10,6 +10,8 @@ struct DownloadCommandTests {
     private let bytes: Data
     private let url: String
     private static let size = 8 << 20
+    /// SHA-256 of a mebibyte of zeros.
+    private static let digestOfZeros = "sha-256=:MOFJVevxNSJm3C/4Bn5oEEYH51CrudOzZYK4r5Cfy1g=:"
 
     init() throws {
         let served = FileManager.default.temporaryDirectory
@@ -18,6 +20,8 @@ struct DownloadCommandTests {
             // So slow that what comes can be looked at on its way.
             front: .nginxServing(
                 "location /files/ {\n    alias \(served.path())/;\n    limit_rate 2m;\n}\n"
+                    + "location /files/digested/ {\n    alias \(served.path())/;\n"
+                    + "    add_header Repr-Digest \"\(Self.digestOfZeros)\";\n}\n"
             )
         )
         try FileManager.default.createSymbolicLink(
@@ -79,6 +83,29 @@ struct DownloadCommandTests {
         #expect(world.states().isEmpty)
     }
 
+    @Test("what comes is held to the server's digest")
+    func digest() throws {
+        let zeros = Data(count: 1 << 20)
+        try zeros.write(to: URL(filePath: world.file("zeros")))
+        let path = world.file("came")
+        let good = try run("--digest", world.url("digested/zeros"), path)
+        #expect(good.status == 0, "\(good.errors)")
+        #expect(try came() == zeros)
+        try FileManager.default.removeItem(atPath: path)
+
+        let wrong = try run("--digest", world.url("digested/served.bin"), path)
+        #expect(wrong.status == 1)
+        #expect(wrong.errors.contains("not what the server's Repr-Digest says"))
+        #expect(!FileManager.default.fileExists(atPath: path))
+        #expect(!FileManager.default.fileExists(atPath: path + ".part"))
+        #expect(world.states().isEmpty)
+
+        let none = try run("--digest", url, path)
+        #expect(none.status == 1)
+        #expect(none.errors.contains("Repr-Digest"))
+        #expect(!FileManager.default.fileExists(atPath: path + ".part"))
+    }
+
     @Test("what is not there is refused; what was given up is forgotten with its part")
     func refusedAndCancelled() throws {
         let missing = try run(world.url("missing.bin"), world.file("came"))
@@ -87,6 +114,7 @@ struct DownloadCommandTests {
         #expect(world.states().isEmpty)
 
         let path = world.file("came")
+        #expect(!FileManager.default.fileExists(atPath: path + ".part"))
         let command = try Daemon(
             world.file("spoolgate-download"),
             [url, path],

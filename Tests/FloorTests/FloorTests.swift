@@ -59,7 +59,7 @@ private let allowed: [String: Set<String>] = {
         "Posix": ["Glibc", "Synchronization", "CLinux"],
         "Crypto": ["COpenSSL", "Synchronization"],
         "Curl": base.union(["CCurl", "Glibc"]),
-        "ResumableUpload": base.union(["Curl", "Glibc"]),
+        "ResumableUpload": base.union(["Crypto", "Curl", "Glibc"]),
         "Exchange": ["UploadProtocol", "Posix", "HTTPTypes"],
         "Spool": base.union(["Crypto", "Glibc"]),
         "Upstream": base.union(["Crypto", "Curl", "Glibc"]),

@@ -16,6 +16,9 @@ private final class Shelf: Sendable {
         /// Bytes of content after which each response breaks; empty: no more cuts.
         var cuts: [Int]
         var ranges: [String?] = []
+        /// The value of `Repr-Digest` with 200, and with 206; nil: none.
+        var digest: String?
+        var partDigest: String?
     }
 
     let state: Monitor<State>
@@ -47,6 +50,9 @@ private final class Shelf: Sendable {
                 var head =
                     "HTTP/1.1 \(isPart ? "206 Part" : "200 OK")\r\n\(name): \(now.validator)\r\n"
                     + "Content-Length: \(content.count)\r\n"
+                if let digest = isPart ? now.partDigest : now.digest {
+                    head += "Repr-Digest: \(digest)\r\n"
+                }
                 if isPart {
                     head +=
                         "Content-Range: bytes \(start)-\(now.bytes.count - 1)/\(now.bytes.count)\r\n"
@@ -149,6 +155,135 @@ struct DownloadTests {
         let second = Download.resume(from: token, to: .file(path), options: options)
         #expect(try second.perform().status.code == 206)
         #expect(try Array(Data(contentsOf: URL(filePath: path))) == bytes)
+    }
+
+    // MARK: Digests
+
+    /// `sha-256` of the bytes, by another program.
+    private static func digest(_ bytes: [UInt8], of function: String = "sha256") throws -> String {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/openssl")
+        process.arguments = ["dgst", "-\(function)", "-binary"]
+        let (input, output) = (Pipe(), Pipe())
+        (process.standardInput, process.standardOutput) = (input, output)
+        try process.run()
+        try input.fileHandleForWriting.write(contentsOf: Data(bytes))
+        try input.fileHandleForWriting.close()
+        let value = try output.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        let name = function == "sha256" ? "sha-256" : "sha-512"
+        return "\(name)=:\(value.base64EncodedString()):"
+    }
+
+    private var verifying: DownloadOptions {
+        var options = options
+        options.verifiesDigest = true
+        return options
+    }
+
+    @Test(
+        "what comes is what the digest says, by either function",
+        arguments: ["sha256", "sha512"]
+    )
+    func right(function: String) throws {
+        let bytes = pattern(300_000)
+        for isFile in [true, false] {
+            let shelf = try Shelf(bytes, "\"v1\"", cuts: [100, 70_000])
+            let digest = "md5=:AAAA:, " + (try Self.digest(bytes, of: function))
+            shelf.state.update { $0.digest = digest }
+            let directory = try ScratchDirectory()
+            let path = directory.path + "/film"
+            let taken = Monitor<[UInt8]>([])
+            let place: DownloadDestination =
+                isFile ? .file(path) : .pieces { piece in taken.update { $0 += piece } }
+            _ = try Download(shelf.origin.base + "/f", to: place, options: verifying).perform()
+            let came =
+                isFile ? try Array(Data(contentsOf: URL(filePath: path))) : taken.update { $0 }
+            #expect(came == bytes)
+            #expect(shelf.state.update { $0.ranges.count } == 3)
+            let wanted = shelf.origin.requests.map { $0.values("Want-Repr-Digest") }
+            #expect(wanted.allSatisfy { $0 == ["sha-256=10, sha-512=9"] })
+        }
+    }
+
+    @Test("what is not what the digest says comes once more, and gets no name")
+    func corrupt() throws {
+        for isFile in [true, false] {
+            let shelf = try Shelf(pattern(300_000), "\"v1\"")
+            let other = try Self.digest(pattern(300_001))
+            shelf.state.update { $0.digest = other }
+            let directory = try ScratchDirectory()
+            let path = directory.path + "/film"
+            let place: DownloadDestination = isFile ? .file(path) : .pieces { _ in }
+            let download = Download(shelf.origin.base + "/f", to: place, options: verifying)
+            let error = Result { () throws(TransferError) in try download.perform() }.error
+            #expect(error?.kind == .corrupt, "\(error?.reason ?? "it was taken")")
+            #expect(download.token == nil)
+            #expect(shelf.state.update { $0.ranges } == (isFile ? [nil, nil] : [nil]))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).isEmpty)
+        }
+    }
+
+    @Test(
+        "what cannot be verified is not begun",
+        arguments: [nil, "md5=:AAAA:", "sha-256=:AAAA:", "x"]
+    )
+    func noDigest(value: String?) throws {
+        let shelf = try Shelf(pattern(300_000), "\"v1\"")
+        shelf.state.update { $0.digest = value }
+        let directory = try ScratchDirectory()
+        let path = directory.path + "/film"
+        let download = Download(shelf.origin.base + "/f", to: .file(path), options: verifying)
+        let error = Result { () throws(TransferError) in try download.perform() }.error
+        #expect(error?.kind == .refused && error?.reason.contains("Repr-Digest") == true)
+        #expect(!FileManager.default.fileExists(atPath: path))
+        let token = DownloadToken(url: shelf.origin.base + "/f", offset: 1, validator: "\"v1\"")
+        let rest = Download.resume(from: token, to: .pieces { _ in }, options: verifying)
+        #expect(Result { () throws(TransferError) in try rest.perform() }.error?.kind == .invalid)
+    }
+
+    @Test(
+        "resumed with the token alone, what the disk lost is noticed",
+        arguments: [50_000, 300_000]
+    )
+    func corruptPart(came: Int) throws {
+        let bytes = pattern(300_000)
+        let shelf = try Shelf(bytes, "\"v1\"")
+        let digest = try Self.digest(bytes)
+        shelf.state.update { $0.digest = digest }
+        for isRight in [true, false] {
+            let directory = try ScratchDirectory()
+            let path = directory.path + "/film"
+            var part = Array(bytes.prefix(came))
+            if !isRight { part[4_096] ^= 1 }
+            try Data(part).write(to: URL(filePath: path + ".part"))
+            let token = DownloadToken(
+                url: shelf.origin.base + "/f",
+                offset: Int64(came),
+                validator: "\"v1\"",
+                digest: digest
+            )
+            let kept = try #require(DownloadToken(token.text))
+            #expect(kept == token)
+            shelf.state.update { $0.ranges = [] }
+            _ = try Download.resume(from: kept, to: .file(path), options: verifying).perform()
+            #expect(try Array(Data(contentsOf: URL(filePath: path))) == bytes)
+            let range = "bytes=\(came)-"
+            #expect(shelf.state.update { $0.ranges } == (isRight ? [range] : [range, nil]))
+        }
+    }
+
+    @Test("a part of another digest is refused")
+    func otherPart() throws {
+        let bytes = pattern(300_000)
+        let shelf = try Shelf(bytes, "\"v1\"", cuts: [50_000])
+        let (digest, other) = (try Self.digest(bytes), try Self.digest(pattern(300_001)))
+        shelf.state.update { ($0.digest, $0.partDigest) = (digest, other) }
+        let directory = try ScratchDirectory()
+        let place = DownloadDestination.file(directory.path + "/film")
+        let download = Download(shelf.origin.base + "/f", to: place, options: verifying)
+        let error = Result { () throws(TransferError) in try download.perform() }.error
+        #expect(error?.kind == .changed)
     }
 
     @Test("a refusal has the server's words, and leaves no file")
