@@ -44,8 +44,9 @@ class Scene(typing.NamedTuple):
 
 
 class Day:
-    def __init__(self, machine, packages, programs):
+    def __init__(self, machine, packages, programs, clean_root):
         self.machine = machine
+        self.clean_root = clean_root
         self.transcript = machine.transcript
         self.packages = packages
         self.expected = {}
@@ -86,15 +87,19 @@ class Day:
             if not re.search(pattern, said):
                 self.check(False, f"the journal warns: {pattern}")
         known = [*scene.warnings, *scene.allowed]
-        if self._lacks_descriptors():
-            known.append(r"threads\.maximum lowered")
-        other = [line for line in said.splitlines() if not any(re.search(p, line) for p in known)]
+        other = self.unknown(said, known)
         sentence = (
             "the journal has the warnings of this scene and no other"
-            if known
+            if known or self._lacks_descriptors()
             else "the journal has no warning"
         )
         self.check(not other, sentence, "\n".join(other))
+
+    def unknown(self, said, known):
+        """The lines of a journal that no pattern matches, nor what each daemon of this machine says."""
+        if self._lacks_descriptors():
+            known = [*known, r"threads\.maximum lowered"]
+        return [line for line in said.splitlines() if not any(re.search(p, line) for p in known)]
 
     def _lacks_descriptors(self):
         """Whether the machine gives the daemon fewer descriptors than its unit asks for.
@@ -210,13 +215,19 @@ class Day:
 
     def deliveries(self, name):
         """What the application's log says of one upload: the digests, a line each."""
+        return self._deliveries_by_name().get(name, [])
+
+    def _deliveries_by_name(self):
         log = self.machine.quietly(f"cat {APPLICATION_LOG} 2>/dev/null").output
-        lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-        return [
-            line["sha256"] if line["whole"] else "cut off"
-            for line in lines
-            if line["method"] != "GET" and line["target"].split("?")[0].endswith("/" + name)
-        ]
+        seen = {}
+        for line in log.splitlines():
+            if not line.startswith("{"):
+                continue
+            line = json.loads(line)
+            if line["method"] != "GET":
+                name = line["target"].split("?")[0].rsplit("/", 1)[-1]
+                seen.setdefault(name, []).append(line["sha256"] if line["whole"] else "cut off")
+        return seen
 
     def check_delivered(self, name, sentence=None):
         """The upload is at the application, once, and its bytes are those that were sent."""
@@ -227,15 +238,13 @@ class Day:
             f"wanted {self.expected[name]}, its log has {seen}",
         )
 
-    def judge_deliveries(self):
-        """Every upload of the day: at the application exactly once, and identical."""
-        wrong = {
-            n: self.deliveries(n)
-            for n, digest in self.expected.items()
-            if self.deliveries(n) != [digest]
-        }
+    def judge_deliveries(self, names=None):
+        """These uploads, or every one of the day: at the application exactly once, and identical."""
+        seen = self._deliveries_by_name()
+        names = list(self.expected) if names is None else names
+        wrong = [name for name in names if seen.get(name) != [self.expected[name]]]
         self.check(
             not wrong,
-            f"the application's log has each of {len(self.expected)} uploads exactly once, identical",
-            "\n".join(f"{name}: {seen}" for name, seen in wrong.items()),
+            f"the application's log has each of {len(names)} uploads exactly once, identical",
+            "\n".join(f"{name}: {seen.get(name)}" for name in wrong),
         )

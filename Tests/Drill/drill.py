@@ -103,7 +103,10 @@ def play(suite, transcript):
                 shutil.copy(deb, os.path.join(root, "root"))
             transcript.say(f"A clean Debian {suite}, booted: {versions(machine)}")
             day = Day(
-                machine, [os.path.basename(deb) for deb in debs], os.path.join(HERE, "inside")
+                machine,
+                [os.path.basename(deb) for deb in debs],
+                os.path.join(HERE, "inside"),
+                cached,
             )
             for scene in SCENES:
                 day.play(scene)
@@ -120,7 +123,7 @@ def play(suite, transcript):
 def remove_left(directory, remove):
     """Removes what a drill that was killed could not."""
     for entry in os.listdir(directory):
-        process = entry.removeprefix(NAME)
+        process = entry.removeprefix(NAME).removesuffix("-beside")
         if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
             remove(os.path.join(directory, entry))
 

@@ -30,7 +30,7 @@ ENVIRONMENT = {
 }
 
 
-OPTIONS = "-q --boot --register=no --keep-unit --private-network --resolv-conf=off --timezone=off"
+OPTIONS = "-q --boot --register=no --keep-unit --resolv-conf=off --timezone=off"
 
 # Holds the reading end of a pipe whose other end only this program has, and outlives it by a moment.
 GUARD = 'cat >/dev/null; echo 1 2>/dev/null >"$1/cgroup.kill"'
@@ -61,10 +61,14 @@ class Result:
 
 
 class Machine:
-    def __init__(self, root, transcript):
+    """One machine; or, `beside` another one, a machine that shares its loopback network and nothing else."""
+
+    def __init__(self, root, transcript, beside=None):
         self.root = root
         self.transcript = transcript
-        self._name = f"{NAME}{os.getpid()}"
+        self._beside = beside
+        self._name = f"{NAME}{os.getpid()}" + ("-beside" if beside else "")
+        self._prompt = "beside# " if beside else "# "
         self._cgroup = os.path.join(CGROUPS, self._name)
         self._process = None
         self._leader = None
@@ -80,7 +84,7 @@ class Machine:
         with open(self.root + ".console", "w") as console:
             self._process = subprocess.Popen(
                 ["systemd-nspawn", *OPTIONS.split(), "--console=pipe", f"--machine={self._name}"]
-                + ["-D", self.root],
+                + [self._network(), "-D", self.root],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
@@ -113,6 +117,11 @@ class Machine:
         if self._guard:
             self._guard.communicate()
 
+    def _network(self):
+        if self._beside is None:
+            return "--private-network"
+        return f"--network-namespace-path=/proc/{self._beside._leader}/ns/net"
+
     def _make_cgroup(self):
         try:
             os.mkdir(self._cgroup)
@@ -142,7 +151,7 @@ class Machine:
 
     def run(self, command, timeout=120, limit=12, network=False):
         """Runs a command line in the machine as root, and shows it and what it says."""
-        self.transcript.command(command)
+        self.transcript.command(command, self._prompt)
         result = self.quietly(command, timeout, network)
         self.transcript.output(result.output, limit)
         if not result.ok:
@@ -168,7 +177,7 @@ class Machine:
 
     def start(self, command):
         """Begins a command line and shows it; `finish` of what is returned waits for its end."""
-        self.transcript.command(command + " &")
+        self.transcript.command(command + " &", self._prompt)
         return Background(self._entry(command, False))
 
     def _entry(self, command, network):
@@ -208,7 +217,7 @@ class Machine:
         after = change(before)
         with open(self.path(path), "w") as file:
             file.write(after)
-        self.transcript.command(f"editor {path}")
+        self.transcript.command(f"editor {path}", self._prompt)
         lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
         self.transcript.output(
             "\n".join(l for l in lines if not l.startswith(("---", "+++", "@@"))), limit=24

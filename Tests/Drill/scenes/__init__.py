@@ -1,6 +1,18 @@
 """The scenes of the day, in order."""
 
-from . import crashes, install, removal, room, settings, timer, upgrade, uploads, upstream, watch
+from . import (
+    crashes,
+    install,
+    nodes,
+    removal,
+    room,
+    settings,
+    timer,
+    upgrade,
+    uploads,
+    upstream,
+    watch,
+)
 
 SCENES = (
     install.SCENES
@@ -12,5 +24,6 @@ SCENES = (
     + upstream.SCENES
     + timer.SCENES
     + upgrade.SCENES
+    + nodes.SCENES
     + removal.SCENES
 )

@@ -8,19 +8,23 @@ VERSION = "99.0"
 # A second version: the same program, with other words in its unit and in what operators edit.
 REPACK = f"""set -e
 rm -rf /root/new && dpkg-deb -R /root/{{package}} /root/new
-sed -i 's/^Version: .*/Version: {VERSION}/' /root/new/DEBIAN/control
+sed -i 's/^Version: .*/Version: {{version}}/' /root/new/DEBIAN/control
 for file in {SETTINGS} {SNIPPET}; do
-    sed -i '1s/^/# A comment that version {VERSION} has.\\n/' /root/new$file
+    sed -i '1s/^/# A comment that version {{version}} has.\\n/' /root/new$file
 done
-sed -i 's/^Description=.*/& {VERSION}/' $(find /root/new -name spoolgate.service)
-dpkg-deb --root-owner-group -Zgzip -b /root/new /root/spoolgate_{VERSION}_amd64.deb
+sed -i 's/^Description=.*/& {{version}}/' $(find /root/new -name spoolgate.service)
+dpkg-deb --root-owner-group -Zgzip -b /root/new /root/spoolgate_{{version}}_amd64.deb
 rm -rf /root/new
 """
 
 
-def upgrade(day):
+def repack(day, version):
     package = next(name for name in day.packages if name.startswith("spoolgate_"))
-    made = day.machine.quietly(REPACK.format(package=package))
+    return day.machine.quietly(REPACK.format(package=package, version=version))
+
+
+def upgrade(day):
+    made = repack(day, VERSION)
     day.check(
         made.ok,
         f"there is a version {VERSION}, with other words in its configuration files",

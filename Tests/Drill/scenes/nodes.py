@@ -1,0 +1,160 @@
+"""Two machines behind one nginx: each is upgraded in its turn, while uploads come.
+
+The second has systemd, package manager, settings and spool of its own, and the first one's loopback
+network, on which nginx, both nodes and the application reach each other.
+"""
+
+import re
+import shutil
+
+import roots
+from day import CURL, SETTINGS, SNIPPET, UNITS, URL, Scene
+from machine import Machine
+
+from .upgrade import VERSION as OLD
+from .upgrade import repack
+
+NEW = "100.0"
+PORTS = {"n1": 9001, "n2": 9002}
+NODES = "/etc/nginx/conf.d/spoolgate_nodes.conf"
+DROP_IN = "/etc/systemd/system/spoolgate.socket.d/node.conf"
+ONE_NODE = "    include /usr/share/spoolgate/nginx/pass*.conf;\n"
+NODE_IN_PATH = "    fastcgi_pass $spoolgate_node;\n    fastcgi_next_upstream error;\n"
+RESTART = (
+    "systemctl daemon-reload && systemctl stop spoolgate && systemctl restart spoolgate.socket"
+    " && systemctl start spoolgate"
+)
+LOGS = "/root/nodes"
+SIZE = 3_000_000
+CONTENT = "".join(f"{number}\n" for number in range(3000))
+
+# One upload after the other until somebody has enough: four clients that resume, and one that cannot.
+LOAD = f"""mkdir {LOGS}; for w in 1 2 3 4; do
+    (n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-$w-$n.bin
+        upload send $name {SIZE} --pace 1.5 --until-done 60 > {LOGS}/$name 2>&1; done) &
+done
+n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-ordinary-$n.txt
+    {CURL} -o /dev/null -w "$name %{{http_code}}\\n" -T /root/content {URL}$name; sleep 0.05; done; wait"""
+
+
+def upgrade(day):
+    second = Machine(day.machine.root + "-n2", day.transcript, beside=day.machine)
+    roots.copy(day.clean_root, second.root)
+    try:
+        second.boot()
+        begin(day, second)
+        upgrade_under_load(day, {"n2": second, "n1": day.machine})
+        said = second.quietly(f"journalctl -q -p warning {UNITS} -o cat").output
+        other = day.unknown(said, MOVED)
+        day.check(not other, "the journal of n2 has no other warning", "\n".join(other))
+    finally:
+        second.power_off()
+        end(day)
+
+
+def begin(day, second):
+    made = repack(day, NEW)
+    day.check(made.ok, f"there is a version {NEW}", made.output)
+    for version in (OLD, NEW):
+        package = f"/root/spoolgate_{version}_amd64.deb"
+        shutil.copy(day.machine.path(package), second.path(package))
+    result = second.run(
+        f"cd /root && apt install -y --no-install-recommends ./spoolgate_{OLD}_amd64.deb",
+        timeout=200,
+        network=True,
+    )
+    day.check(result.ok, f"a second machine has version {OLD}, as this one", result.output[-2000:])
+    settings = day.machine.read(SETTINGS)
+    second.edit(SETTINGS, lambda _: settings)
+    for name, machine in (("n1", day.machine), ("n2", second)):
+        machine.run(f"sed -i 's/^#node: n1/node: {name}/' {SETTINGS}")
+        machine.write(DROP_IN, "")
+        machine.edit(
+            DROP_IN, lambda _: f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{PORTS[name]}\n"
+        )
+        day.check(machine.run(RESTART).ok, f"{name} serves")
+    day.run(f"cp /usr/share/doc/spoolgate/examples/spoolgate_nodes.conf {NODES}")
+    day.machine.edit(NODES, two_nodes)
+    day.machine.edit(SNIPPET, lambda text: text.replace(ONE_NODE, NODE_IN_PATH))
+    day.reload_nginx()
+
+
+def two_nodes(text):
+    text = re.sub(r"(?m)^upstream spoolgate_n3 \{\n(?:.*\n)*?\}\n", "", text)
+    text = "".join(line for line in text.splitlines(keepends=True) if "n3" not in line)
+    for number, port in enumerate(PORTS.values(), 1):
+        text = text.replace(f"10.0.0.{number}:9000", f"127.0.0.1:{port}")
+    return text
+
+
+def upgrade_under_load(day, machines):
+    day.machine.write("/root/content", CONTENT)
+    load = day.machine.start(LOAD)
+    under_load = day.machine.wait(30, lambda: all(taken(day, node) > 1 for node in machines))
+    day.check(under_load, "both nodes have uploads")
+    for node, machine in machines.items():
+        process = machine.quietly("systemctl show -P MainPID spoolgate").output
+        result = machine.run(
+            f"cd /root && apt install -y -o Dpkg::Options::=--force-confold ./spoolgate_{NEW}_amd64.deb",
+            timeout=200,
+            network=True,
+        )
+        day.check(result.ok, f"{node} is upgraded", result.output[-2000:])
+        now = machine.quietly("systemctl show -P MainPID -P Description spoolgate").output
+        day.check(
+            NEW in now and process.strip() not in now.split(), f"another process serves on {node}"
+        )
+        day.check(takes_more(day, node), "and takes uploads")
+    day.machine.write("/root/enough", "")
+    judge(day, load.finish(90).output.split("\n"), list(machines))
+
+
+def taken(day, node):
+    """How many of the resumable uploads were created on a node."""
+    return int(day.value(f"grep -l upload-resource/{node}/ {LOGS}/* | wc -l") or 0)
+
+
+def takes_more(day, node):
+    before = taken(day, node)
+    return day.machine.wait(30, lambda: taken(day, node) > before + 2)
+
+
+def judge(day, said, nodes):
+    ordinary = dict(line.split() for line in said if line)
+    failed = [f"{name} {status}" for name, status in ordinary.items() if status != "201"]
+    day.check(
+        ordinary and not failed,
+        f"of {len(ordinary)} ordinary uploads meanwhile, none tried twice, not one failed",
+        "\n".join(failed),
+    )
+    logs = {name: day.value(f"cat {LOGS}/{name}") for name in day.value(f"ls {LOGS}").split()}
+    failed = [f"{name}: {log[-300:]}" for name, log in logs.items() if "answered 201" not in log]
+    day.check(
+        logs and not failed, f"of {len(logs)} resumable ones not one failed", "\n".join(failed)
+    )
+    for node in nodes:
+        cut = sum(
+            f"upload-resource/{node}/" in log and "after 0 cuts" not in log
+            for log in logs.values()
+        )
+        day.check(cut, f"{cut} of them were cut by the restart of {node}, and went on")
+    for name in ordinary:
+        day.arrives(name, content=CONTENT.encode())
+    for name in logs:
+        day.arrives(name, size=SIZE)
+    day.judge_deliveries([*ordinary, *logs])
+
+
+def end(day):
+    """One node again."""
+    day.run(f"rm -f {NODES} {DROP_IN}")
+    day.machine.edit(SNIPPET, lambda text: text.replace(NODE_IN_PATH, ONE_NODE))
+    day.run(f"sed -i 's/^node: n1/#node: n1/' {SETTINGS}")
+    day.must(RESTART, "one node serves, on its own socket again")
+    day.reload_nginx()
+
+
+# Each time another address is given to the socket, until it is restarted.
+MOVED = (r"spoolgate\.socket: Socket unit configuration has changed",)
+
+SCENES = [Scene("Two nodes, upgraded one after the other under load", upgrade, (), MOVED)]
