@@ -29,7 +29,7 @@ SIZE = 3_000_000
 CONTENT = "".join(f"{number}\n" for number in range(3000))
 
 # One upload after the other until somebody has enough: four clients that resume, and one that cannot.
-LOAD = f"""mkdir {LOGS}; for w in 1 2 3 4; do
+LOAD = f"""for w in 1 2 3 4; do
     (n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-$w-$n.bin
         upload send $name {SIZE} --pace 1.5 --until-done 60 > {LOGS}/$name 2>&1; done) &
 done
@@ -89,7 +89,17 @@ def two_nodes(text):
 
 def upgrade_under_load(day, machines):
     day.machine.write("/root/content", CONTENT)
+    day.machine.quietly(f"mkdir {LOGS}")
     load = day.machine.start(LOAD)
+    try:
+        upgrade_each(day, machines)
+    finally:
+        day.machine.write("/root/enough", "")
+        said = load.finish(90).output
+    judge(day, said.splitlines(), list(machines))
+
+
+def upgrade_each(day, machines):
     under_load = day.machine.wait(30, lambda: all(taken(day, node) > 1 for node in machines))
     day.check(under_load, "both nodes have uploads")
     for node, machine in machines.items():
@@ -105,13 +115,11 @@ def upgrade_under_load(day, machines):
             NEW in now and process.strip() not in now.split(), f"another process serves on {node}"
         )
         day.check(takes_more(day, node), "and takes uploads")
-    day.machine.write("/root/enough", "")
-    judge(day, load.finish(90).output.split("\n"), list(machines))
 
 
 def taken(day, node):
     """How many of the resumable uploads were created on a node."""
-    return int(day.value(f"grep -l upload-resource/{node}/ {LOGS}/* | wc -l") or 0)
+    return int(day.value(f"grep -rl upload-resource/{node}/ {LOGS} | wc -l"))
 
 
 def takes_more(day, node):
@@ -120,7 +128,7 @@ def takes_more(day, node):
 
 
 def judge(day, said, nodes):
-    ordinary = dict(line.split() for line in said if line)
+    ordinary = dict(line.split() for line in said)
     failed = [f"{name} {status}" for name, status in ordinary.items() if status != "201"]
     day.check(
         ordinary and not failed,
