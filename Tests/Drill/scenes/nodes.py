@@ -28,10 +28,11 @@ LOGS = "/root/nodes"
 SIZE = 3_000_000
 CONTENT = "".join(f"{number}\n" for number in range(3000))
 
-# One upload after the other until somebody has enough: four clients that resume, and one that cannot.
-LOAD = f"""for w in 1 2 3 4; do
+# One upload after the other until somebody has enough: twelve clients that resume, so that each node has some
+# in the middle at any moment, and one that cannot.
+LOAD = f"""for w in $(seq 12); do
     (n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-$w-$n.bin
-        upload send $name {SIZE} --pace 1.5 --until-done 60 > {LOGS}/$name 2>&1; done) &
+        upload send $name {SIZE} --pace 0.5 --until-done 90 > {LOGS}/$name 2>&1; done) &
 done
 n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-ordinary-$n.txt
     {CURL} -o /dev/null -w "$name %{{http_code}}\\n" -T /root/content {URL}$name; sleep 0.05; done; wait"""
