@@ -51,12 +51,6 @@ final class ServerExchange {
         self.control = control
     }
 
-    /// Content of a request: its length, and who fills a buffer with the next of it; false: break off.
-    struct Content {
-        var length: Int64
-        var fill: (UnsafeMutableRawBufferPointer) -> Bool
-    }
-
     /// Sends one request.
     ///
     /// - Parameters:
@@ -71,7 +65,7 @@ final class ServerExchange {
         _ method: HTTPRequest.Method,
         _ url: URLText,
         _ fields: HTTPFields,
-        content: Content? = nil,
+        content: ClientContent? = nil,
         heard: @escaping (ResponseHead) -> Void = { _ in },
         sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)? = nil
     ) -> ExchangeResult {
@@ -86,15 +80,7 @@ final class ServerExchange {
         request.usesProxies = options.usesProxies && options.socket == nil
         request.socket = options.socket
         authorize(&request)
-        request.content = content.map { content in
-            var left = content.length
-            return ClientContent(length: content.length) { buffer, _ in
-                let count = Int(min(Int64(buffer.count), left))
-                guard content.fill(.init(rebasing: buffer[..<count])) else { return .reset }
-                left -= Int64(count)
-                return .bytes(count)
-            }
-        }
+        request.content = content
         request.heard = { interim in
             heard(interim.head)
             return true

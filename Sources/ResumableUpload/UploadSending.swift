@@ -2,6 +2,7 @@
 //
 // The invariant: before the last byte leaves, whoever keeps the token knows that the server may have all of it.
 
+import Curl
 import HTTPTypes
 import Posix
 import UploadProtocol
@@ -75,25 +76,26 @@ extension UploadRun {
     }
 
     /// Content for one request; nil: none.
-    func give(_ portion: Portion, from offset: Int64) -> ServerExchange.Content? {
+    func give(_ portion: Portion, from offset: Int64) -> ClientContent? {
         guard portion.count > 0 else {
             if portion.isLast { lastByteLeaves() }
             return nil
         }
         var given: Int64 = 0
-        return ServerExchange.Content(length: portion.count) { [self] buffer in
+        return ClientContent(length: portion.count) { [self] buffer, _ in
+            let count = Int(min(Int64(buffer.count), portion.count - given))
             // libcurl asks once more at the end.
-            guard !buffer.isEmpty else { return true }
-            if portion.isLast, given + Int64(buffer.count) == portion.count { lastByteLeaves() }
+            guard count > 0 else { return .bytes(0) }
+            if portion.isLast, given + Int64(count) == portion.count { lastByteLeaves() }
             do throws(ContentFault) {
-                try content.read(into: buffer, at: offset + given)
+                try content.read(into: .init(rebasing: buffer[..<count]), at: offset + given)
             } catch {
                 contentFault = error
-                return false
+                return .reset
             }
-            given += Int64(buffer.count)
+            given += Int64(count)
             if nextProgress.hasPassed { tellProgress(sent: offset + given) }
-            return true
+            return .bytes(count)
         }
     }
 

@@ -14,8 +14,6 @@ struct Pieces: AsyncSequence, AsyncIteratorProtocol, Sendable {
 }
 
 let (url, file) = (CommandLine.arguments[1], CommandLine.arguments[2])
-var options = UploadOptions()
-options.fields[.contentType] = "application/octet-stream"
 let kept = (try? String(contentsOfFile: file, encoding: .utf8)).flatMap { ResumeToken($0) }
 // The upload waits for this function: what it wrote is there before the upload goes on.
 let keep: @Sendable (UploadEvent) -> Void = { event in
@@ -23,8 +21,8 @@ let keep: @Sendable (UploadEvent) -> Void = { event in
     try? token.text.write(toFile: file, atomically: true, encoding: .utf8)
 }
 let upload =
-    kept.map { .resume(from: $0, body: .stream(Pieces()), options: options, onEvent: keep) }
-    ?? Upload(.stream(Pieces()), to: url, options: options, onEvent: keep)
+    kept.map { .resume(from: $0, body: .stream(Pieces()), onEvent: keep) }
+    ?? Upload(.stream(Pieces()), to: url, onEvent: keep)
 // The first process pauses after a quarter, as a program does that is told to end.
 Task {
     for await case .progress(let progress) in upload.events where kept == nil {
