@@ -86,6 +86,14 @@ extension Admin {
         for (route, counts) in metrics.routes {
             text.add(counts.received.count, [("route", route)])
         }
+        text.begin(
+            "spool_receive_bytes_total",
+            .counter,
+            "Of these, bytes that nginx has written into the spool by itself (spool_receive)."
+        )
+        for (route, counts) in metrics.routes {
+            text.add(counts.receivedByLane.count, [("route", route)])
+        }
         text.begin("uploads_receiving", .gauge, "Uploads whose content is received now.")
         text.add(metrics.receiving.count)
         text.begin("interruptions_total", .counter, "Uploads whose content ended early.")

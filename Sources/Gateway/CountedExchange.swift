@@ -64,7 +64,9 @@ final class CountedExchange: Exchange {
 
     func receiveReport() throws(ContentError) -> LaneReport {
         let report = try exchange.receiveReport()
-        counts.received.add(Int(report.count - laneCount))
+        let written = Int(report.count - laneCount)
+        counts.received.add(written)
+        counts.receivedByLane.add(written)
         laneCount = report.count
         return report
     }

@@ -88,6 +88,8 @@ package final class RouteMetrics: Sendable {
 
     /// Bytes of content received.
     package let received = Tally()
+    /// Of these, bytes that the web server has written into the spool by itself.
+    package let receivedByLane = Tally()
     /// Bytes of uploads that the upstream took.
     package let delivered = Tally()
     /// How long attempts to deliver took.

@@ -4,6 +4,7 @@
 import Exchange
 import Glibc
 import HTTPTypes
+import Journal
 import Posix
 import Testing
 import TestSupport
@@ -28,6 +29,8 @@ import Upstream
         #expect(record.status == 201)
         #expect(try test.drops() == [Self.large])
         #expect(lane.events == ["grant 0 300000 rest"])
+        let counts = test.gateway.metrics.routes[0].counts
+        #expect(counts.receivedByLane.count == 300_000 && counts.received.count == 300_000)
     }
 
     @Test("little content, and such as may have to be taken back, comes as ever")
