@@ -110,6 +110,8 @@ extension Admin {
         for (queue, cause, count) in queues.counts {
             text.add(count, [("queue", queue.rawValue), ("cause", cause?.rawValue ?? "")])
         }
+        text.begin("queue_runs_total", .counter, "Looks through the queue for what is due.")
+        text.add(gateway.metrics.queueRuns.count)
         text.begin(
             "queue_oldest_seconds",
             .gauge,

@@ -30,6 +30,8 @@ package final class Metrics: Sendable {
     package let receivingOrdinary = Tally()
     /// Uploads with a resource that an attempt is under way for.
     package let delivering = Tally()
+    /// Runs through the queue that are over.
+    package let queueRuns = Tally()
     private let interims = (0..<100).map { _ in Tally() }
     /// Questions to authorizers, by their result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }

@@ -5,9 +5,10 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 
-from processes import Process, Unavailable, must
+from processes import NeverHappened, Process, Unavailable, must
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -52,6 +53,25 @@ def program():
     raise Unavailable("there is no program: make build, or SPOOLGATE=path")
 
 
+def admin_page(path, target):
+    """What a daemon says on its admin socket, by FastCGI as nginx would ask."""
+    pairs = ((b"REQUEST_METHOD", b"GET"), (b"REQUEST_URI", target.encode()))
+    parameters = b"".join(struct.pack("BB", len(n), len(v)) + n + v for n, v in pairs)
+    request = ((1, b"\0\1" + bytes(6)), (4, parameters), (4, b""), (5, b""))
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(20)
+        one.connect(path)
+        for kind, content in request:
+            one.sendall(struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content)
+        rest = b"".join(iter(lambda: one.recv(1 << 16), b""))
+    page = b""
+    while rest:
+        _, kind, _, length, padding, _ = struct.unpack(">BBHHBB", rest[:8])
+        page += rest[8 : 8 + length] if kind == 6 else b""
+        rest = rest[8 + length + padding :]
+    return page.decode()
+
+
 class Gateway:
     """Runs from `start` on; whatever ends it, `start` may be called again."""
 
@@ -92,7 +112,10 @@ class Gateway:
 
     def start(self):
         self.launch()
-        must(30, f"{self.name} serves", self._serves)
+        try:
+            must(30, f"{self.name} serves", self._serves)
+        except NeverHappened as never:
+            raise NeverHappened(f"{never}: {self._process.calls} {self._process.files}") from None
 
     def kill(self):
         """As a crash does."""
@@ -144,6 +167,11 @@ class Gateway:
             if re.search(r" level=(warning|error|critical) |Fatal error|Crash", line)
             and not any(re.search(pattern, line) for pattern in allowed)
         ]
+
+    def queue_runs(self):
+        """How often it has looked through the queue since it started."""
+        page = admin_page(os.path.join(self.directory, "admin.sock"), "/metrics")
+        return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
 
     # Commands. None of them may be run while this node's mount is stopped.
 

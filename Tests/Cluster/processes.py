@@ -71,6 +71,27 @@ class Process:
     def identity(self):
         return self._process.pid
 
+    @property
+    def calls(self):
+        """What each of its threads is in: its name, the call's number and arguments, and where the kernel waits."""
+        threads = []
+        for thread in os.listdir(f"/proc/{self.identity}/task"):
+            said = []
+            for name in ("comm", "syscall", "wchan"):
+                try:
+                    with open(f"/proc/{self.identity}/task/{thread}/{name}") as file:
+                        said.append(file.read().strip())
+                except OSError as error:
+                    said.append(error.strerror)
+            threads.append(" ".join(said))
+        return threads
+
+    @property
+    def files(self):
+        """Its open files, by their descriptors."""
+        directory = f"/proc/{self.identity}/fd"
+        return {one: os.readlink(f"{directory}/{one}") for one in os.listdir(directory)}
+
     def send(self, number):
         if self.status is None:
             os.kill(self._process.pid, number)

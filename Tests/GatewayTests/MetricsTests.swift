@@ -45,6 +45,7 @@ struct MetricsTests {
         )
         let location = try #require(cut.location)
         #expect(samples("interruptions_total") == ["{reason=\"truncated\"}": "1"])
+        #expect(samples("queue_runs_total") == ["": "0"])
         #expect(samples("resumptions_total") == ["": "0"])
         #expect(samples("received_bytes_total") == ["{route=\"default\"}": "5"])
         #expect(samples("interim_total") == ["{status=\"104\"}": "1"])

@@ -55,6 +55,7 @@ extension Deliveries {
             case .end: return
             case .run:
                 run(settings, looksFar: farLook.isDue(clock))
+                journal.metrics.queueRuns.add()
                 nextRun = .after(settings.queueRunInterval)
             case .startThread:
                 do throws(SystemError) {
