@@ -2,14 +2,14 @@
 # Packs the gateway and the client that `make build` has built, and the nginx module for the nginx that is installed,
 # as Debian packages: `make deb`. usage: deb.sh [OUTPUT]        (OUTPUT: .build/deb)
 #
-# dh writes beside what it packs, and nginx's configure takes no path with a space: both are packed in a
-# temporary directory.
+# dh writes beside what it packs, and nginx's configure takes no path with a space, and one with ".S" or ".c" for a
+# source's: both are packed in a temporary directory, of a name without a dot.
 
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
 output=${1:-$tree/.build/deb}
 
-scratch=$(mktemp -d)
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/spoolgate-deb-XXXXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
 # The program says its version, and the packages have the same.
