@@ -5,6 +5,7 @@ enum ClientUploads {
     static let curlRow = "curl -T file"
     static let putRow = "spoolgate-upload -X PUT file"
     static let optimisticRow = "spoolgate-upload, optimistic"
+    static let curlStreamRow = "curl -T - of a pipe"
     static let streamRow = "spoolgate-upload of a pipe"
 
     /// Runs the section.
@@ -40,6 +41,9 @@ enum ClientUploads {
             },
             Row(name: optimisticRow, behind: .gateway) { _ in
                 try command(#"exec "$0" -X PUT --creation optimistic "$1" "$2""#)
+            },
+            Row(name: curlStreamRow, behind: .gateway) { _ in
+                try command(#"cat "$1" | curl -sS --noproxy '*' -T - "$2""#)
             },
             Row(name: streamRow, behind: .gateway) { _ in
                 try command(#"cat "$1" | "$0" -X PUT - "$2""#)
