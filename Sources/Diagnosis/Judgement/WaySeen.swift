@@ -85,6 +85,11 @@ package struct GatewaySeen: Sendable, Equatable {
             && version != nil
     }
 
+    /// Whether something else than the gateway knew nothing of the path.
+    package var isElsewhere: Bool {
+        [404, 405].contains(answer.status) && answer.code == nil
+    }
+
     /// What it means.
     package var finding: Finding {
         if isTaken {
@@ -110,10 +115,7 @@ package struct GatewaySeen: Sendable, Equatable {
         case 404, 405:
             return (
                 "\(told): no location of nginx hands \(url.path) to the gateway",
-                [
-                    Mend.snippet + "  (in this server block; it serves /files/)",
-                    "after a reload old workers of nginx answer for a moment: probe again",
-                ]
+                [Mend.snippet + "  (in this server block; it serves /files/)"]
             )
         case 413: return (told, [Mend.size])
         case 502, 503, 504:

@@ -7,6 +7,7 @@
 
 import Curl
 import HTTPTypes
+import Posix
 import UploadProtocol
 
 /// One look at an upload URL.
@@ -27,6 +28,8 @@ package final class UploadProbe {
     /// How long an interim response is waited for, beside the way: shorter than any server waits for
     /// content, since the address of the upload would be lost with the answer.
     private static let interimPatience = Duration.milliseconds(800)
+    /// How long old workers of nginx may answer after a reload.
+    private static let reloading = Duration.seconds(1)
     /// Content of a creation: small, and above what is too small for anything.
     private static let small: Int64 = 64 << 10
     /// Uploads by which several nodes are met.
@@ -87,7 +90,11 @@ package final class UploadProbe {
             tell(seen.finding)
             return nil
         }
-        let (answer, upload, version) = begin()
+        var (answer, upload, version) = begin()
+        if GatewaySeen(answer, url: question.url, version: version).isElsewhere, !isStopped() {
+            Thread.pause(Self.reloading)
+            (answer, upload, version) = begin()
+        }
         seen.server = answer[.server]
         // The first one was sent over the version that is asked for first.
         if question.versions == [.http2] {

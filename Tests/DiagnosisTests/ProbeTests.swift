@@ -1,0 +1,35 @@
+// What a probe asks, of a server that answers as a test says.
+
+import Diagnosis
+import Posix
+import TestSupport
+import Testing
+
+@Suite("what a probe asks")
+struct ProbeTests {
+    @Test(
+        "after a reload old workers of nginx may answer: what knows nothing of the path is asked once more"
+    )
+    func reload() throws {
+        for settled in ["413 Content Too Large", "404 Not Found"] {
+            let origin = try LoopbackOrigin { connection in
+                while var request = try connection.receiveHead() {
+                    try connection.receiveContent(of: &request)
+                    let isOld = request.number < 1
+                    try connection.answer(
+                        request.method == "POST" && !isOld ? settled : "404 Not Found"
+                    )
+                }
+            }
+            let url = try #require(ProbeURL(origin.base + "/files/"))
+            let findings = Monitor<[Finding]>([])
+            UploadProbe(ProbeQuestion(url), isStopped: { false }) { finding in
+                findings.update { $0.append(finding) }
+            }
+            .run()
+            let gateway = try #require(findings.update { $0 }.first { $0.name == "gateway" })
+            #expect(gateway.level == .failure && gateway.text.contains(settled.prefix(3)))
+            #expect(origin.requests.count { $0.method == "POST" } == 2)
+        }
+    }
+}
