@@ -106,17 +106,18 @@ package struct GatewaySeen: Sendable, Equatable {
         let told = answer.description
         guard answer.head != nil else { return unanswered }
         if let code = answer.code { return (told, mends(ofCode: code)) }
+        if isElsewhere {
+            return (
+                "\(told): no location of nginx hands \(url.path) to the gateway",
+                [Mend.snippet + "  (in this server block; it serves /files/)"]
+            )
+        }
         switch answer.status {
         case 401:
             let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
             return ("\(told): a login stands in front\(realm)", ["-H 'Authorization: ...'"])
         case 403:
             return ("\(told): nobody may, or not from here", ["allow, deny: in the location"])
-        case 404, 405:
-            return (
-                "\(told): no location of nginx hands \(url.path) to the gateway",
-                [Mend.snippet + "  (in this server block; it serves /files/)"]
-            )
         case 413: return (told, [Mend.size])
         case 502, 503, 504:
             return ("\(told): nginx does not reach the gateway", [Mend.units, Mend.local])
