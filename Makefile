@@ -46,13 +46,16 @@ run:
 	@exec setpriv --pdeathsig TERM deploy/run.sh
 
 # Warnings are errors in every target (Package.swift). The import check sees all of it only in a
-# build from clean; FloorTests sees it always. The fault sweep has a process of its own: it keeps every
-# core busy, and another test takes away the descriptors of its process for a while. Of the others as many
+# build from clean; FloorTests sees it always. The fault sweep and the spool's tests have a process of their own:
+# the sweep keeps every core busy, another test takes away the descriptors of its process for a while, and a child
+# of another one, until it begins its program, has what this process had open, so that an upload which was let go
+# is still locked. Of the others as many
 # run at a time as there are cores, since each keeps one of Swift's threads until it ends;
 # SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs one after the other. Those of the
 # client library are async and need such threads themselves: they come last, in a process without the others.
 # At last what sends much content goes once more through an nginx that writes it into the spool by itself.
 LANE_TESTS = '^EndToEndTests\.(Upload|Interim|TusClient|Kill|Race|Sync|FullDisk|Progress)Tests'
+FIRST_TESTS = '^(Fault|Spool)Tests\.'
 ASYNC_TESTS = '^ResumableUploadTests\.' '^EndToEndTests\.ClientTests'
 test:
 	@deploy/install-dependencies.sh test
@@ -60,8 +63,8 @@ test:
 	swift build --build-tests --explicit-target-dependency-import-check error
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory module-test
-	Tests/swift-test.sh --explicit-target-dependency-import-check error --filter '^FaultTests\.'
-	Tests/swift-test.sh --explicit-target-dependency-import-check error --skip '^FaultTests\.' \
+	Tests/swift-test.sh --explicit-target-dependency-import-check error --filter $(FIRST_TESTS)
+	Tests/swift-test.sh --explicit-target-dependency-import-check error --skip $(FIRST_TESTS) \
 	    $(ASYNC_TESTS:%=--skip %)
 	SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
 	    Tests/swift-test.sh --explicit-target-dependency-import-check error $(ASYNC_TESTS:%=--filter %)
@@ -107,8 +110,8 @@ sanitize:
 	    export SPOOLGATE_SANITIZER=$$name; \
 	    options="--sanitize=$$name --scratch-path .build/$$name"; \
 	    swift build --build-tests $$options && \
-	    swift test --skip-build $$options --filter '^FaultTests\.' && \
-	    swift test --skip-build $$options --skip '^FaultTests\.' $(ASYNC_TESTS:%=--skip %) && \
+	    swift test --skip-build $$options --filter $(FIRST_TESTS) && \
+	    swift test --skip-build $$options --skip $(FIRST_TESTS) $(ASYNC_TESTS:%=--skip %) && \
 	    SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
 	        swift test --skip-build $$options $(ASYNC_TESTS:%=--filter %) || exit 1; \
 	done

@@ -129,13 +129,18 @@ def takes_more(day, node):
 
 
 def judge(day, said, nodes):
-    ordinary = dict(line.split() for line in said)
-    failed = [f"{name} {status}" for name, status in ordinary.items() if status != "201"]
+    # What curl has to say of one that failed stands before its line.
+    ordinary = [line.split()[0] for line in said if line.startswith("node-ordinary-")]
+    failed = [line for line in said if not line.startswith("node-ordinary-") or "201" not in line]
     day.check(
         ordinary and not failed,
         f"of {len(ordinary)} ordinary uploads meanwhile, none tried twice, not one failed",
         "\n".join(failed),
     )
+    # What nginx has to say of them; one of its workers that died says why, and on which signal.
+    log = "/var/log/nginx/error.log"
+    died = day.value(f"grep -E '\\[(alert|emerg)\\]|exited on signal' {log}")
+    day.check(not died, "nginx has no alert in its log", died)
     logs = {name: day.value(f"cat {LOGS}/{name}") for name in day.value(f"ls {LOGS}").split()}
     failed = [f"{name}: {log[-300:]}" for name, log in logs.items() if "answered 201" not in log]
     day.check(
