@@ -100,7 +100,7 @@ class Front:
         if not self._is_shared:
             return FORCED.format(otherwise="$spoolgate_node")
         servers = "\n".join(
-            f"    server unix:{path} max_fails=1 fail_timeout=3s;"
+            f"    server unix:{path} max_fails=0;"
             for path in self._sockets.values()
         )
         return BY_UPLOAD.format(servers=servers) + FORCED.format(otherwise="cluster_by_upload")
@@ -125,7 +125,7 @@ class Front:
         if "[::]:" in line or "# run: tls-port" in line or "ssl_certificate" in line:
             return ""
         if "include pass*.conf" in line:
-            return "fastcgi_pass $cluster_node; fastcgi_next_upstream error;"
+            return "fastcgi_pass $cluster_node; fastcgi_next_upstream error timeout;"
         if "include http*.conf" in line:
             return line + " include spoolgate_nodes.conf; include forced.conf;"
         line = line.replace("worker_processes auto", f"worker_processes {self._workers}")

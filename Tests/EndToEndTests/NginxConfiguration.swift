@@ -243,7 +243,7 @@ enum NginxConfiguration {
     /// A line with a node's socket in place of its address, and what the shipped file says of the location.
     private static func node(_ nodes: [String: String], own: String, in line: String) -> String {
         if line.contains("include pass*.conf") {
-            return "fastcgi_pass $spoolgate_node; fastcgi_next_upstream error;"
+            return "fastcgi_pass $spoolgate_node; fastcgi_next_upstream error timeout;"
         }
         if line.contains("include http*.conf") { return line + " include spoolgate_nodes.conf;" }
         guard let mark = line.range(of: "# run: n", options: .backwards) else { return line }

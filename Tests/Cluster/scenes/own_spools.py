@@ -4,7 +4,7 @@ import time
 
 from client import ANSWERED, Task
 from oracle import check_once, judge
-from processes import wait
+from processes import must, wait
 from wire import Cut, ask
 
 OPEN = 20
@@ -50,6 +50,8 @@ def play(world, transcript, draw):
     world.run(clients, 120)
     check_once(transcript, world.application, clients)
     misrouted(world, transcript, draw)
+    if world.front.has_module:
+        taken_over(world, transcript, draw)
 
 
 def begin(world, draw, number):
@@ -108,4 +110,34 @@ def misrouted(world, transcript, draw):
         client.end == ANSWERED and not judge(world.application, [client]),
         "and that upload is unharmed: it ends on its own node",
         client.faults,
+    )
+
+
+def taken_over(world, transcript, draw):
+    """Requests whose clients come back on another connection, which the nodes break off: no other client notices."""
+    broken = 0
+    for number in range(OPEN):
+        task = Task(f"{draw.random()} taken over {number}")
+        task.number, task.breaks, task.content = 910 + number, [], draw.randbytes(60_000)
+        client = world.client(task)
+        client.begin()
+        fields = {"Upload-Complete": "?1", "Content-Length": len(task.content)}
+        exchange = client.open(task.method, client.current.target, fields)
+        exchange.send(task.content[:30_000])
+        must(10, "the Location comes", lambda: exchange.listen(0.1) and client.current.location)
+        client.head()
+        try:
+            exchange.final()
+        except Cut:
+            broken += 1
+    failed = 0
+    for number in range(OPEN):
+        try:
+            begin(world, draw, 950 + number)
+        except Cut:
+            failed += 1
+    transcript.check(
+        broken == OPEN and failed == 0,
+        f"of {OPEN} clients whose requests gave way to a newer one of theirs, no other client notices",
+        f"{broken} gave way, {failed} of {OPEN} creations by others failed",
     )

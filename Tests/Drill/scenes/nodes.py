@@ -19,7 +19,7 @@ PORTS = {"n1": 9001, "n2": 9002}
 NODES = "/etc/nginx/conf.d/spoolgate_nodes.conf"
 DROP_IN = "/etc/systemd/system/spoolgate.socket.d/node.conf"
 ONE_NODE = "    include /usr/share/spoolgate/nginx/pass*.conf;\n"
-NODE_IN_PATH = "    fastcgi_pass $spoolgate_node;\n    fastcgi_next_upstream error;\n"
+NODE_IN_PATH = "    fastcgi_pass $spoolgate_node;\n    fastcgi_next_upstream error timeout;\n"
 RESTART = (
     "systemctl daemon-reload && systemctl stop spoolgate && systemctl restart spoolgate.socket"
     " && systemctl start spoolgate"
