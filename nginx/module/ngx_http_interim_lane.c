@@ -39,7 +39,7 @@
 #define NGX_HTTP_INTERIM_LANE_MIN     (256 * 1024)
 
 /* bytes and seconds between two counts */
-#define NGX_HTTP_INTERIM_COUNT_SIZE   (1024 * 1024)
+#define NGX_HTTP_INTERIM_COUNT_SIZE   (4 * 1024 * 1024)
 #define NGX_HTTP_INTERIM_COUNT_TIME   5
 
 

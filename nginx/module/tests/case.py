@@ -41,6 +41,7 @@ class NginxTestCase(unittest.TestCase):
     upstreams = 1       # how many responders; %%UPSTREAM1%% (or %%UPSTREAM%%), %%UPSTREAM2%%
     unix = False        # they listen on unix sockets
     send_buffer = None  # SO_SNDBUF of nginx's client connections
+    environment = {}    # more of nginx's
     maxDiff = 4000
 
     def __init_subclass__(cls):
@@ -68,7 +69,7 @@ class NginxTestCase(unittest.TestCase):
                           upstreams=[responder.address for responder in cls.responders])
         if cls.send_buffer:
             cls.nginx.limit_send_buffer(cls.send_buffer)
-        cls.nginx.start()
+        cls.nginx.start(cls.environment)
 
     @classmethod
     def tearDownClass(cls):

@@ -125,9 +125,9 @@ class Nginx:
                        "--log-file=%s/valgrind.%%p" % self.prefix, *command]
         return command
 
-    def start(self):
+    def start(self, environment={}):
         fds = [listener.fileno() for listener in self._listeners]
-        environment = dict(os.environ, NGINX="".join("%d;" % fd for fd in fds))
+        environment = dict(os.environ, **environment, NGINX="".join("%d;" % fd for fd in fds))
         environment.setdefault("ASAN_OPTIONS", ASAN_OPTIONS)
         self.output = open(os.path.join(self.prefix, "output"), "wb")
         self.process = subprocess.Popen(

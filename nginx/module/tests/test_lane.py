@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 
 import case
 import fastcgi
@@ -137,7 +138,7 @@ class Written(LaneTestCase):
 
     def test_counts(self):
         self.serve(take_all)
-        self.assertStatuses(self.put(), [], 201)
+        self.assertStatuses(self.put(content=CONTENT * 5), [], 201)
         self.assertGreaterEqual(len(self.lanes[0].counts), 1)
         self.assertLessEqual(len(self.lanes[0].counts), 3)
 
@@ -209,6 +210,46 @@ class SmallBuffer(Written):
 class LargeBuffer(Written):
     server = """client_body_buffer_size 1m;
         location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
+
+
+class ShortWrites(Written):
+    """Each writev() to a file writes less than it was given, as it may where a file system has little room."""
+
+    WRITEV = r"""
+        #define _GNU_SOURCE
+        #include <sys/stat.h>
+        #include <sys/syscall.h>
+        #include <sys/uio.h>
+        #include <unistd.h>
+
+        ssize_t writev(int fd, const struct iovec *parts, int count)
+        {
+            struct iovec  part;
+            struct stat   status;
+
+            if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+                return syscall(SYS_writev, fd, parts, count);
+            }
+
+            part = parts[0];
+
+            if (part.iov_len > 1) {
+                part.iov_len = part.iov_len / 2 < 9999 ? part.iov_len / 2 : 9999;
+            }
+
+            return syscall(SYS_writev, fd, &part, 1);
+        }
+    """
+
+    @classmethod
+    def setUpClass(cls):
+        if options.valgrind or options.sanitized():
+            raise unittest.SkipTest("its writev() is what nginx calls")
+        library = os.path.join(options.scratch, "short_writes.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"],
+                       input=cls.WRITEV.encode(), check=True)
+        cls.environment = {"LD_PRELOAD": library}
+        super().setUpClass()
 
 
 class WithoutInterims(LaneTestCase):
@@ -423,6 +464,20 @@ class Begun(LaneTestCase):
         return message, one
 
 
+class Slow(Begun):
+    def test_told_in_time(self):
+        """What is too little to be told of for its size is told of after some seconds."""
+        message, one = self.begin(1)
+        deadline, sent = time.monotonic() + options.patience(30), 1
+        while one.is_silent(0.5):
+            self.assertLess(time.monotonic(), deadline, "nothing is told")
+            message.write(CONTENT[sent:sent + 1])
+            sent += 1
+        kind, count, why = one.told()
+        self.assertEqual((kind, why), (lane.COUNT, 0))
+        self.assertTrue(0 < count <= sent, (count, sent))
+
+
 class Ends(Begun):
     @case.over(*case.PROTOCOLS)
     def test_stop(self, protocol):
@@ -435,6 +490,7 @@ class Ends(Begun):
         if protocol in case.HTTP1:
             with contextlib.suppress(http1.Closed):
                 message.write(CONTENT[200_000:250_000])
+        self.assertTrue(one.is_silent(0.2), "content came to the responder after a stop")
         one.exchange.final(409)
         self.assertEqual(message.finish()[1].status, 409)
         self.assertEqual(len(one.content()), 200_000)
@@ -582,12 +638,12 @@ class Failures(LaneTestCase):
             one = Lane(exchange, os.path.join(place, "file"))
             one.expect_offer()
             one.grant(1 << 40)
-            said.append((one.until_end(), one.count, one.is_locked()))
+            said.append((one.until_end(), one.count, one.is_locked(), one.is_silent(0.2)))
             exchange.final(507)
         self.upstream.serve(run)
         self.assertStatuses(self.put(), [], 507)
-        (why, count, is_locked), = said
-        self.assertEqual((why, is_locked), (errno.ENOSPC, False))
+        (why, count, is_locked, is_silent), = said
+        self.assertEqual((why, is_locked, is_silent), (errno.ENOSPC, False, True))
         self.assertTrue(0 < count <= 1 << 20, count)
 
     @case.over("no_file", "another_size", "no_regular_file", "for_reading")
@@ -702,6 +758,25 @@ class Kept(LaneTestCase):
             exchange.whole(204)
             self.assertStatuses(message, [], 204)
             message = client.start("PUT", "/a", length=len(CONTENT))
+            exchange.following()
+        exchange.close()
+        self.assertEqual(message.finish()[1].status, 502)
+
+    @case.over(*case.HTTP1)
+    def test_rest_kept(self, protocol):
+        """The end of content comes once, also where what brought it was written in part."""
+        content, client = CONTENT[:LARGE + 1000], self.connect(protocol)
+        message = client.start("PUT", "/a", content=content)
+        exchange = self.upstream.accept()
+        for limit in (LARGE, 1, LARGE + 999):
+            one = self.lane(exchange)
+            one.expect_offer()
+            one.grant(limit, rest=True)
+            one.until_end()
+            self.assertTrue(exchange.content() == content[limit:])
+            exchange.whole(204)
+            self.assertStatuses(message, [], 204)
+            message = client.start("PUT", "/a", content=content)
             exchange.following()
         exchange.close()
         self.assertEqual(message.finish()[1].status, 502)
