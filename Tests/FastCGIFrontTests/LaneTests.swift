@@ -143,8 +143,8 @@ extension FrontTests {
         )
         func malformed(_ records: [UInt8]) throws {
             let told = try Self.exchange(length: Self.large, .whole, records, closes: true)
-            #expect(told.hasSuffix("truncated"))
-            #expect(!told.contains("errno"))
+            let isLater = records.starts(with: Self.written(5))
+            #expect(told == #"\#(isLater ? #"["5"]"# : "[]") truncated"#)
         }
 
         @Test("a message before the grant, or twice an offer, ends the content")

@@ -115,6 +115,18 @@ import Upstream
         #expect(try test.drops() == [Self.large + Array("x".utf8)])
     }
 
+    @Test("a front that tells of more than is there has not sent all")
+    func toldTooMuch() throws {
+        let test = try GatewayUnderTest()
+        let record = test.serve(
+            .creation([.bytes(Self.large)], length: .unknown).offer(ScriptedLane(excess: 5))
+        )
+        #expect(record.isAborted)
+        #expect(try test.drops() == [])
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 300_000)
+    }
+
     @Test("a disk that is full is told as ever, and what was written stays")
     func full() throws {
         let test = try GatewayUnderTest()
@@ -156,6 +168,22 @@ import Upstream
     func released() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane()
+        let exchange = ScriptedExchange.creation(
+            [.bytes(Self.large), .stuck],
+            length: .unknown
+        ).offer(lane)
+        let running = try test.start(exchange)
+        #expect(exchange.waitUntilStuck())
+        let location = try #require(exchange.record.location)
+        #expect(test.serve(.retrieval(location)).offset == 300_000)
+        #expect(try running.finish().isAborted)
+        #expect(lane.events.last == "stop" && !lane.isOpen)
+    }
+
+    @Test("a front that does not close the file when told does so when its connection is closed")
+    func closed() throws {
+        let test = try GatewayUnderTest()
+        let lane = ScriptedLane(isStubborn: true, leavesWithConnection: true)
         let exchange = ScriptedExchange.creation(
             [.bytes(Self.large), .stuck],
             length: .unknown

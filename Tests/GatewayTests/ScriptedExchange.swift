@@ -246,6 +246,7 @@ final class ScriptedExchange: Exchange, Sendable {
         monitor.update { record in
             record.events.append(.abort)
             record.isAborted = true
+            record.lane?.connectionIsClosed()
         }
     }
 }

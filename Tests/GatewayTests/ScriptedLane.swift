@@ -19,14 +19,26 @@ final class ScriptedLane: Sendable {
     private let errno: Int32
     /// Bytes that it writes and does not tell of.
     private let untold: [UInt8]
+    /// Bytes that it tells of at its end and has not written.
+    private let excess: Int64
     /// Whether it keeps the file open whatever it is told.
     private let isStubborn: Bool
+    /// Whether it closes the file when its connection is closed, as every front does.
+    private let leavesWithConnection: Bool
     private let state = Mutex(State())
 
-    init(errno: Int32 = 0, untold: [UInt8] = [], isStubborn: Bool = false) {
+    init(
+        errno: Int32 = 0,
+        untold: [UInt8] = [],
+        excess: Int64 = 0,
+        isStubborn: Bool = false,
+        leavesWithConnection: Bool = false
+    ) {
         self.errno = errno
         self.untold = untold
+        self.excess = excess
         self.isStubborn = isStubborn
+        self.leavesWithConnection = leavesWithConnection
     }
 
     /// What was seen, in order.
@@ -59,6 +71,8 @@ final class ScriptedLane: Sendable {
         }
     }
 
+    func connectionIsClosed() { if leavesWithConnection { leave() } }
+
     /// The front goes away.
     func leave() { state.withLock { $0.file = nil } }
 
@@ -80,7 +94,7 @@ final class ScriptedLane: Sendable {
         state.withLock { state in
             precondition(Self.append(untold, to: state.file), "it cannot be written")
             state.file = nil
-            return .ended(state.count, errno: errno)
+            return .ended(state.count + excess, errno: errno)
         }
     }
 
