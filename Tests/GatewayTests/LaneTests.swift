@@ -115,6 +115,34 @@ import Upstream
         #expect(try test.drops() == [Self.large + Array("x".utf8)])
     }
 
+    @Test("a client that sends little at a time is waited for, and one that sends nothing is not")
+    func slow() throws {
+        let test = try GatewayUnderTest()
+        let halves = [Array(Self.large[..<100_000]), Array(Self.large[100_000...])]
+        let lane = ScriptedLane()
+        // What is written and not told of yet.
+        let slow = test.serve(
+            .creation(
+                [.happens { _ = lane.write(halves[0]) }, .fails(.stalled), .bytes(halves[1])],
+                length: .unknown
+            )
+            .offer(lane)
+        )
+        #expect(slow.status == 201)
+        #expect(try test.drops() == [Self.large])
+        let silent = test.serve(
+            .creation(
+                [.bytes(halves[0]), .fails(.stalled), .bytes(halves[1])],
+                length: .unknown
+            )
+            .offer(ScriptedLane())
+        )
+        #expect(silent.status != 201)
+        #expect(try test.drops() == [Self.large])
+        let location = try #require(silent.location)
+        #expect(test.serve(.retrieval(location)).offset == 100_000)
+    }
+
     @Test("a front that tells of more than is there has not sent all")
     func toldTooMuch() throws {
         let test = try GatewayUnderTest()

@@ -185,7 +185,7 @@ final class ScriptedExchange: Exchange, Sendable {
             case nil: return lane.end()
             case .happens(let body): body()
             case .fails(let error):
-                if error != .released { lane.leave() }
+                if error == .truncated { lane.leave() }
                 throw error
             case .bytes(let bytes):
                 let (report, rest) = lane.write(bytes)
