@@ -67,6 +67,7 @@ extension FrontTests {
                         break
                     }
                 } catch {
+                    exchange.stopLane()
                     return TestServer.reply(exchange, 200, "\(told) \(error)")
                 }
                 TestServer.reply(exchange, 200, "\(told) \(rest(exchange))")
@@ -145,6 +146,19 @@ extension FrontTests {
             let told = try Self.exchange(length: Self.large, .whole, records, closes: true)
             let isLater = records.starts(with: Self.written(5))
             #expect(told == #"\#(isLater ? #"["5"]"# : "[]") truncated"#)
+        }
+
+        @Test("the file is asked back where content ends too early")
+        func stopped() throws {
+            let server = try Self.server()
+            defer { server.stop() }
+            let client = try server.client()
+            client.send(Record.head(parameters(length: "\(Self.large)")) + Self.offer)
+            #expect(client.waits { $0.types == [8] })
+            client.send(Self.written(5) + Self.contentEnd)
+            let answer = client.answer()
+            #expect(answer.content == #"["5"] truncated"#)
+            #expect(answer.types.prefix(2) == [8, 8])
         }
 
         @Test("a message before the grant, or twice an offer, ends the content")
