@@ -38,8 +38,9 @@
 /* content that is worth the round trip */
 #define NGX_HTTP_INTERIM_LANE_MIN     (256 * 1024)
 
-/* bytes and seconds between two counts */
+/* bytes between two counts, also where they took a second; seconds */
 #define NGX_HTTP_INTERIM_COUNT_SIZE   (4 * 1024 * 1024)
+#define NGX_HTTP_INTERIM_COUNT_SLOW   (1024 * 1024)
 #define NGX_HTTP_INTERIM_COUNT_TIME   5
 
 
@@ -469,6 +470,8 @@ static ngx_int_t
 ngx_http_interim_lane_write(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane)
 {
+    off_t      size;
+    time_t     elapsed;
     ngx_err_t  err;
 
     err = ngx_http_interim_lane_writev(r, lane);
@@ -485,8 +488,12 @@ ngx_http_interim_lane_write(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (lane->count - lane->told >= NGX_HTTP_INTERIM_COUNT_SIZE
-        || ngx_time() - lane->told_at >= NGX_HTTP_INTERIM_COUNT_TIME
+    size = lane->count - lane->told;
+    elapsed = ngx_time() - lane->told_at;
+
+    if (size >= NGX_HTTP_INTERIM_COUNT_SIZE
+        || (size >= NGX_HTTP_INTERIM_COUNT_SLOW && elapsed > 0)
+        || elapsed >= NGX_HTTP_INTERIM_COUNT_TIME
         || lane->count == lane->limit)
     {
         return ngx_http_interim_lane_send(r, lane, NGX_HTTP_INTERIM_COUNT, 0);
