@@ -20,6 +20,18 @@ import Upstream
     private static let large = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 3) }
     private static let rest: ContentLength = .unknown
 
+    /// A creation that has brought some content by the lane, and brings no more.
+    private static func begin(
+        _ test: GatewayUnderTest,
+        _ lane: ScriptedLane
+    ) throws -> (running: Running, location: String) {
+        let exchange = ScriptedExchange.creation([.bytes(large), .stuck], length: .unknown)
+            .offer(lane)
+        let running = try test.start(exchange)
+        #expect(exchange.waitUntilStuck())
+        return (running, try #require(exchange.record.location))
+    }
+
     @Test("what the front has written is delivered like any other content")
     func delivered() throws {
         let test = try GatewayUnderTest()
@@ -192,33 +204,14 @@ import Upstream
         #expect(again.status == 201)
     }
 
-    @Test("a newer request gets the upload once the front has closed the file")
-    func released() throws {
+    @Test(
+        "a newer request gets the upload once the front has closed the file: when told, or with its connection",
+        arguments: [false, true]
+    )
+    func released(isStubborn: Bool) throws {
         let test = try GatewayUnderTest()
-        let lane = ScriptedLane()
-        let exchange = ScriptedExchange.creation(
-            [.bytes(Self.large), .stuck],
-            length: .unknown
-        ).offer(lane)
-        let running = try test.start(exchange)
-        #expect(exchange.waitUntilStuck())
-        let location = try #require(exchange.record.location)
-        #expect(test.serve(.retrieval(location)).offset == 300_000)
-        #expect(try running.finish().isAborted)
-        #expect(lane.events.last == "stop" && !lane.isOpen)
-    }
-
-    @Test("a front that does not close the file when told does so when its connection is closed")
-    func closed() throws {
-        let test = try GatewayUnderTest()
-        let lane = ScriptedLane(isStubborn: true, leavesWithConnection: true)
-        let exchange = ScriptedExchange.creation(
-            [.bytes(Self.large), .stuck],
-            length: .unknown
-        ).offer(lane)
-        let running = try test.start(exchange)
-        #expect(exchange.waitUntilStuck())
-        let location = try #require(exchange.record.location)
+        let lane = ScriptedLane(isStubborn: isStubborn, leavesWithConnection: true)
+        let (running, location) = try Self.begin(test, lane)
         #expect(test.serve(.retrieval(location)).offset == 300_000)
         #expect(try running.finish().isAborted)
         #expect(lane.events.last == "stop" && !lane.isOpen)
@@ -231,13 +224,7 @@ import Upstream
         let test = try GatewayUnderTest { settings, _ in settings.inUseTimeout = .milliseconds(300)
         }
         let lane = ScriptedLane(isStubborn: true)
-        let exchange = ScriptedExchange.creation(
-            [.bytes(Self.large), .stuck],
-            length: .unknown
-        ).offer(lane)
-        let running = try test.start(exchange)
-        #expect(exchange.waitUntilStuck())
-        let location = try #require(exchange.record.location)
+        let (running, location) = try Self.begin(test, lane)
         let during = test.serve(.retrieval(location))
         #expect(during.offset == nil && (during.isAborted || during.status != 204))
         #expect(try running.finish().isAborted)
