@@ -28,7 +28,7 @@ def remove(day):
     # Its client will find nobody.
     del day.expected["left-behind.bin"]
     day.must("apt remove -y spoolgate", "the gateway's package goes", network=True)
-    processes = day.run("grep -lx spoolgate /proc/[0-9]*/comm")
+    processes = day.run("grep -slx spoolgate /proc/[0-9]*/comm")
     day.check(processes.output.strip() == "", "nothing of it runs")
     day.must("nginx -t && systemctl restart nginx", "nginx takes its configuration, and restarts")
     result = day.run(f"{CURL} -o /dev/null -w 'status %{{http_code}}\\n' {URL}")
