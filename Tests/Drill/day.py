@@ -145,7 +145,7 @@ class Day:
 
     def reload_nginx(self):
         """Reloads nginx and waits until processes with the old configuration take no requests."""
-        workers = "grep -lza '^nginx: worker process *$' /proc/[0-9]*/cmdline"
+        workers = "grep -slza '^nginx: worker process *$' /proc/[0-9]*/cmdline"
         before = set(self.value(workers).split())
         self.must("nginx -t && systemctl reload nginx", "nginx takes its configuration")
         self.machine.wait(20, lambda: not before & set(self.value(workers).split()))
