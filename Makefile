@@ -49,9 +49,8 @@ run:
 # build from clean; FloorTests sees it always. The fault sweep and the spool's tests have a process of their own:
 # the sweep keeps every core busy, another test takes away the descriptors of its process for a while, and a child
 # of another one, until it begins its program, has what this process had open, so that an upload which was let go
-# is still locked. Of the others as many
-# run at a time as there are cores, since each keeps one of Swift's threads until it ends;
-# SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs one after the other. Those of the
+# is still locked. Of the others as many run at a time as there are cores, since each keeps one of Swift's threads until
+# it ends; SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs one after the other. Those of the
 # client library are async and need such threads themselves: they come last, in a process without the others.
 # At last what sends much content goes once more through an nginx that writes it into the spool by itself.
 LANE_TESTS = '^EndToEndTests\.(Upload|Interim|TusClient|Kill|Race|Sync|FullDisk|Progress)Tests'

@@ -130,8 +130,9 @@ def takes_more(day, node):
 
 def judge(day, said, nodes):
     # What curl has to say of one that failed stands before its line.
-    ordinary = [line.split()[0] for line in said if line.startswith("node-ordinary-")]
-    failed = [line for line in said if not line.startswith("node-ordinary-") or "201" not in line]
+    ended = re.compile(r"(node-ordinary-\d+\.txt) \d+")
+    ordinary = [found[1] for found in map(ended.fullmatch, said) if found]
+    failed = [line for line in said if not (ended.fullmatch(line) and line.endswith(" 201"))]
     day.check(
         ordinary and not failed,
         f"of {len(ordinary)} ordinary uploads meanwhile, none tried twice, not one failed",
