@@ -137,10 +137,13 @@ class Written(LaneTestCase):
         self.assertStatuses(message, [], 201)
 
     def test_counts(self):
+        """Each is of 4 MiB, or the first of another second."""
         self.serve(take_all)
+        started = time.monotonic()
         self.assertStatuses(self.put(content=CONTENT * 5), [], 201)
+        seconds = int(time.monotonic() - started) + 1
         self.assertGreaterEqual(len(self.lanes[0].counts), 1)
-        self.assertLessEqual(len(self.lanes[0].counts), 3)
+        self.assertLessEqual(len(self.lanes[0].counts), len(CONTENT) * 5 // (4 << 20) + seconds)
 
     def test_in_parallel(self):
         self.serve(take_all)
@@ -440,8 +443,8 @@ class SendTimeout(LaneTestCase):
 
     def test_same_window(self):
         message, one = self.at_its_limit()
-        for _ in range(5):
-            self.assertTrue(one.is_silent(0.5))
+        for _ in range(10):
+            self.assertTrue(one.is_silent(0.2))
             one.widen(1000)
         one.stop()
         self.assertEqual(one.until_end(), 0)
