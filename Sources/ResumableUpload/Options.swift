@@ -79,7 +79,9 @@ public struct UploadOptions: Sendable {
     /// A body known to be smaller is sent by one ordinary request; bytes.
     public var plainBelow: Int64 = 1 << 20
     /// Most bytes of a stream in memory: those that the server has not acknowledged; at least 64 KiB.
-    public var window = 8 << 20
+    ///
+    /// An append has half of them, and waits for its answer.
+    public var window = 32 << 20
     /// Most bytes kept of the answer's content.
     public var answerLimit = 64 << 10
     /// Whether the upload resource may be of another origin, which then sees fields and credentials.

@@ -8,21 +8,23 @@ import Glibc
 import Posix
 
 /// A ring of bytes between a producer and one upload.
+///
+/// Bytes are copied without the lock: the producer alone writes, behind the end, and the upload alone reads and lets
+/// go.
 final class StreamWindow: Sendable {
     private struct State {
-        var memory: UnsafeMutableRawBufferPointer
         /// Offsets in the stream.
         var start: Int64 = 0
         var end: Int64 = 0
         /// Bytes before this are dropped as they come.
         var wanted: Int64 = 0
+        /// Where the end has to be for the upload to be woken.
+        var awaited: Int64 = 0
         var isEnded = false
         var isClosed = false
         var failure: String?
         /// A producer that waits for room.
         var waiting: CheckedContinuation<Void, Never>?
-
-        var room: Int { memory.count - Int(end - start) }
     }
 
     /// What there is to send.
@@ -35,64 +37,72 @@ final class StreamWindow: Sendable {
         var failure: String?
     }
 
-    private let state: Monitor<State>
+    private nonisolated(unsafe) let memory: UnsafeMutableRawBufferPointer
+    private let state = Monitor(State())
 
-    /// Holds at most `capacity` bytes.
+    /// Holds at most `capacity` bytes, at least 64 KiB.
     init(capacity: Int) {
-        state = Monitor(
-            State(memory: .allocate(byteCount: max(capacity, 1 << 16), alignment: 16))
-        )
+        memory = .allocate(byteCount: max(capacity, 1 << 16), alignment: 4096)
     }
 
-    deinit { state.update { $0.memory.deallocate() } }
+    deinit { memory.deallocate() }
+
+    /// Most bytes that it holds.
+    var capacity: Int64 { Int64(memory.count) }
 
     // MARK: The producer's side
 
     /// Adds bytes, and waits while there is no room; false: nobody wants more.
     func add(_ bytes: [UInt8]) async -> Bool {
         var added = 0
-        while true {
-            added += bytes.withUnsafeBytes { put(.init(rebasing: $0[added...])) }
-            if added == bytes.count { return !isClosed }
-            await withCheckedContinuation { continuation in
-                let isFree = state.updateQuietly { state in
-                    if state.room > 0 || state.isClosed { return true }
-                    state.waiting = continuation
-                    return false
+        while !isClosed {
+            if added == bytes.count { return true }
+            let count = put { room in
+                let count = min(room.count, bytes.count - added)
+                bytes.withUnsafeBytes {
+                    room.copyMemory(from: .init(rebasing: $0[added..<(added + count)]))
                 }
-                if isFree { continuation.resume() }
+                return count
             }
-            if isClosed { return false }
+            added += count
+            if count == 0 { await waitForRoom() }
+        }
+        return false
+    }
+
+    private func waitForRoom() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.updateQuietly { state in
+                if room(state) > 0 || state.isClosed { return true }
+                state.waiting = continuation
+                return false
+            }
+            if isFree { continuation.resume() }
         }
     }
 
-    /// As `add`, for a thread; false also at `deadline`, with nothing added.
+    /// Waits for room; false where there is none at `deadline`, or nobody wants more.
     func waitForRoom(until deadline: Deadline) -> Bool {
-        state.wait(until: deadline, isQuiet: true) { $0.room > 0 || $0.isClosed ? true : nil }
-            ?? false
+        state.wait(until: deadline, isQuiet: true) {
+            $0.isClosed ? false : room($0) > 0 ? true : nil
+        } ?? false
     }
 
-    /// Adds what there is room for; gives the bytes that were taken.
-    func put(_ bytes: UnsafeRawBufferPointer) -> Int {
-        state.update { state in
-            var rest = bytes
-            // What the server had before this process began.
-            let skipped = min(max(0, state.wanted - state.end), Int64(rest.count))
-            if skipped > 0 {
-                rest = .init(rebasing: rest[Int(skipped)...])
-                state.end += skipped
-                state.start = state.end
-            }
-            let count = min(rest.count, state.room)
-            guard count > 0 else { return Int(skipped) }
-            let place = Int(state.end % Int64(state.memory.count))
-            let first = min(count, state.memory.count - place)
-            UnsafeMutableRawBufferPointer(rebasing: state.memory[place...])
-                .copyMemory(from: .init(rebasing: rest[..<first]))
-            state.memory.copyMemory(from: .init(rebasing: rest[first..<count]))
+    /// Adds what `fill` writes into the free memory it is given; the bytes' number, 0 where there is no room.
+    func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
+        let (end, most) = state.updateQuietly { ($0.end, room($0)) }
+        let place = Int(end % capacity)
+        let free = memory[place..<min(memory.count, place + most)]
+        let count = free.isEmpty ? 0 : fill(.init(rebasing: free))
+        guard count > 0 else { return 0 }
+        let isAwaited = state.updateQuietly { state in
             state.end += Int64(count)
-            return Int(skipped) + count
+            // What the server had before this process began.
+            state.start = max(state.start, min(state.wanted, state.end))
+            return state.end >= state.awaited
         }
+        if isAwaited { state.update { _ in } }
+        return count
     }
 
     /// Says that the stream has ended, or broke.
@@ -106,6 +116,8 @@ final class StreamWindow: Sendable {
     /// Whether nobody wants more.
     var isClosed: Bool { state.updateQuietly(\.isClosed) }
 
+    private func room(_ state: State) -> Int { memory.count - Int(state.end - state.start) }
+
     // MARK: The upload's side
 
     /// Whether it can give bytes from `offset` on, now or later.
@@ -118,26 +130,24 @@ final class StreamWindow: Sendable {
         let look: (State) -> Ready = { state in
             Ready(end: state.end, isEnded: state.isEnded, failure: state.failure)
         }
+        let awaited = offset + min(count, capacity)
+        state.updateQuietly { $0.awaited = awaited }
         let whole = state.wait(until: deadline, isQuiet: true) { state -> Ready? in
-            let least = min(count, Int64(state.memory.count))
-            return state.isEnded || state.end - offset >= least ? look(state) : nil
+            state.isEnded || state.end >= awaited ? look(state) : nil
         }
         return whole ?? state.updateQuietly { look($0) }
     }
 
     /// Copies bytes that it holds from `offset` on; false where it does not hold them all.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
-        state.updateQuietly { state in
-            guard offset >= state.start, offset + Int64(buffer.count) <= state.end else {
-                return false
-            }
-            let place = Int(offset % Int64(state.memory.count))
-            let first = min(buffer.count, state.memory.count - place)
-            buffer.copyMemory(from: .init(rebasing: state.memory[place..<(place + first)]))
-            UnsafeMutableRawBufferPointer(rebasing: buffer[first...])
-                .copyMemory(from: .init(rebasing: state.memory[..<(buffer.count - first)]))
-            return true
-        }
+        let (start, end) = state.updateQuietly { ($0.start, $0.end) }
+        guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
+        let place = Int(offset % capacity)
+        let first = min(buffer.count, memory.count - place)
+        buffer.copyMemory(from: .init(rebasing: memory[place..<(place + first)]))
+        UnsafeMutableRawBufferPointer(rebasing: buffer[first...])
+            .copyMemory(from: .init(rebasing: memory[..<(buffer.count - first)]))
+        return true
     }
 
     /// Lets go of the bytes before `offset`; those that have not come yet are dropped when they do.
@@ -154,8 +164,8 @@ final class StreamWindow: Sendable {
     private func wake(_ change: (inout State) -> Void) {
         let waiting = state.update { state in
             change(&state)
-            defer { if state.room > 0 || state.isClosed { state.waiting = nil } }
-            return state.room > 0 || state.isClosed ? state.waiting : nil
+            defer { if room(state) > 0 || state.isClosed { state.waiting = nil } }
+            return room(state) > 0 || state.isClosed ? state.waiting : nil
         }
         waiting?.resume()
     }
@@ -166,7 +176,6 @@ final class StreamContent: UploadContent {
     private let window: StreamWindow
     private let feed: StreamFeed
     private let told: Int64?
-    private let capacity: Int64
     private var isFed = false
     private var ended: Int64?
     private var task: Task<Void, Never>?
@@ -177,7 +186,6 @@ final class StreamContent: UploadContent {
     init(_ feed: StreamFeed, length: Int64?, window: Int) {
         self.feed = feed
         told = length
-        capacity = Int64(max(window, 1 << 16))
         self.window = StreamWindow(capacity: window)
     }
 
@@ -192,7 +200,7 @@ final class StreamContent: UploadContent {
     ) throws(ContentFault) -> Portion? {
         try begin()
         // Half of it is sent while the other half fills.
-        let most = min(limit ?? .max, capacity / 2, told.map { max(0, $0 - offset) } ?? .max)
+        let most = min(limit ?? .max, window.capacity / 2, told.map { max(0, $0 - offset) } ?? .max)
         var due: Deadline?
         while !isStopped() {
             let ready = window.ready(from: offset, count: most, until: .after(Self.look))
@@ -277,24 +285,26 @@ final class StreamContent: UploadContent {
     }
 
     private static func feed(_ window: StreamWindow, from number: Int32) {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 17, alignment: 16)
-        defer { buffer.deallocate() }
         while !window.isClosed {
+            guard window.waitForRoom(until: .after(look)) else { continue }
             var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
             // So that a closed window is seen while nothing comes.
             guard poll(&entry, 1, 200) != 0 else { continue }
-            let count = Glibc.read(number, buffer.baseAddress, buffer.count)
-            if count < 0 {
-                if errno == EINTR || errno == EAGAIN { continue }
-                return window.end("\(SystemError("read", on: "descriptor \(number)"))")
+            var (count, error): (Int, Int32) = (0, 0)
+            _ = window.put { room in
+                count = Glibc.read(number, room.baseAddress, min(room.count, most))
+                error = errno
+                return count
             }
             if count == 0 { return window.end() }
-            var rest = UnsafeRawBufferPointer(rebasing: buffer[..<count])
-            while !rest.isEmpty {
-                guard window.waitForRoom(until: .after(look)) else { continue }
-                if window.isClosed { return }
-                rest = .init(rebasing: rest[window.put(rest)...])
+            if count < 0, error != EINTR, error != EAGAIN {
+                return window.end(
+                    "\(SystemError(call: "read", subject: "descriptor \(number)", errno: error))"
+                )
             }
         }
     }
+
+    /// Most bytes read at once.
+    private static let most = 1 << 20
 }

@@ -35,6 +35,46 @@ struct StreamTests {
         #expect(origin.taken.map(\.count) == [1_000_000])
     }
 
+    @Test("the window gives what was put in, wherever its memory begins again")
+    func window() throws {
+        let bytes = pattern(2_000_003)
+        for (skipped, seed) in [(0, 1), (999_999, 2), (70_001, 3)] as [(Int, UInt64)] {
+            let window = StreamWindow(capacity: (1 << 16) + 7)
+            window.release(upTo: Int64(skipped))
+            try Posix.Thread.start(name: "producer") {
+                var random = SplitMix(seed: seed)
+                var rest = bytes[...]
+                while !rest.isEmpty {
+                    guard window.waitForRoom(until: .after(.seconds(60))) else { return }
+                    let wished = Int.random(in: 1...30_000, using: &random)
+                    let count = window.put { room in
+                        room.copyBytes(from: rest.prefix(min(wished, room.count)))
+                        return min(wished, room.count, rest.count)
+                    }
+                    rest = rest.dropFirst(count)
+                }
+                window.end()
+            }
+            var random = SplitMix(seed: seed + 10)
+            var taken: [UInt8] = []
+            while skipped + taken.count < bytes.count {
+                let at = Int64(skipped + taken.count)
+                let wished = Int64.random(in: 1...40_000, using: &random)
+                let ready = window.ready(from: at, count: wished, until: .after(.seconds(60)))
+                let count = Int(min(ready.end - at, wished))
+                try #require(count > 0, "nothing came behind \(at)")
+                var piece = [UInt8](repeating: 0, count: count)
+                #expect(piece.withUnsafeMutableBytes { window.read(into: $0, at: at) })
+                taken += piece
+                window.release(upTo: at + Int64(count))
+            }
+            #expect(taken == bytes.dropFirst(skipped).map { $0 })
+            var past: [UInt8] = [0]
+            #expect(!past.withUnsafeMutableBytes { window.read(into: $0, at: Int64(bytes.count)) })
+            #expect(!past.withUnsafeMutableBytes { window.read(into: $0, at: 0) })
+        }
+    }
+
     @Test("resumed, what the server has is skipped")
     func skipped() async throws {
         let origin = try UploadOrigin { $0.number == 2 ? .answer("403 No") : .serve }
