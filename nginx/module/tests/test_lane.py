@@ -139,9 +139,9 @@ class Written(LaneTestCase):
     def test_counts(self):
         """Each is of 4 MiB, or the first of another second."""
         self.serve(take_all)
-        started = time.monotonic()
+        started = int(time.time())
         self.assertStatuses(self.put(content=CONTENT * 5), [], 201)
-        seconds = int(time.monotonic() - started) + 1
+        seconds = int(time.time()) - started
         self.assertGreaterEqual(len(self.lanes[0].counts), 1)
         self.assertLessEqual(len(self.lanes[0].counts), len(CONTENT) * 5 // (4 << 20) + seconds)
 
@@ -443,7 +443,7 @@ class SendTimeout(LaneTestCase):
 
     def test_same_window(self):
         message, one = self.at_its_limit()
-        for _ in range(10):
+        for _ in range(13):
             self.assertTrue(one.is_silent(0.2))
             one.widen(1000)
         one.stop()
