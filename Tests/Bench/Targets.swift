@@ -183,17 +183,16 @@ private func deliveries(_ results: [SectionResult]) -> [Target] {
 
 private func client(_ results: [SectionResult]) -> [Target] {
     [
+        ("the client's command", ClientUploads.putRow, ClientUploads.curlRow),
+        ("  of a pipe", ClientUploads.streamRow, ClientUploads.curlStreamRow),
+    ]
+    .map { name, row, peer in
         Target(
-            "the client's command: no slower than \(ClientUploads.curlRow)",
-            results.figure(
-                .clientUploads,
-                ClientUploads.putRow,
-                "mib_per_s",
-                over: ClientUploads.curlRow
-            ),
+            "\(name): no slower than \(peer)",
+            results.figure(.clientUploads, row, "mib_per_s", over: peer),
             atLeast: 1
         )
-    ]
+    }
 }
 
 /// Where nginx writes content into the spool by itself.
