@@ -1,4 +1,4 @@
-# What a person types. `make` builds; `make run` serves; `make test` is what CI runs (.ci/run).
+# What a person types. `make` builds; `make run` serves; CI runs `make drill` and `make test` (.ci/run).
 # Invariant: a target that needs packages asks for the missing ones and for nothing else.
 
 # make run: ports, the directory of delivered uploads (or the URL of an upstream instead), and the
