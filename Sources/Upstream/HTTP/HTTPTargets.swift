@@ -50,7 +50,6 @@ final class HTTPTargets: Sendable {
                 allTimedOut = false
                 break
             }
-            defer { places[index].connections.giveBack(connection) }
             let attempt = HTTPAttempt(
                 request,
                 to: location,
@@ -59,6 +58,7 @@ final class HTTPTargets: Sendable {
                 sink: sink
             )
             let outcome = attempt.run()
+            if attempt.mayKeepConnection { places[index].connections.giveBack(connection) }
             guard case .notReached(let reason, let timedOut) = outcome else {
                 if attempt.wasTried { order.wasReached(index) }
                 if !reasons.isEmpty { skipped(Self.sentence(reasons)) }
