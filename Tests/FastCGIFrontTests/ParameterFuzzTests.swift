@@ -33,6 +33,13 @@ struct ParameterFuzzTests {
         try world.play(seed, count: 60)
     }
 
+    @Test("none of them get an upload past an authorizer that refuses all", arguments: seeds)
+    func closedGate(seed: UInt64) throws {
+        let world = try FrontWorld(isClosed: true)
+        defer { world.end() }
+        try world.play(seed, count: 60)
+    }
+
     @Test("any bytes for parameters make a head or a refusal", arguments: seeds)
     func parameters(seed: UInt64) { FuzzParameters(seed: seed).readMany(2_000) }
 
@@ -44,32 +51,50 @@ struct ParameterFuzzTests {
         let minutes = Self.environment["SPOOLGATE_FUZZ_MINUTES"].flatMap { Int64($0) } ?? 1
         let deadline = Deadline.after(.seconds(60 * minutes))
         let first = UInt64(WallTime.now.seconds) << 20
-        let world = try FrontWorld()
-        defer { world.end() }
+        let (world, closed) = (try FrontWorld(), try FrontWorld(isClosed: true))
+        defer {
+            world.end()
+            closed.end()
+        }
         var (seed, heads) = (first, 0)
         print("fuzz: records from seed \(first) on")
         while !deadline.hasPassed {
             // Before it is played: a trap leaves no time to say so.
             try Data("\(seed)\n".utf8).write(to: URL(fileURLWithPath: "/tmp/spoolgate-fuzz-front"))
             try world.play(seed, count: 60)
+            try closed.play(seed, count: 60)
             FuzzParameters(seed: seed).readMany(2_000)
             heads += 2_000
             seed += 1
         }
-        print("fuzz: \(world.tally), parameters of \(heads) requests, the last seed \(seed - 1)")
+        print(
+            "fuzz: \(world.tally), closed \(closed.tally), parameters of \(heads) requests, the last seed \(seed - 1)"
+        )
     }
 }
 
-/// A front with a gateway behind it.
+/// A front with a gateway behind it; if it is closed, an authorizer refuses every upload, and none may reach the
+/// upstream or the spool.
 private final class FrontWorld {
     private let root = "/tmp/fcgi-fuzz-\(UUID().uuidString.prefix(8))"
     private let server: TestServer
+    private let spool: Spool
+    private let closed: (upstream: LoopbackOrigin, authorizer: LoopbackOrigin)?
     private(set) var tally = (connections: 0, answered: 0, ended: 0)
 
-    init() throws {
+    init(isClosed: Bool = false) throws {
         var settings = Settings()
         var route = RouteSettings()
         route.upstream.targets = [.directory(path: "\(root)/delivered")]
+        if isClosed {
+            let authorizer = try LoopbackOrigin(status: "403 Forbidden", content: "")
+            let upstream = try LoopbackOrigin(content: "")
+            closed = (upstream, authorizer)
+            route.upstream.targets = [.http(base: upstream.base)]
+            route.authorization.url = try ServiceURL(authorizer.base)
+        } else {
+            closed = nil
+        }
         route.limits.minSize = 0
         settings.routes[RouteSettings.defaultName] = route
         settings.inUseTimeout = .milliseconds(20)
@@ -77,9 +102,11 @@ private final class FrontWorld {
             atPath: "\(root)/delivered",
             withIntermediateDirectories: true
         )
+        let spool = try Spool(directory: "\(root)/spool", reserve: 0)
+        self.spool = spool
         let gateway = Gateway(
             settings: settings,
-            spool: try Spool(directory: "\(root)/spool", reserve: 0),
+            spool: spool,
             log: Log(Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })
         )
         server = try TestServer { settings in
@@ -110,7 +137,20 @@ private final class FrontWorld {
             [("REQUEST_METHOD", "PUT"), ("REQUEST_URI", "/sound"), ("CONTENT_LENGTH", "2")]
         )
         let answer = try server.exchange(sound + Record.stream(.stdin, Array("ok".utf8)))
-        #expect(answer.status == 201, "seed \(seed): \(answer.text)")
+        #expect(answer.status == (closed == nil ? 201 : 403), "seed \(seed): \(answer.text)")
+        try checkGate(seed)
+    }
+
+    private func checkGate(_ seed: UInt64) throws {
+        guard let closed else { return }
+        let uploads = closed.upstream.all.filter {
+            ["POST", "PUT", "PATCH"].contains($0.method.uppercased())
+        }
+        #expect(uploads.isEmpty, "seed \(seed): \(uploads.map(\.line)) reached the upstream")
+        var count = 0
+        try spool.forEachUpload { _ in count += 1 }
+        #expect(count == 0, "seed \(seed): an upload is in the spool")
+        for origin in [closed.upstream, closed.authorizer] { origin.forget { _ in true } }
     }
 }
 
@@ -141,13 +181,15 @@ private struct FuzzParameters {
         "REMOTE_ADDR", "REQUEST_SCHEME", "SPOOLGATE_ROUTE", "SPOOLGATE_OWNER", "SPOOLGATE_ORIGIN",
         "SPOOLGATE_INTERIM", "SPOOLGATE_BODY_FILE", "HTTP_HOST", "HTTP_UPLOAD_OFFSET",
         "HTTP_UPLOAD_COMPLETE", "HTTP_UPLOAD_LENGTH", "HTTP_UPLOAD_DRAFT_INTEROP_VERSION",
+        "HTTP_TUS_RESUMABLE", "HTTP_X_HTTP_METHOD_OVERRIDE", "HTTP_UPLOAD_CONCAT",
         "HTTP_EXPECT", "HTTP_CONNECTION", "HTTP_", "HTTP__", "HTTP_:PATH", "HTTPS", "",
     ]
     private static let values = [
         "", "PUT", "POST", "PATCH", "HEAD", "/", "/a", "*", "/a/upload-resource/", "-1", "0", "5",
         "9223372036854775807", "9223372036854775808", "99999999999999999999", "?1", "?0", "10", "3",
         "RESPONDER", "http://localhost", "https://[::1]:65535", "http://localhost:99999",
-        "http://u@h", "104", "104 100", "999", "100-continue", "default", "keep-alive", "\u{0}",
+        "http://u@h", "104", "104 100", "999", "100-continue", "default", "keep-alive", "1.0.0",
+        "put", "partial", "final;/a", "\u{0}",
         "alice\u{0}x", "\u{FF}", "\t", "a\r\nb: c",
     ]
 

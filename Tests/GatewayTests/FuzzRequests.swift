@@ -146,7 +146,7 @@ struct FuzzRequests {
         random.one(from: [
             "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:",
             "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:", "sha-512=1, sha-256=10",
-            "sha-256=:A:", "PATCH", "100-continue", "a dGV4dA==,filename ZmlsZQ==,,",
+            "sha-256=:A:", "PATCH", "put", "100-continue", "a dGV4dA==,filename ZmlsZQ==,,",
             "attachment; filename*=UTF-8''%e2%82", "\"", "upload-offset, host",
             "for=\"[::1]\";proto=https", "\u{202E}\u{9B}", String(repeating: "a", count: 3_000),
             number(near: size),

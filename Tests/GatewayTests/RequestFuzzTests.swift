@@ -35,6 +35,13 @@ struct RequestFuzzTests {
         #expect(world.requests > 0)
     }
 
+    @Test("no request gets an upload past a closed gate", arguments: seeds)
+    func closedGate(seed: UInt64) throws {
+        let gate = try GateFuzz(seed: seed)
+        try gate.play()
+        #expect(gate.requests > 0)
+    }
+
     @Test(
         "nor does any in an hour",
         .enabled(if: environment["SPOOLGATE_FUZZ_MINUTES"] != nil)
@@ -47,6 +54,7 @@ struct RequestFuzzTests {
             ?? UInt64(WallTime.now.seconds) << 20
         var tally = (worlds: 0, uploads: 0, joined: 0, requests: 0, recoveries: 0)
         var statuses: [Int: Int] = [:]
+        var refused = 0
         print("fuzz: requests from seed \(first) on")
         while !deadline.hasPassed {
             let seed = first + UInt64(tally.worlds)
@@ -54,6 +62,9 @@ struct RequestFuzzTests {
             try Data("\(seed)\n".utf8).write(to: URL(fileURLWithPath: "/tmp/spoolgate-fuzz-seed"))
             let world = try FuzzWorld(seed: seed)
             try world.play()
+            let gate = try GateFuzz(seed: seed)
+            try gate.play()
+            refused += gate.requests
             tally.worlds += 1
             tally.uploads += world.uploads
             tally.joined += world.joined
@@ -64,7 +75,9 @@ struct RequestFuzzTests {
         }
         let answers = statuses.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
         print("fuzz: answers by status, 0 for a broken connection: \(answers)")
-        print("fuzz: \(tally), the last seed \(first + UInt64(max(0, tally.worlds - 1)))")
+        print(
+            "fuzz: \(tally), \(refused) requests at a closed gate, the last seed \(first + UInt64(max(0, tally.worlds - 1)))"
+        )
     }
 }
 
@@ -137,6 +150,7 @@ private final class FuzzWorld {
             maxAge: random.one(of: 60, 86_400, 31_536_000)
         )
         route.tus = random.one(of: .on, .on, .on, .on, .on, .off, .pass)
+        defer { if route.contradiction != nil { route.tus = .on } }
         route.tusAnswer = random.one(from: TusAnswer.allCases)
         route.maxResponseSize = random.one(of: 0, 3, 256 << 10)
         route.digest = random.one(of: nil, .sha256, .sha512)

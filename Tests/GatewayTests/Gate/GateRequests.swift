@@ -14,6 +14,8 @@ struct GateRequest: Sendable, CustomStringConvertible {
     var fields: HTTPFields
     /// Whether the gate must treat it as an upload.
     var isUpload: Bool
+    /// Whether it names no other method, or names one as most clients do.
+    var isPlain = false
 
     var description: String { "\(method) \(fields.map { "\($0.name): \($0.value)" })" }
 
@@ -26,7 +28,8 @@ struct GateRequest: Sendable, CustomStringConvertible {
                 return GateRequest(
                     method: method,
                     fields: all,
-                    isUpload: isUpload || makesUpload
+                    isUpload: isUpload || makesUpload,
+                    isPlain: override.isEmpty || override[.methodOverride] == "PATCH"
                 )
             }
         }
@@ -116,8 +119,9 @@ struct GateRequest: Sendable, CustomStringConvertible {
         "content-location",
     ]
 
-    /// The request with content of that many bytes, which `trace` is told the first read of.
+    /// The request on a target, with content of that many bytes, which `trace` is told the first read of.
     func exchange(
+        on target: String,
         _ content: Int,
         saysLength: Bool,
         isCut: Bool = false,
@@ -132,7 +136,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
         let half = ScriptedExchange.Step.bytes(Array(bytes.prefix(content / 2)))
         return ScriptedExchange(
             method,
-            "/files/a",
+            target,
             fields,
             [.happens(trace)] + (isCut ? [half, .fails(.truncated)] : [.bytes(bytes)]),
             length: saysLength ? .known(Int64(content)) : .unknown,

@@ -51,6 +51,8 @@ final class GateWorld {
     private let trace = Monitor<[Event]>([])
     private let grants = Monitor(true)
     private(set) var requests = 0
+    /// The targets that the upstream must never see.
+    private var forbidden: Set<String> = []
 
     init() throws {
         upstream = try LoopbackOrigin { connection in
@@ -115,8 +117,9 @@ final class GateWorld {
         }
         test.reload { $0.routes[RouteSettings.defaultName] = route }
         trace.update { $0 = [] }
-        upstream.forget { _ in true }
+        let target = "/files/t\(requests)t"
         let exchange = request.exchange(
+            on: target,
             size,
             saysLength: trial != .tooLargeWithoutLength,
             isCut: trial == .cut,
@@ -125,9 +128,11 @@ final class GateWorld {
         )
         let record = test.serve(exchange)
         requests += 1
-        if let fault = fault(request, trial, route, record) {
+        if let fault = fault(request, trial, route, record, target) {
             Issue.record("\(trial): \(request): \(fault); \(record.events); \(route)")
         }
+        // What an attempt that was broken off has sent may be read long after it: what is forbidden stays.
+        upstream.forget { [forbidden] request in !forbidden.contains(Self.name(of: request)) }
         clean()
     }
 
@@ -135,11 +140,12 @@ final class GateWorld {
         _ request: GateRequest,
         _ trial: Trial,
         _ route: RouteSettings,
-        _ record: ScriptedExchange.Record
+        _ record: ScriptedExchange.Record,
+        _ target: String
     ) -> String? {
         let events = trace.update { $0 }
         let isRead = events.contains(.read)
-        let passed = upstream.all.map(\.contentLength)
+        let passed = requests(to: target).map(\.contentLength)
         switch trial {
         case .granted:
             guard request.isUpload, let read = events.firstIndex(of: .read) else { return nil }
@@ -147,17 +153,35 @@ final class GateWorld {
             return asked < read ? nil : "content was read before the authorizer was asked"
         case .notAuthorized, .anonymous:
             guard request.isUpload else { return nil }
+            forbidden.insert(target)
             if isRead { return "content was read" }
             if !passed.isEmpty || hasDrop { return "the upstream saw it" }
             return (400..<500).contains(record.status ?? 0) ? nil : "it was not refused"
         case .cut:
             guard request.isUpload, route.needsWhole else { return nil }
+            forbidden.insert(target)
             return passed.isEmpty && !hasDrop ? nil : "the upstream saw part of it"
         case .tooLarge, .tooLargeWithoutLength:
             if hasDrop { return "the upstream has it" }
             let most = Int(route.limits.maxSize)
             return passed.allSatisfy { $0 <= most } ? nil : "\(passed) bytes were passed on"
         }
+    }
+
+    /// What the upstream was sent for a request: on its target, or as an object of that name.
+    private func requests(to target: String) -> [LoopbackOrigin.Request] {
+        upstream.all.filter { Self.name(of: $0) == target }
+    }
+
+    /// The target of a request's client: its own, or that of the object's name (`<identity>-t1t`).
+    private static func name(of request: LoopbackOrigin.Request) -> String {
+        "/files/\(request.target.split { "/-".contains($0) }.last ?? "")"
+    }
+
+    /// Looks once more for what must not have reached the upstream.
+    func finish() {
+        let seen = upstream.all.map(Self.name).filter(forbidden.contains)
+        if !seen.isEmpty { Issue.record("the upstream saw later: \(seen)") }
     }
 
     private var hasDrop: Bool { ((try? test.drops()) ?? []).isEmpty == false }

@@ -1,0 +1,80 @@
+// Random requests on a gateway whose authorizer refuses every upload, or whose route refuses anonymous clients: no byte
+// of an upload is read and none reaches the upstream, whatever the request says.
+
+import Exchange
+import HTTPTypes
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Settings
+
+/// One closed gate with random settings.
+final class GateFuzz {
+    private let test: GatewayUnderTest
+    private let upstream: LoopbackOrigin
+    private let authorizer: LoopbackOrigin
+    private var drawn: FuzzRequests
+    private let seed: UInt64
+    private(set) var requests = 0
+    private static let methods: Set<String> = ["POST", "PUT", "PATCH"]
+
+    init(seed: UInt64) throws {
+        var random = SplitMix(seed: seed)
+        self.seed = seed
+        let upstream = try LoopbackOrigin(content: "")
+        let authorizer = try LoopbackOrigin(
+            status: random.one(of: "401 Unauthorized", "403 Forbidden", "302 Found", "500 Failed"),
+            content: "no"
+        )
+        (self.upstream, self.authorizer) = (upstream, authorizer)
+        let url = try ServiceURL(authorizer.base)
+        let changes = (0..<4).map { _ in random.one(from: GateSetting.all) }
+        let places = GateWorld.Places(
+            authorizer: url,
+            upstream: upstream.base,
+            drop: "/nonexistent",
+            handover: "/nonexistent",
+            key: "/nonexistent",
+            credentials: "/nonexistent"
+        )
+        test = try GatewayUnderTest(upstream.target) { _, route in
+            for change in changes {
+                var changed = route
+                change.change(&changed, places)
+                // The upstream stays the one that is looked at.
+                changed.upstream.targets = [upstream.target]
+                if changed.contradiction == nil { route = changed }
+            }
+            route.authorization.url = url
+        }
+        drawn = FuzzRequests(random: SplitMix(seed: random.next()))
+    }
+
+    /// Sends requests, each of which must be refused unread if it is an upload.
+    func play() throws {
+        let resource = "/files/upload-resource/\(UploadID.random())"
+        for number in 0..<60 {
+            let exchange =
+                number % 2 == 0
+                ? drawn.creation() : drawn.next(.init(location: resource, size: 5))
+            let record = test.serve(exchange)
+            requests += 1
+            let head = exchange.request
+            let isUpload =
+                Self.methods.contains(head.method.rawValue.uppercased())
+                || head.fields.contains { field in
+                    field.name.canonicalName == "x-http-method-override"
+                        && Self.methods.contains(field.value.uppercased())
+                }
+            guard isUpload else { continue }
+            #expect(!record.events.contains(.read), "seed \(seed): \(head): content was read")
+        }
+        let passed = upstream.all.filter { Self.methods.contains($0.method.uppercased()) }
+        #expect(passed.isEmpty, "seed \(seed): the upstream saw \(passed.map(\.line))")
+        #expect(try test.summaries().isEmpty, "seed \(seed): an upload was made")
+    }
+}
