@@ -192,7 +192,9 @@ let package = Package(
             name: "TestSupport",
             dependencies: ["UploadProtocol", "TextFormats", "Posix", httpTypes],
             path: "Tests/TestSupport",
-            swiftSettings: testSettings
+            swiftSettings: testSettings,
+            // libcurl finds the tests' own look-up of names (TestNames.swift) only among exported symbols.
+            linkerSettings: [.unsafeFlags(["-Xlinker", "--export-dynamic-symbol=getaddrinfo"])]
         ),
         .testTarget(
             name: "UploadProtocolTests",

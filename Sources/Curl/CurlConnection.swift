@@ -21,7 +21,7 @@ package final class CurlConnection: @unchecked Sendable {
     private(set) var url: OpaquePointer?
     /// The field lines of the transfer under way.
     package var lines = FieldLines()
-    /// Whether the options that hold for every transfer are set, and may stay.
+    /// Whether the options that hold for every transfer are set.
     package var isPrepared = false
     /// Until when it may be kept unused.
     package var idleUntil = Deadline.after(.zero)
@@ -99,14 +99,17 @@ package final class CurlConnection: @unchecked Sendable {
         return code == CURLE_OK ? size : 0
     }
 
-    /// Forgets the request, and all options unless `isPrepared`; the connection stays open.
-    package func rest() {
-        if isPrepared {
-            _ = spoolgate_curl_set_pointer(easy, CURLOPT_POSTFIELDS, nil)
-            _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, nil)
-        } else {
-            curl_easy_reset(easy)
-        }
+    /// Forgets the request; the options that hold for every transfer and the connection stay.
+    package func forgetRequest() {
+        _ = spoolgate_curl_set_pointer(easy, CURLOPT_POSTFIELDS, nil)
+        _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, nil)
+        errorText[0] = 0
+    }
+
+    /// Forgets the request and all options; the connection stays open.
+    package func reset() {
+        curl_easy_reset(easy)
+        isPrepared = false
         errorText[0] = 0
     }
 }

@@ -99,13 +99,13 @@ package struct CurlOptions {
         }
         try set(CURLOPT_NOSIGNAL, 1)
         try set(CURLOPT_NOPROGRESS, 0)
-        try set(CURLOPT_TCP_KEEPALIVE, 1)
+        prefer(CURLOPT_TCP_KEEPALIVE, 1)
         try set(
             CURLOPT_HTTP_VERSION,
             Int(endpoint.offersHTTP2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1)
         )
         try set(CURLOPT_MAXCONNECTS, 1)
-        try set(CURLOPT_BUFFERSIZE, 64 * 1024)
+        prefer(CURLOPT_BUFFERSIZE, 64 * 1024)
         try set(CURLOPT_CONNECTTIMEOUT_MS, max(1, Int(endpoint.connectTimeout.wholeMilliseconds)))
         if endpoint.isSecure { try setTrust(endpoint) }
         connection.setCallbacks()
@@ -171,12 +171,12 @@ package struct CurlOptions {
         case .whole(let bytes):
             try set(CURLOPT_POSTFIELDS, pointer: bytes.baseAddress)
             try set(offset: CURLOPT_POSTFIELDSIZE_LARGE, Int64(bytes.count))
-            try set(CURLOPT_UPLOAD_BUFFERSIZE, min(largest, bytes.count + 2 * Self.headRoom))
+            prefer(CURLOPT_UPLOAD_BUFFERSIZE, min(largest, bytes.count + 2 * Self.headRoom))
         case .pieces(let length):
             try set(CURLOPT_UPLOAD, 1)
             try set(offset: CURLOPT_INFILESIZE_LARGE, length ?? -1)
             let wanted = length.map { Int(min($0, Int64(largest))) }
-            try set(CURLOPT_UPLOAD_BUFFERSIZE, max(16 * 1024, wanted ?? 256 * 1024))
+            prefer(CURLOPT_UPLOAD_BUFFERSIZE, max(16 * 1024, wanted ?? 256 * 1024))
         }
     }
 
@@ -208,6 +208,11 @@ package struct CurlOptions {
 
     private func set(_ option: CURLoption, _ value: Int) throws(CurlOptionError) {
         try check(spoolgate_curl_set_long(easy, option, value), option)
+    }
+
+    /// Sets an option that changes only the speed of a transfer; if libcurl refuses it, its default is used.
+    private func prefer(_ option: CURLoption, _ value: Int) {
+        _ = spoolgate_curl_set_long(easy, option, value)
     }
 
     /// Sets an option to memory that libcurl reads, or writes, later on.

@@ -137,7 +137,7 @@ package final class Gateway: Sendable {
         }
         let asked =
             isPassed
-            ? .passThrough
+            ? UploadRequest(passed: head, limits: route.settings.limits)
             : UploadRequest(
                 head,
                 dialect: dialect,

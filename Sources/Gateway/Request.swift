@@ -105,17 +105,17 @@ final class Request {
     /// What is over before content is awaited, or comes after it, is in functions of their own here and in
     /// those called from here: frames of the wait that held what they need would cost each waiting request a
     /// page of its stack.
-    func run(_ request: UploadRequest) {
-        if refusesUnread(request) { return }
-        switch request {
+    func run(_ asked: UploadRequest) {
+        guard let request = admitted(asked) else { return }
+        let maxSize = request.route.settings.limits.maxSize
+        switch asked {
         case .creation(let creation):
-            guard let request = authorized(length: creation.length) else { return }
             if isUntold(creation) {
                 request.takeOrdinaryUpload(isMarked: true)
             } else {
                 request.create(creation)
             }
-        case .concatenation(let urls): authorized(length: nil)?.concatenate(urls)
+        case .concatenation(let urls): request.concatenate(urls)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
@@ -123,30 +123,15 @@ final class Request {
         case .status(let id): tellStatus(of: id)
         case .elsewhere: putOff(.otherNode)
         case .options: passOptions()
-        case .ordinaryUpload(let isMarked):
-            authorized(length: head.contentLength.count)?.takeOrdinaryUpload(isMarked: isMarked)
-        case .passThrough: passThrough { $0 }
+        case .ordinaryUpload(let isMarked): request.takeOrdinaryUpload(isMarked: isMarked)
+        case .passedUpload(let room, _):
+            request.passThrough(atMost: min(room, maxSize), isUpload: true) { $0 }
+        case .passThrough: passThrough(atMost: maxSize) { $0 }
         case .refused(let refusal): refuse(refusal)
         }
     }
 
     // MARK: Answers
-
-    /// Refuses a request for what its head says, or the settings.
-    ///
-    /// - Returns: whether it was refused.
-    @inline(never)
-    private func refusesUnread(_ request: UploadRequest) -> Bool {
-        switch request {
-        case .creation, .append:
-            if let refusal = DigestPlan.refusal(of: head.fields) {
-                refuse(refusal)
-                return true
-            }
-        default: break
-        }
-        return refusesAnonymous(request) || refusesForHold(request)
-    }
 
     /// Refuses a request; `offset` must be durable.
     @inline(never)

@@ -18,7 +18,8 @@ extension Request {
         switch request {
         case .append, .offsetRetrieval, .cancellation, .elsewhere: breakOff(refusal)
         case .creation, .concatenation: refuse(refusal)
-        case .resourceOptions, .options, .status, .ordinaryUpload, .passThrough, .refused:
+        case .resourceOptions, .options, .status, .ordinaryUpload, .passedUpload, .passThrough,
+            .refused:
             refuse(refusal.ofOrdinaryRequest)
         }
     }
@@ -47,8 +48,8 @@ extension Request {
     /// Refuses an upload that was to be accepted, where `hold` has no room for more that fail.
     ///
     /// - Returns: whether it was refused.
-    func refusesForHold(_ request: UploadRequest) -> Bool {
-        guard request.beginsUpload, route.settings.reply == .accepted,
+    func refusesForHold() -> Bool {
+        guard route.settings.reply == .accepted,
             gateway.deliveries.isHoldFull(route)
         else { return false }
         gateway.deliveries.noteHoldFull(route)
@@ -74,7 +75,7 @@ extension UploadRequest {
     /// Whether its client speaks no upload protocol, or not with the gateway.
     var isOrdinary: Bool {
         switch self {
-        case .ordinaryUpload, .passThrough, .options: true
+        case .ordinaryUpload, .passedUpload, .passThrough, .options: true
         case .creation, .concatenation, .append, .offsetRetrieval, .cancellation,
             .resourceOptions, .status, .elsewhere, .refused:
             false
@@ -85,7 +86,9 @@ extension UploadRequest {
     var isShort: Bool {
         switch self {
         case .offsetRetrieval, .cancellation, .resourceOptions, .status, .elsewhere, .refused: true
-        case .creation, .concatenation, .append, .options, .ordinaryUpload, .passThrough: false
+        case .creation, .concatenation, .append, .options, .ordinaryUpload, .passedUpload,
+            .passThrough:
+            false
         }
     }
 }

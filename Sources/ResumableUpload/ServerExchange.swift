@@ -40,7 +40,9 @@ final class ServerExchange {
     private let answerLimit: Int
     private let options: ConnectionOptions
     private let control: TransferControl
-    private let connection = CurlConnection()
+    /// The connection of the last exchange; nil after one that failed: a handle whose transfer failed keeps state
+    /// that breaks the next one.
+    private var connection: CurlConnection?
     /// What is under way, for what libcurl calls.
     private var kept: [UInt8] = []
     private var isCut = false
@@ -87,8 +89,10 @@ final class ServerExchange {
         }
         (kept, isCut) = ([], false)
         request.sink = sink ?? { [self] _, bytes in keep(bytes) }
-        let transfer = ClientTransfer(request, over: connection) { [control] in control.isStopped }
+        let used = connection ?? CurlConnection()
+        let transfer = ClientTransfer(request, over: used) { [control] in control.isStopped }
         transfer.run()
+        connection = transfer.fault == nil ? used : nil
         return ExchangeResult(
             head: transfer.head,
             fault: transfer.fault,

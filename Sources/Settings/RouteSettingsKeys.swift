@@ -124,6 +124,13 @@ extension RouteSettings {
                     + "leave that out, or use ordinary: spool"
             )
         }
+        if tus == .pass, let need = needOfWhole {
+            return (
+                "tus",
+                "what passes as it comes cannot have \(need), which needs the whole; "
+                    + "leave that out, or use tus: on or off"
+            )
+        }
         if crossOrigin.origins.contains(CrossOrigin.anyOrigin) {
             if crossOrigin.origins.count > 1 {
                 return ("cors.origins", "\"*\" stands for all origins, and then alone")

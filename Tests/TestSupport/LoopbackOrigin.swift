@@ -73,6 +73,8 @@ package final class LoopbackOrigin: Sendable {
     package var openCount: Int { state.update { $0.open.count } }
     /// The requests read whole so far.
     package var requests: [Request] { book.all.filter(\.isWhole) }
+    /// Every request so far, whole or not.
+    package var all: [Request] { book.all }
 
     private struct State {
         var accepted = 0

@@ -52,7 +52,7 @@ package struct StreamSocket: Sendable {
             if let source {
                 // Its port is chosen by connect: chosen by bind, it could be no other connection's.
                 set(Int32(IPPROTO_IP), IP_BIND_ADDRESS_NO_PORT, Int32(1))
-                let code = Self.withName(.port(0), host: source) { bind(number, $0, $1) }
+                let code = Self.withName(.port(0), host: source) { Glibc.bind(number, $0, $1) }
                 guard code == 0 else { throw SystemError("bind", on: source) }
             }
             try connect(to: address)
@@ -73,7 +73,7 @@ package struct StreamSocket: Sendable {
         case .path(let path): unlink(path)
         case .port: set(SOL_SOCKET, SO_REUSEADDR, Int32(1))
         }
-        let code = Self.withName(address) { bind(number, $0, $1) }
+        let code = Self.withName(address) { Glibc.bind(number, $0, $1) }
         guard code == 0, listen(number, 4096) == 0 else {
             let error = SystemError("bind", on: "\(address)")
             close()
@@ -87,6 +87,14 @@ package struct StreamSocket: Sendable {
     package func connect(to address: SocketAddress) throws(SystemError) {
         let code = Self.withName(address) { Glibc.connect(number, $0, $1) }
         guard code == 0 else { throw SystemError("connect", on: "\(address)") }
+    }
+
+    /// Binds a socket that is not bound.
+    ///
+    /// - Throws: `SystemError` when the address cannot be had.
+    package func bind(to address: SocketAddress) throws(SystemError) {
+        let code = Self.withName(address) { Glibc.bind(number, $0, $1) }
+        guard code == 0 else { throw SystemError("bind", on: "\(address)") }
     }
 
     /// The port of a socket that listens on one.

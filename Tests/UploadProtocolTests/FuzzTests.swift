@@ -97,8 +97,7 @@ struct FuzzTests {
             case .concatenation(let urls):
                 #expect(!urls.isEmpty)
             case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status, .elsewhere,
-                .ordinaryUpload,
-                .passThrough:
+                .ordinaryUpload, .passedUpload, .passThrough:
                 break
             }
             _ = UpstreamFields.delivered(fields)

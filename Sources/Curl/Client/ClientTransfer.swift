@@ -86,10 +86,9 @@ package final class ClientTransfer: CurlTransfer {
             fault = ClientFault(.notTried, "there is no memory for a connection")
             return
         }
-        connection.isPrepared = false
+        connection.reset()
         // Who waits long for an answer learns all the same that nobody is there any more.
         connection.context.acknowledgementLimit = request.timeout
-        connection.rest()
         defer { connection.context.resets = false }
         do throws(CurlOptionError) {
             try setOptions(on: connection)
@@ -274,7 +273,8 @@ package final class ClientTransfer: CurlTransfer {
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
         case .noTLS: return ClientFault(.noTLS, text, mayPass: true)
         case .untrusted, .badAuthorities, .badCertificate: return ClientFault(.noTLS, text)
-        case .badURL, .badScheme: return ClientFault(.notTried, text)
+        // libcurl also reports an answer that is not HTTP as a scheme that it does not speak.
+        case .badURL, .badScheme: return ClientFault(wasBegun ? .noAnswer : .notTried, text)
         default: return ClientFault(.noAnswer, text)
         }
     }

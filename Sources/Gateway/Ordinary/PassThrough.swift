@@ -21,7 +21,7 @@ extension Request {
     ///   - fallback: the answer where the upstream gave none.
     ///   - transform: has the last word on the response's head.
     func passThrough(
-        atMost most: Int64 = .max,
+        atMost most: Int64,
         isUpload: Bool = false,
         otherwise fallback: Response? = nil,
         _ transform: @escaping (ResponseHead) -> ResponseHead

@@ -34,7 +34,11 @@ extension Request {
         }
         // Where the upstream cannot be asked, what the gateway does can be told still.
         let own = answer(ResponseHead(status: .methodNotAllowed))
-        passThrough(otherwise: route.settings.tus == .on ? Response(own) : nil, answer)
+        passThrough(
+            atMost: route.settings.limits.maxSize,
+            otherwise: route.settings.tus == .on ? Response(own) : nil,
+            answer
+        )
     }
 
     private var tusCapabilities: HTTPFields {

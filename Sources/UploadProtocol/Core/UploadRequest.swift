@@ -40,6 +40,10 @@ package enum UploadRequest: Sendable, Equatable {
     /// An ordinary upload (POST, PUT or PATCH), without resumption. `isMarked`: it speaks the protocol,
     /// and is whole in one message too small to be resumed.
     case ordinaryUpload(isMarked: Bool)
+    /// An upload that the upstream speaks tus about (setting `tus: pass`): streamed. `room`: most bytes of content that
+    /// the request may have, what the upload has before them taken off; `length`: bytes of the whole upload, where the
+    /// request tells them.
+    case passedUpload(room: Int64, length: Int64?)
     /// Everything else: streamed through both ways.
     case passThrough
     /// A request that is wrong by itself, whatever the upload's state. `ResponseBuilder.refused`
@@ -49,7 +53,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// Whether it begins an upload, with a resource of its own or without.
     package var beginsUpload: Bool {
         switch self {
-        case .creation, .concatenation, .ordinaryUpload: true
+        case .creation, .concatenation, .ordinaryUpload, .passedUpload: true
         case .offsetRetrieval, .append, .cancellation, .resourceOptions, .status, .options,
             .elsewhere, .passThrough, .refused:
             false
@@ -114,21 +118,58 @@ package enum UploadRequest: Sendable, Equatable {
         case .none:
             break
         }
-        switch head.method {
-        case .options:
-            self = .options
-        case .post, .put, .patch:
-            let fields = UploadFields(head.fields, dialect: dialect)
-            // An append that found no upload resource must not become an upload of its own.
-            let isAppend = head.method == .patch && fields.hasPartialMediaType
-            if let completeness = fields.completeness, !isAppend {
-                self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
-            } else {
-                self.init(ordinary: head.contentLength, isMarked: false, limits: limits)
-            }
-        default:
-            self = .passThrough
+        let fields = UploadFields(head.fields, dialect: dialect)
+        // An append that found no upload resource must not become an upload of its own.
+        let isAppend = Self.isAppend(head) && fields.hasPartialMediaType
+        if let completeness = fields.completeness, !isAppend,
+            Self.uploadMethods.contains(head.method)
+        {
+            self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
+        } else {
+            self.init(unclaimed: head, limits: limits)
         }
+    }
+
+    fileprivate static let uploadMethods: [HTTPRequest.Method] = [.post, .put, .patch]
+
+    /// Classifies a request on no upload resource that no protocol claims: the one place that lets a request pass
+    /// through.
+    ///
+    /// Invariant: what may be an upload to the upstream is an upload here, whatever its other fields say.
+    init(unclaimed head: RequestHead, limits: UploadLimits) {
+        if head.mayBeUpload {
+            self.init(ordinary: head.contentLength, isMarked: false, limits: limits)
+        } else if head.contentLength.count.map({ $0 > limits.maxSize }) ?? false {
+            self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
+        } else {
+            self = head.method == .options ? .options : .passThrough
+        }
+    }
+
+    /// Classifies a request of tus that the upstream answers (setting `tus: pass`).
+    ///
+    /// - Parameters:
+    ///   - head: the request as received.
+    ///   - limits: the route's limits, which hold for the whole upload as far as the request tells it.
+    package init(passed head: RequestHead, limits: UploadLimits) {
+        guard head.mayBeUpload else {
+            self.init(unclaimed: head, limits: limits)
+            return
+        }
+        func number(_ name: HTTPField.Name) -> Int64 {
+            max(0, head.fields[name].flatMap { Int64($0) } ?? 0)
+        }
+        let length = number(.uploadLength)
+        let (end, isOver) = number(.uploadOffset)
+            .addingReportingOverflow(head.contentLength.count ?? 0)
+        guard !isOver, max(length, end) <= limits.maxSize else {
+            self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
+            return
+        }
+        self = .passedUpload(
+            room: limits.maxSize - number(.uploadOffset),
+            length: length > 0 ? length : head.contentLength.count
+        )
     }
 
     /// Whether a creation's head said that more comes than its own content.
@@ -155,7 +196,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// Whether a request on an upload resource is an append: some clients sit behind something that lets no
     /// PATCH through.
     private static func isAppend(_ head: RequestHead) -> Bool {
-        head.method == .patch || head.method == .post && head.fields[.methodOverride] == "PATCH"
+        head.method == .patch || head.method == .post && head.overrides(with: .patch)
     }
 
     /// Classifies a request, by the method that it means, on what another node has.
@@ -252,6 +293,34 @@ package enum UploadRequest: Sendable, Equatable {
         }
         if let length, count > length { return .lengthExceeded(length: length) }
         return limits.refusal(ofContent: count, completeness, isCreation: true)
+    }
+}
+
+extension RequestHead {
+    /// Whether the upstream may take the request for an upload: its method is POST, PUT or PATCH in any case of letters,
+    /// or a field tells the upstream to treat it as one of these.
+    package var mayBeUpload: Bool {
+        let methods = UploadRequest.uploadMethods
+        return methods.contains(method)
+            || methods.contains {
+                method.rawValue.uppercased() == $0.rawValue || overrides(with: $0)
+            }
+    }
+
+    /// Whether a field says that the request is to be treated as one with another method.
+    ///
+    /// Applications read the first three names; an intermediary may have joined several values of one.
+    func overrides(with method: HTTPRequest.Method) -> Bool {
+        fields.contains { field in
+            // The first letter alone tells most fields of a request apart from these.
+            guard field.name.canonicalName.utf8.first == UInt8(ascii: "x") else { return false }
+            switch field.name.canonicalName {
+            case "x-http-method-override", "x-http-method", "x-method-override":
+                return field.value.split { $0 == "," || $0 == " " || $0 == "\t" }
+                    .contains { $0.uppercased() == method.rawValue }
+            default: return false
+            }
+        }
     }
 }
 

@@ -35,7 +35,7 @@ extension UploadRequest {
             case (.resource, _): throw .methodNotAllowed
             case (.none, .post): self = try Self.creation(head, limits)
             case (.none, .patch), (.none, .head), (.none, .delete): throw .unknownUpload
-            case (.none, _): self = .passThrough
+            case (.none, _): self.init(unclaimed: head, limits: limits)
             }
         } catch {
             self = .refused(error)

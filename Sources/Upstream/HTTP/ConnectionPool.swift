@@ -1,6 +1,7 @@
 // The idle handles of one upstream over HTTP.
 //
-// A handle comes back with its connection still open. The invariant: no lock is held while a handle is closed.
+// The invariants: a handle is given back only after a whole exchange (`HTTPAttempt.mayKeepConnection`), because a
+// handle whose transfer failed keeps state that breaks the next one; and no lock is held while a handle is closed.
 
 import Curl
 import Posix
@@ -21,9 +22,9 @@ final class ConnectionPool: Sendable {
         idle.update { $0.popLast() } ?? CurlConnection()
     }
 
-    /// Takes a handle back and closes those that have been idle for too long.
+    /// Takes back a handle whose last exchange was whole, and closes those that have been idle for too long.
     func giveBack(_ connection: CurlConnection) {
-        connection.rest()
+        connection.forgetRequest()
         connection.idleUntil = .after(Self.idleTime)
         // Closing can take a TLS goodbye, so it happens after the lock is let go.
         let surplus = idle.update { idle -> [CurlConnection] in

@@ -30,12 +30,17 @@ final class HTTPAttempt: CurlTransfer {
     /// How many times the request was about to be sent.
     private var starts = 0
     private var mayStartAgain = false
+    /// Whether a connection that ended had taken any byte of the request.
+    private var wasTakenBefore = false
     private var isPerforming = false
     private var isPaused = false
     /// Where in the content the upstream was last listened to first.
     private var pausedAt: Int64?
     /// Bytes of content that libcurl has whole, in memory; nil: it asks for the pieces, or there is none.
     private var wholeLength: Int64?
+    /// Whether the next request may use the connection: after a whole exchange that has authenticated no client
+    /// to it.
+    private(set) var mayKeepConnection = false
     /// Whether libcurl was asked to send the request; false: nobody could.
     private(set) var wasTried = false
     /// Whether another attempt can send the whole content.
@@ -69,7 +74,6 @@ final class HTTPAttempt: CurlTransfer {
     ///
     /// Blocks until there is a final response.
     func run() -> AttemptOutcome {
-        let request = reasons.request
         guard request.method != .head else { return send(.none) }
         if let outcome = request.content.withBytesInMemory({ sendWhole($0) }) { return outcome }
         guard let source else { return send(.none) }
@@ -106,8 +110,12 @@ final class HTTPAttempt: CurlTransfer {
         wasTried = true
         let outcome = outcome(connection.perform(for: self))
         // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
-        // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
-        connection.isPrepared = outcome == .answered && starts == 1
+        // up at the sixth time (Curl_retry_request). A transfer that failed may leave its buffer behind, and the
+        // handle then refuses options for ever (7.88, Curl_open fails before multi_done). And the credentials
+        // of one client must never serve another one.
+        mayKeepConnection =
+            outcome == .answered && starts == 1 && !reading.authenticatesConnection
+            && !request.fields.authenticateConnection
         return outcome
     }
 
@@ -116,12 +124,11 @@ final class HTTPAttempt: CurlTransfer {
         _ content: HandedContent
     ) throws(CurlOptionError) {
         let options = CurlOptions(on: connection)
-        let request = reasons.request
         let location = reasons.location
         if !connection.isPrepared {
             try options.setEndpoint(location.endpoint(reasons.settings))
+            connection.isPrepared = true
         }
-        connection.isPrepared = false
         try options.setRequest(
             request.method,
             target: target,
@@ -133,6 +140,7 @@ final class HTTPAttempt: CurlTransfer {
         try connection.lines.replace(by: request, to: location, content: content)
     }
 
+    private var request: UpstreamRequest { reasons.request }
     private var purpose: String { reasons.purpose }
     private var isSecure: Bool { reasons.location.isSecure }
     private var stallTimeout: Duration { reasons.settings.stallTimeout }
@@ -156,8 +164,10 @@ final class HTTPAttempt: CurlTransfer {
 
     private func mayRepeat() -> Bool {
         if mayStartAgain { return true }
+        // What this connection took must count also after the next one has begun: libcurl counts from nothing then.
+        wasTakenBefore = wasTaken
         let canReadAgain = wholeLength != nil || source?.canRestart ?? true
-        mayStartAgain = canReadAgain && (reasons.request.method.isIdempotent || !wasTaken)
+        mayStartAgain = canReadAgain && (request.method.isIdempotent || !wasTakenBefore)
         return mayStartAgain
     }
 
@@ -167,7 +177,7 @@ final class HTTPAttempt: CurlTransfer {
     /// that a write was tried.
     private var wasTaken: Bool {
         guard starts > 0 else { return false }
-        return isSecure || isPerforming || connection.requestSize > 0
+        return wasTakenBefore || isSecure || isPerforming || connection.requestSize > 0
     }
 
     // MARK: Sending

@@ -49,7 +49,6 @@ final class HTTPTargets: Sendable {
                 reasons.append("no memory for a connection to \(location.name)")
                 return .notTried(reason: Self.sentence(reasons))
             }
-            defer { places[index].connections.giveBack(connection) }
             let attempt = HTTPAttempt(
                 request,
                 to: location,
@@ -58,6 +57,7 @@ final class HTTPTargets: Sendable {
                 sink: sink
             )
             let outcome = attempt.run()
+            if attempt.mayKeepConnection { places[index].connections.giveBack(connection) }
             if case .notTried(let reason) = outcome {
                 reasons.append(reason)
                 return .notTried(reason: Self.sentence(reasons))

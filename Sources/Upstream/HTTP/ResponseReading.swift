@@ -21,6 +21,8 @@ struct ResponseReading {
     private(set) var headCount = 0
     /// Whether the final head has come.
     private(set) var hasFinalHead = false
+    /// Whether the final head offers or confirms credentials that hold for the connection.
+    private(set) var authenticatesConnection = false
     /// Content still to come where the head told; nil: until libcurl says it is over.
     private var remaining: Int64?
 
@@ -62,6 +64,7 @@ struct ResponseReading {
             return pass { try sink.receive(interim: head) }
         default:
             hasFinalHead = true
+            authenticatesConnection = head.fields.authenticateConnection
             remaining = contentToCome(head, contentLength)
             // The answer to HEAD tells the length that GET would have (RFC 9110 §9.3.2).
             let told = Self.hasNoContent(head) ? nil : contentLength

@@ -5,15 +5,16 @@
 import Foundation
 import Posix
 import Synchronization
-import TestSupport
 
 /// A private authority in a directory of its own.
-final class TestAuthority {
+package final class TestAuthority {
     private let directory: ScratchDirectory
-    let certificate: String
+    /// The PEM file of its certificate.
+    package let certificate: String
     private let key: String
 
-    init() throws {
+    /// Makes an authority.
+    package init() throws {
         directory = try ScratchDirectory()
         certificate = directory.file("ca.pem")
         key = directory.file("ca.key")
@@ -24,7 +25,7 @@ final class TestAuthority {
     }
 
     /// A PEM file with a key and a certificate for `name`, which ended yesterday if it is expired.
-    func identity(_ name: String, isExpired: Bool = false) throws -> String {
+    package func identity(_ name: String, isExpired: Bool = false) throws -> String {
         let (request, leafKey, leaf) =
             (
                 directory.file("\(name).csr"), directory.file("\(name).key"),
@@ -47,18 +48,21 @@ final class TestAuthority {
 }
 
 /// `openssl s_server`, running until the value goes.
-final class OpenSSLCommand {
-    struct Failed: Error { var arguments: [String] }
+package final class OpenSSLCommand {
+    /// The command failed.
+    package struct Failed: Error { var arguments: [String] }
 
-    static let path = "/usr/bin/openssl"
-    static var isThere: Bool { FileManager.default.isExecutableFile(atPath: path) }
+    private static let path = "/usr/bin/openssl"
+    /// Whether the command is installed.
+    package static var isThere: Bool { FileManager.default.isExecutableFile(atPath: path) }
 
-    let base: String
+    /// The base for an upstream.
+    package let base: String
     private let process = Process()
     private let input = Pipe()
     private let output = Pipe()
 
-    static func run(_ arguments: [String]) throws {
+    fileprivate static func run(_ arguments: [String]) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: path)
         process.arguments = arguments
@@ -69,7 +73,8 @@ final class OpenSSLCommand {
         guard process.terminationStatus == 0 else { throw Failed(arguments: arguments) }
     }
 
-    init(serving identity: String, more: [String] = ["-www"]) throws {
+    /// Serves with the key and the certificate in a PEM file.
+    package init(serving identity: String, more: [String] = ["-www"]) throws {
         let port = try FreePort.take(1)[0]
         base = "https://localhost:\(port)"
         process.executableURL = URL(fileURLWithPath: Self.path)
@@ -102,10 +107,12 @@ final class OpenSSLCommand {
     }
 
     /// The one request that was answered.
-    final class Served: Sendable {
+    package final class Served: Sendable {
         private let request = Mutex<(head: String, content: [UInt8])?>(nil)
-        var head: String? { request.withLock { $0?.head } }
-        var content: [UInt8]? { request.withLock { $0?.content } }
+        /// Its head; nil before it came whole.
+        package var head: String? { request.withLock { $0?.head } }
+        /// Its content; nil before it came whole.
+        package var content: [UInt8]? { request.withLock { $0?.content } }
 
         fileprivate func take(_ head: Data, _ content: Data) {
             request.withLock { $0 = (String(decoding: head, as: UTF8.self), Array(content)) }
@@ -113,7 +120,7 @@ final class OpenSSLCommand {
     }
 
     /// Reads one request with content of `contentLength` from the TLS connection and answers it.
-    func answerOnce(contentLength: Int, _ answer: String) -> Served {
+    package func answerOnce(contentLength: Int, _ answer: String) -> Served {
         let served = Served()
         let (from, to) = (output.fileHandleForReading, input.fileHandleForWriting)
         Thread.detachNewThread {

@@ -1,8 +1,10 @@
-// Whether an upload may come in: the route's word on clients that nobody names, then the authorizer's, and
-// what that means for one request: let in with what it grants, or answered unread.
+// The gate: the one place that admits a request before its content is read.
 //
-// Asked before content is read; the question before the delivery is DeliveryChecks'. Invariant: a
-// request that the authorizer did not let in has had no byte of its content read.
+// Every request that begins an upload passes here, whatever its protocol: its digests must be ones that can be
+// verified, its client must not be anonymous if the route refuses those, the hold queue must have room if the route
+// accepts first, and the authorizer must grant it. `UploadRequest` has already classified it and refused a known size
+// above the route's; the authorizer's own size is checked here. The question before the delivery is DeliveryChecks'.
+// Invariant: no byte of content is read for a request that was not admitted.
 
 import Delivery
 import Exchange
@@ -13,23 +15,40 @@ import Spool
 import UploadProtocol
 
 extension Request {
-    /// Answers the upload of a client whom the web server does not name, where the route refuses those.
+    /// Admits a request.
     ///
-    /// - Returns: whether it was answered.
-    func refusesAnonymous(_ request: UploadRequest) -> Bool {
-        guard request.beginsUpload, route.settings.anonymous == .refuse,
-            context.owner == nil
-        else { return false }
+    /// - Parameter asked: the request, classified.
+    /// - Returns: this request with what the authorizer grants it; nil if the request was answered here.
+    @inline(never)
+    func admitted(_ asked: UploadRequest) -> Request? {
+        switch asked {
+        case .creation, .append:
+            if let refusal = DigestPlan.refusal(of: head.fields) {
+                refuse(refusal)
+                return nil
+            }
+        default: break
+        }
+        guard asked.beginsUpload else { return self }
+        if refusesAnonymous() || refusesForHold() { return nil }
+        return authorized(length: asked.length(of: head))
+    }
+
+    /// Refuses a client that the web server does not name, if the route refuses those.
+    ///
+    /// - Returns: whether it was refused.
+    private func refusesAnonymous() -> Bool {
+        guard route.settings.anonymous == .refuse, context.owner == nil else { return false }
         log.anonymousRefused(route: route.name, target: head.target)
         refuse(.anonymousRefused)
         return true
     }
 
-    /// Asks the authorizer about a creation or an ordinary upload.
+    /// Asks the authorizer about a request that begins an upload.
     ///
-    /// - Parameter length: bytes of the upload, where known.
-    /// - Returns: this request with what is granted; nil when the request was answered here.
-    func authorized(length: Int64?) -> Request? {
+    /// - Parameter length: bytes of the upload, if known.
+    /// - Returns: this request with what is granted; nil if the request was answered here.
+    private func authorized(length: Int64?) -> Request? {
         guard let authorizer = route.authorizer else { return self }
         guard let place = takeWaitingPlace() else { return nil }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
@@ -87,5 +106,17 @@ extension Request {
         request.route = route.changed { $0.limits.maxSize = maxSize }
         request.responses.limits.maxSize = maxSize
         return request
+    }
+}
+
+extension UploadRequest {
+    /// Bytes of the whole upload that a request begins, if its head tells them.
+    fileprivate func length(of head: RequestHead) -> Int64? {
+        switch self {
+        case .creation(let creation): creation.length
+        case .passedUpload(_, let length): length
+        case .ordinaryUpload: head.contentLength.count
+        default: nil
+        }
     }
 }

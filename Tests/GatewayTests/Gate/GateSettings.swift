@@ -1,0 +1,129 @@
+// The route settings that the gate is tried with: at least one value of every key.
+//
+// A key of `RouteSettings.keys` without a row here fails a test until it has one.
+
+import HTTPTypes
+import Posix
+import Spool
+import UploadProtocol
+import Upstream
+
+@testable import Settings
+
+/// One value of one setting, with what it needs beside it.
+struct GateSetting: Sendable {
+    var key: String
+    var change: @Sendable (inout RouteSettings, GateWorld.Places) -> Void
+
+    private init(
+        _ key: String,
+        _ change: @escaping @Sendable (inout RouteSettings, GateWorld.Places) -> Void
+    ) {
+        self.key = key
+        self.change = change
+    }
+
+    private static func row<Value: Sendable>(
+        _ key: String,
+        _ path: any WritableKeyPath<RouteSettings, Value> & Sendable,
+        _ values: Value...
+    ) -> [GateSetting] {
+        values.map { value in GateSetting(key) { route, _ in route[keyPath: path] = value } }
+    }
+
+    static let all: [GateSetting] = [
+        [
+            GateSetting("upstream") { $0.upstream.targets = [.directory(path: $1.drop)] },
+            GateSetting("upstream") { route, places in
+                route.upstream.targets = [
+                    .bucket(BucketAddress(endpoint: places.upstream, name: "b"))
+                ]
+                route.upstream.bucket.credentialsFile = places.credentials
+            },
+        ],
+        row("anonymous", \.anonymous, .allow, .refuse),
+        row("upload-resources", \.uploadResources, "/r/"),
+        row("limits.max-size", \.limits.maxSize, 4_000),
+        row("limits.min-size", \.limits.minSize, 0, 1 << 20),
+        row("limits.max-append-size", \.limits.maxAppendSize, 2_000),
+        row("limits.min-append-size", \.limits.minAppendSize, 10),
+        row("limits.max-age", \.limits.maxAge, 3_600),
+        row("timeouts.connect", \.upstream.connectTimeout, .seconds(3)),
+        row("timeouts.stall", \.upstream.stallTimeout, .seconds(30)),
+        row("timeouts.response", \.upstream.responseTimeout, .seconds(30)),
+        row("tls.ca", \.upstream.certificateAuthority, "/ca"),
+        row("tls.certificate", \.upstream.clientCertificate, "/c"),
+        row("tls.key", \.upstream.clientKey, "/k"),
+        row("s3.region", \.upstream.bucket.region, "eu-1"),
+        [GateSetting("s3.credentials") { $0.upstream.bucket.credentialsFile = $1.credentials }],
+        row("s3.part-size", \.upstream.bucket.partSize, 5 << 20),
+        row("s3.fields", \.upstream.bucket.fields, [.init(name: .made("x-amz-acl"), value: "p")]),
+        row("reply", \.reply, .upstream, .accepted),
+        row("promise", \.promise, .powerCut, .process),
+        row("ordinary", \.ordinary, .spool, .pass),
+        row("tus", \.tus, .on, .off, .pass),
+        row("tus-answer", \.tusAnswer, .upstream),
+        row("rfc-clients", \.hasRFCClients, true),
+        row("queue.maximum-concurrent", \.queue.maximumConcurrent, 1),
+        row("queue.minimum-backoff", \.queue.minimumBackoff, .seconds(600)),
+        row("queue.maximum-backoff", \.queue.maximumBackoff, .seconds(1_200)),
+        row("queue.lifetime", \.queue.lifetime, .seconds(7_200)),
+        row("queue.failed-retention", \.queue.failedRetention, .seconds(7_200)),
+        row("queue.maximum-hold-size", \.queue.maximumHoldSize, 1 << 20),
+        row("max-response-size", \.maxResponseSize, 0),
+        row("response-retention", \.responseRetention, .seconds(600)),
+        row("honours-idempotency-key", \.honoursIdempotencyKey, true),
+        row("form", \.form, .multipart),
+        [
+            GateSetting("form") { route, places in
+                route.form = .path
+                (route.path.directory, route.path.keyFile) = (places.handover, places.key)
+            }
+        ],
+        row("multipart.file-field", \.multipart.fileField, "f"),
+        row("multipart.fields", \.multipart.fields, [ConstantField(name: "a", value: "b")]),
+        row(
+            "multipart.from-fields",
+            \.multipart.fromFields,
+            [CopiedField(name: "a", source: .made("x-a"))]
+        ),
+        row("multipart.metadata", \.multipart.metadata, false),
+        row("path.encoding", \.path.encoding, .json),
+        [GateSetting("path.directory") { $0.path.directory = $1.handover }],
+        [GateSetting("path.key-file") { $0.path.keyFile = $1.key }],
+        row("path.key-id", \.path.keyID, "k"),
+        row("path.retention", \.path.retention, .seconds(7_200)),
+        row("digest", \.digest, .sha256),
+        row("fields.forward", \.fields.forward, [.accept]),
+        row("fields.strip", \.fields.strip, [.made("x-http-method-override")]),
+        row("fields.set", \.fields.set, [.init(name: .made("x-a"), value: "b")]),
+        row("fields.metadata-prefix", \.fields.metadataPrefix, "x-meta-"),
+        row("forwarding", \.fields.forwarding, .both),
+        row("trust-forwarded", \.fields.trustsForwarded, true),
+        row("credentials", \.fields.credentials, .completing, .none),
+        row("credential-fields", \.fields.credentialFields, [.authorization, .made("x-key")]),
+        [GateSetting("authorize.url") { $0.authorization.url = $1.authorizer }],
+        row("authorize.timeout", \.authorization.timeout, .seconds(30)),
+        row("authorize.tls.ca", \.authorization.certificateAuthority, "/ca"),
+        row("authorize.tls.certificate", \.authorization.clientCertificate, "/c"),
+        row("authorize.tls.key", \.authorization.clientKey, "/k"),
+        row("inspect.command", \.inspection.command, ["/bin/true"]),
+        row("inspect.timeout", \.inspection.timeout, .seconds(60)),
+        row("inspect.maximum-concurrent", \.inspection.maximumConcurrent, 1),
+        row("inspect.status", \.inspection.status, 403),
+        row("cors.origins", \.crossOrigin.origins, ["https://a.test"]),
+        row("cors.credentials", \.crossOrigin.allowsCredentials, true),
+        row("cors.max-age", \.crossOrigin.maxAge, .zero),
+        row("cors.request-fields", \.crossOrigin.requestFields, [.made("x-a")]),
+        row("cors.expose", \.crossOrigin.exposedFields, [.made("x-a")]),
+    ].flatMap { $0 }
+}
+
+extension RouteSettings {
+    /// Whether this route needs an upload whole before the upstream may see any of it.
+    var needsWhole: Bool {
+        let isStore = upstream.targets.first?.standsAlone ?? false
+        return isStore || form != .body || digest != nil || reply == .accepted
+            || !inspection.command.isEmpty
+    }
+}

@@ -1,0 +1,184 @@
+// A gateway with an authorizer and an upstream that are both on record, and the rules that every request must keep
+// there, whatever it says and whatever the route says.
+//
+// The rules: content of an upload is read only after the authorizer was asked; nothing is read and nothing passed on
+// for a client that is refused; no more than `max-size` is passed on; a route that needs the whole upload shows the
+// upstream nothing of one that was cut.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Settings
+
+/// The gateway and what stands around it.
+final class GateWorld {
+    /// What settings point to.
+    struct Places: Sendable {
+        var authorizer: ServiceURL
+        var upstream: String
+        var drop: String
+        var handover: String
+        var key: String
+        var credentials: String
+    }
+
+    /// Which rule a request is tried with.
+    enum Trial: CaseIterable {
+        case granted
+        case notAuthorized
+        case anonymous
+        case cut
+        case tooLarge
+        case tooLargeWithoutLength
+    }
+
+    private enum Event: Equatable {
+        case asked
+        case read
+    }
+
+    let places: Places
+    private let test: GatewayUnderTest
+    private let upstream: LoopbackOrigin
+    private let authorizer: LoopbackOrigin
+    private let trace = Monitor<[Event]>([])
+    private let grants = Monitor(true)
+    private(set) var requests = 0
+
+    init() throws {
+        upstream = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest(keptContent: 0) {
+                try connection.answer(
+                    "201 Created",
+                    content: "",
+                    hasContent: request.method != "HEAD"
+                )
+            }
+        }
+        authorizer = try LoopbackOrigin(remembers: false) { [trace, grants] connection in
+            while try connection.receiveRequest() != nil {
+                trace.update { $0.append(.asked) }
+                try connection.answer(grants.update { $0 } ? "204 No Content" : "403 Forbidden")
+            }
+        }
+        test = try GatewayUnderTest(upstream.target)
+        places = Places(
+            authorizer: try ServiceURL("\(authorizer.base)/may"),
+            upstream: upstream.base,
+            drop: test.delivered,
+            handover: "\(test.root)/handover",
+            key: "\(test.root)/key",
+            credentials: "\(test.root)/credentials"
+        )
+        try FileManager.default.createDirectory(
+            atPath: places.handover,
+            withIntermediateDirectories: true
+        )
+        for (path, text) in [
+            (places.key, String(repeating: "k", count: 64)),
+            (places.credentials, "A\nB\n"),
+        ] {
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+        }
+    }
+
+    /// The route with some settings; nil where they contradict each other and the file that says so is refused.
+    func route(_ settings: GateSetting...) -> RouteSettings? { route(settings) }
+
+    /// The same.
+    func route(_ settings: [GateSetting]) -> RouteSettings? {
+        var route = RouteSettings()
+        route.upstream.targets = [upstream.target]
+        route.limits.minSize = 100
+        for setting in settings { setting.change(&route, places) }
+        return route.contradiction == nil ? route : nil
+    }
+
+    /// Tries one request on one route; a broken rule is recorded as an issue.
+    func check(_ request: GateRequest, _ trial: Trial, on settings: RouteSettings) {
+        var route = settings
+        var (size, owner) = (1_000, Optional("alice"))
+        grants.update { $0 = trial != .notAuthorized }
+        switch trial {
+        case .granted, .notAuthorized: route.authorization.url = places.authorizer
+        case .anonymous: (route.anonymous, owner) = (.refuse, nil)
+        case .cut: break
+        case .tooLarge, .tooLargeWithoutLength: (size, route.limits.maxSize) = (3_000, 900)
+        }
+        test.reload { $0.routes[RouteSettings.defaultName] = route }
+        trace.update { $0 = [] }
+        upstream.forget { _ in true }
+        let exchange = request.exchange(
+            size,
+            saysLength: trial != .tooLargeWithoutLength,
+            isCut: trial == .cut,
+            owner: owner,
+            trace: { [trace] in trace.update { $0.append(.read) } }
+        )
+        let record = test.serve(exchange)
+        requests += 1
+        if let fault = fault(request, trial, route, record) {
+            Issue.record("\(trial): \(request): \(fault); \(record.events); \(route)")
+        }
+        clean()
+    }
+
+    private func fault(
+        _ request: GateRequest,
+        _ trial: Trial,
+        _ route: RouteSettings,
+        _ record: ScriptedExchange.Record
+    ) -> String? {
+        let events = trace.update { $0 }
+        let isRead = events.contains(.read)
+        let passed = upstream.all.map(\.contentLength)
+        switch trial {
+        case .granted:
+            guard request.isUpload, let read = events.firstIndex(of: .read) else { return nil }
+            let asked = events.firstIndex(of: .asked) ?? .max
+            return asked < read ? nil : "content was read before the authorizer was asked"
+        case .notAuthorized, .anonymous:
+            guard request.isUpload else { return nil }
+            if isRead { return "content was read" }
+            if !passed.isEmpty || hasDrop { return "the upstream saw it" }
+            return (400..<500).contains(record.status ?? 0) ? nil : "it was not refused"
+        case .cut:
+            guard request.isUpload, route.needsWhole else { return nil }
+            return passed.isEmpty && !hasDrop ? nil : "the upstream saw part of it"
+        case .tooLarge, .tooLargeWithoutLength:
+            if hasDrop { return "the upstream has it" }
+            let most = Int(route.limits.maxSize)
+            return passed.allSatisfy { $0 <= most } ? nil : "\(passed) bytes were passed on"
+        }
+    }
+
+    private var hasDrop: Bool { ((try? test.drops()) ?? []).isEmpty == false }
+
+    /// Removes what the request left, so that the next one finds the same.
+    private func clean() {
+        for summary in (try? test.summaries()) ?? [] {
+            guard
+                let upload = try? test.spool.lock(
+                    summary.id,
+                    until: .after(.seconds(60)),
+                    requestRelease: {}
+                )
+            else { continue }
+            try? upload.remove()
+            upload.unlock()
+        }
+        for path in [places.drop, places.handover] {
+            for name in (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] {
+                try? FileManager.default.removeItem(atPath: "\(path)/\(name)")
+            }
+        }
+    }
+}

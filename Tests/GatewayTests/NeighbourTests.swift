@@ -1,0 +1,130 @@
+// Upstream, authorizer and webhook get into trouble between two requests and within one: what is told then is true,
+// nothing is lost, and once they are well again the next request succeeds.
+
+import Foundation
+import HTTPTypes
+import Posix
+import Spool
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Journal
+@testable import Settings
+
+@Suite("neighbours in trouble")
+struct NeighbourTests {
+    private func quick(_ upstream: inout UpstreamSettings) {
+        upstream.connectTimeout = .seconds(2)
+        upstream.stallTimeout = .seconds(2)
+        upstream.responseTimeout = .seconds(1)
+    }
+
+    @Test("uploads of every kind are delivered once more after any trouble of the upstream")
+    func deliveries() throws {
+        let origin = try LoopbackOrigin(status: "201 Created", content: "")
+        let neighbour = try BadNeighbour(before: origin.port)
+        let test = try GatewayUnderTest(.http(base: neighbour.base)) { _, route in
+            quick(&route.upstream)
+        }
+        func succeed(_ after: String) {
+            for exchange in [
+                ScriptedExchange.creation(method: .put),
+                .creation([.bytes(tooLargeToBePlain)], method: .post),
+                ScriptedExchange(.put, "/files/a", [:], ["hello"]),
+                ScriptedExchange(.get, "/files/a", [:], []),
+            ] {
+                let record = test.serve(exchange)
+                #expect(record.status == 201, "after \(after): \(exchange.request)")
+            }
+        }
+        for trouble in BadNeighbour.Trouble.failures {
+            try neighbour.become(trouble)
+            // Each has a name of its own, so that libcurl asks for the neighbour's again.
+            test.reload { settings in
+                let unit = settings.routes["default"]?.upstream.connectTimeout ?? .zero
+                settings.routes["default"]?.upstream.connectTimeout = unit + .milliseconds(1)
+            }
+            let kept = test.serve(
+                .creation([.bytes(tooLargeToBePlain)], method: .put, target: "/kept")
+            )
+            #expect([502, 504].contains(kept.status), "\(trouble)")
+            #expect(kept[.uploadComplete] == "?0", "a PUT is kept: \(trouble)")
+            let ordinary = test.serve(
+                ScriptedExchange(.put, "/files/o", [:], [.bytes(tooLargeToBePlain)])
+            )
+            // What has begun to answer is relayed as far as it goes.
+            #expect(ordinary.isAborted || [502, 504].contains(ordinary.status), "\(trouble)")
+            try neighbour.become(nil)
+            let location = try #require(kept.location)
+            let offset = Int64(tooLargeToBePlain.count)
+            #expect(test.serve(.append(location, at: offset)).status == 201, "\(trouble)")
+            succeed("\(trouble)")
+        }
+    }
+
+    @Test("an authorizer that was in trouble is asked again and believed")
+    func authorizer() throws {
+        let origin = try LoopbackOrigin(status: "204 No Content", content: "")
+        let neighbour = try BadNeighbour(before: origin.port)
+        let url = try ServiceURL(neighbour.base + "/may")
+        let test = try GatewayUnderTest { _, route in
+            route.authorization.url = url
+            route.authorization.timeout = .seconds(1)
+        }
+        for trouble in BadNeighbour.Trouble.failures {
+            try neighbour.become(trouble)
+            test.reload { $0.routes["default"]?.authorization.timeout += .milliseconds(1) }
+            let record = test.serve(.creation())
+            // A question is so short that it is answered before so many bytes are there.
+            if record.status != 201 {
+                #expect(record.status == 503, "\(trouble)")
+                #expect(!record.events.contains(.read), "\(trouble)")
+            }
+            try neighbour.become(nil)
+            #expect(test.serve(.creation()).status == 201, "after \(trouble)")
+        }
+        for trouble in BadNeighbour.Trouble.answersOfItsOwn {
+            try neighbour.become(trouble)
+            let record = test.serve(.creation())
+            #expect(record.status != 201 && !record.events.contains(.read), "\(trouble)")
+            try neighbour.become(nil)
+            #expect(test.serve(.creation()).status == 201, "after \(trouble)")
+        }
+    }
+
+    @Test("the webhook gets every event once it is well, whatever it was")
+    func webhook() throws {
+        let origin = try LoopbackOrigin(status: "204 No Content", content: "")
+        let neighbour = try BadNeighbour(before: origin.port)
+        let url = try ServiceURL(neighbour.base + "/hook")
+        let test = try GatewayUnderTest { settings, _ in
+            settings.events.webhook.url = url
+            settings.events.webhook.timeout = .seconds(1)
+            settings.events.lifetime = .seconds(600)
+        }
+        try test.gateway.events.startSending()
+        var told = 0
+        // A status of 2xx is enough, however the answer ends.
+        let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
+        for trouble in troubles + BadNeighbour.Trouble.answersOfItsOwn {
+            try neighbour.become(trouble)
+            _ = test.serve(.creation())
+            told += 3
+            if trouble != .noName, trouble != .refuses, trouble != .closes(after: 100_000),
+                trouble != .resets(after: 100_000)
+            {
+                try eventually("it met \(trouble)") { neighbour.met > 0 }
+            }
+            try neighbour.become(nil)
+            // New settings: the next attempt is made at once.
+            test.reload { $0.events.webhook.timeout += .milliseconds(1) }
+            try eventually("the events after \(trouble)") { origin.requests.count >= told }
+        }
+        #expect(test.gateway.events.stopSending(until: .after(.seconds(300))))
+        let deliveries = Set(origin.requests.flatMap { $0.values("spoolgate-delivery") })
+        #expect(deliveries.count == told)
+    }
+}

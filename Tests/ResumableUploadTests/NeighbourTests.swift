@@ -1,0 +1,76 @@
+// A server that is in trouble when a transfer begins, or gets into it in the middle: the library goes on once it is
+// well.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+
+@testable import ResumableUpload
+
+@Suite("a server in trouble")
+struct NeighbourTests {
+    /// Not the one that begins to answer 201: that is an answer.
+    private static let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
+
+    private var options: UploadOptions {
+        var options = quickOptions()
+        options.connection.stall = .seconds(1)
+        options.connection.answerTimeout = .seconds(1)
+        return options
+    }
+
+    @Test(
+        "an upload that began in trouble is taken once the server is well",
+        arguments: troubles
+    )
+    func begins(trouble: BadNeighbour.Trouble) async throws {
+        let server = try UploadOrigin()
+        let neighbour = try BadNeighbour(before: server.origin.port)
+        try neighbour.become(trouble)
+        let bytes = pattern(400_000)
+        let waits = Monitor(0)
+        let upload = Upload(
+            .bytes(bytes),
+            to: neighbour.base + "/files",
+            options: options,
+            onEvent: { event in
+                if case .waiting = event { waits.update { $0 += 1 } }
+            }
+        )
+        async let answer = upload.run()
+        // Once over a connection that had failed before.
+        try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
+        try neighbour.become(nil)
+        #expect(try await answer.status.code == 201)
+        #expect(server.taken == [bytes])
+    }
+
+    @Test("an upload goes on after every trouble on its way")
+    func meets() async throws {
+        let server = try UploadOrigin()
+        let neighbour = try BadNeighbour(before: server.origin.port)
+        let waits = Monitor(0)
+        let bytes = pattern(3_000_000)
+        let upload = Upload(
+            .bytes(bytes),
+            to: neighbour.base + "/files",
+            options: options,
+            onEvent: { event in
+                if case .waiting = event { waits.update { $0 += 1 } }
+            }
+        )
+        async let answer = upload.run()
+        for trouble in Self.troubles where trouble != .noName {
+            let before = waits.update { $0 }
+            try neighbour.become(trouble)
+            try await comesTrue("it waits for \(trouble)") {
+                waits.update { $0 > before } || server.taken.count == 1
+            }
+        }
+        try neighbour.become(nil)
+        #expect(try await answer.status.code == 201)
+        #expect(server.taken == [bytes])
+    }
+}

@@ -1,0 +1,241 @@
+// A server beside the gateway, or beside a client, that gets into trouble on order and is well again on order.
+//
+// It listens on a port of its own under a host name of its own, relays every connection to the real server behind it
+// while it is well, and otherwise does what its trouble says. The real server, plain or TLS, knows nothing of it.
+// The invariant: being well again is being as before, so a request that fails then was broken by what is under test.
+
+import Foundation
+import Posix
+
+/// The server as others find it.
+package final class BadNeighbour: Sendable {
+    /// What is wrong.
+    package enum Trouble: Sendable, Equatable {
+        /// Its host name has no address; who knows the address still finds it well.
+        case noName
+        /// Nobody listens.
+        case refuses
+        /// It speaks another protocol, in the middle of a TLS handshake too.
+        case notHTTP
+        /// It takes connections and says nothing.
+        case hangs
+        /// It answers a byte at a time and never ends its head.
+        case trickles
+        /// It ends the connection after so many bytes of the client's, the request's head among them.
+        case closes(after: Int)
+        /// The same by a reset.
+        case resets(after: Int)
+        /// It ends the connection within its response.
+        case closesInAnswer
+        /// It answers each request whole: status line without the version, then fields.
+        case answers(String, [String])
+
+        /// Answers after the content was read, in the order in which a client may meet them: without credentials, at
+        /// another place, without a reason phrase, with an offer to authenticate the connection.
+        package static let answersOfItsOwn: [Trouble] = [
+            .answers("401 Unauthorized", ["WWW-Authenticate: Bearer"]),
+            .answers("307 Temporary Redirect", ["Location: /elsewhere"]),
+            .answers("503", []),
+            .answers(
+                "401 Unauthorized",
+                ["WWW-Authenticate: Negotiate", "WWW-Authenticate: NTLM"]
+            ),
+        ]
+        /// Everything that keeps a request from being answered.
+        package static let failures: [Trouble] = [
+            .noName, .refuses, .notHTTP, .hangs, .trickles, .closes(after: 0), .closes(after: 60),
+            .closes(after: 100_000), .resets(after: 0), .resets(after: 100_000), .closesInAnswer,
+        ]
+    }
+
+    /// Its host name.
+    package let name = "n\(UInt64.random(in: 0...(.max)))\(TestNames.suffix)"
+    /// Its port.
+    package let port: UInt16
+    /// Its base over plain HTTP.
+    package var base: String { "http://\(name):\(port)" }
+    /// Its base over TLS, if the server behind it speaks that.
+    package var secureBase: String { "https://\(name):\(port)" }
+    /// How often something met its trouble since that began; questions for its name are not counted.
+    package var met: Int { state.update { $0.met } }
+
+    private struct State {
+        var trouble: Trouble?
+        var met = 0
+        var listener: StreamSocket?
+        /// Keeps the port while nobody listens.
+        var placeholder: StreamSocket?
+        var open: [StreamSocket] = []
+        var isOver = false
+    }
+
+    private let server: UInt16
+    private let state = Monitor(State())
+
+    /// Stands before the server on a port of this machine, and is well.
+    ///
+    /// - Throws: `SystemError` when no port can be had.
+    package init(before server: UInt16) throws {
+        self.server = server
+        let listener = try StreamSocket(listeningOn: .port(UInt16(try FreePort.take(1)[0])))
+        port = listener.port
+        TestNames.set(name, isKnown: true)
+        try accept(on: listener)
+    }
+
+    deinit {
+        TestNames.set(name, isKnown: false)
+        let (listener, placeholder) = state.update { state in
+            state.isOver = true
+            for socket in state.open { socket.end() }
+            return (state.listener, state.placeholder)
+        }
+        listener?.end()
+        placeholder?.close()
+    }
+
+    /// Gets into trouble, or out of it (nil), and ends the connections that there are.
+    ///
+    /// - Throws: `SystemError` when its port cannot be had again.
+    package func become(_ trouble: Trouble?) throws {
+        let before = state.update { state in
+            let before = state
+            (state.trouble, state.met) = (trouble, 0)
+            state.placeholder = nil
+            if trouble == .refuses { state.listener = nil }
+            for socket in state.open { socket.end() }
+            return before
+        }
+        TestNames.set(name, isKnown: trouble != .noName)
+        if trouble == .refuses, let listener = before.listener {
+            listener.end()
+            let placeholder = try eventually("port \(port) is free") {
+                try? StreamSocket(boundTo: port)
+            }
+            state.update { $0.placeholder = placeholder }
+        }
+        if trouble != .refuses, before.listener == nil {
+            before.placeholder?.close()
+            try accept(
+                on: try eventually("port \(port) is free") {
+                    try? StreamSocket(listeningOn: .port(port))
+                }
+            )
+        }
+    }
+
+    private func accept(on listener: StreamSocket) throws {
+        state.update { $0.listener = listener }
+        // Threads hold it weakly: a test that lets go of it ends it.
+        try Posix.Thread.start(name: "neighbour") { [weak self] in
+            while true {
+                let number = Glibc.accept(listener.number, nil, nil)
+                guard number >= 0 else { break }
+                let socket = StreamSocket(number: number)
+                guard let self, self.state.update({ !$0.isOver }) else {
+                    socket.close()
+                    break
+                }
+                self.take(socket)
+            }
+            listener.close()
+        }
+    }
+
+    private func take(_ socket: StreamSocket) {
+        let trouble = state.update { state in
+            state.open.append(socket)
+            if state.trouble != nil { state.met += 1 }
+            return state.trouble
+        }
+        let server = server
+        let finish: @Sendable () -> Void = { [weak self] in
+            // Inside the lock, so that no number can be closed and given away before it is forgotten.
+            self?.state.update { $0.open.removeAll { $0.number == socket.number } }
+            socket.close()
+        }
+        let started: Void? = try? Posix.Thread.start(name: "neighbour-conn") {
+            Self.serve(socket, trouble, server)
+            finish()
+        }
+        if started == nil { finish() }
+    }
+
+    private static func serve(_ client: StreamSocket, _ trouble: Trouble?, _ server: UInt16) {
+        client.setPatience(seconds: 600)
+        client.sendAtOnce()
+        switch trouble {
+        case nil, .noName: relay(client, to: server, most: nil)
+        case .closes(let count): relay(client, to: server, most: count)
+        case .resets(let count):
+            relay(client, to: server, most: count)
+            client.resetAtEnd()
+        case .refuses: break
+        case .hangs: drain(client)
+        case .notHTTP:
+            client.send(Array("SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".utf8))
+            drain(client)
+        case .trickles:
+            _ = client.receive()
+            for byte in "HTTP/1.1 200 OK\r\nX-Long: ".utf8 where client.send([byte]) {
+                usleep(5_000)
+            }
+            while client.send([UInt8(ascii: "x")]) { usleep(20_000) }
+        case .closesInAnswer:
+            let connection = OriginConnection(client, .init(remembers: false))
+            guard (try? connection.receiveRequest(keptContent: 0)) != nil else { return }
+            client.send(Array("HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nhalf".utf8))
+        case .answers(let status, let fields):
+            let connection = OriginConnection(client, .init(remembers: false))
+            while let request = try? connection.receiveRequest(keptContent: 0) {
+                let sent: Void? = try? connection.answer(
+                    status,
+                    fields: fields,
+                    hasContent: request.method != "HEAD"
+                )
+                guard sent != nil else { return }
+            }
+        }
+    }
+
+    private static func drain(_ client: StreamSocket) {
+        while let bytes = client.receive(), !bytes.isEmpty {}
+    }
+
+    /// Relays until one side ends, or so many bytes of the client's have come, which the server still gets.
+    private static func relay(_ client: StreamSocket, to server: UInt16, most: Int?) {
+        guard let upstream = try? StreamSocket(connectedTo: .port(server), patience: 600) else {
+            return
+        }
+        defer { upstream.close() }
+        let isBack = Monitor(false)
+        let back: Void? = try? Posix.Thread.start(name: "neighbour-back") {
+            while let bytes = upstream.receive(), !bytes.isEmpty, client.send(bytes) {}
+            client.end()
+            isBack.update { $0 = true }
+        }
+        guard back != nil else { return }
+        var left = most ?? .max
+        while left > 0, let bytes = client.receive(atMost: min(left, 1 << 16)), !bytes.isEmpty,
+            upstream.send(bytes)
+        {
+            if most != nil { left -= bytes.count }
+        }
+        upstream.end()
+        client.end()
+        // Both numbers are in use until then.
+        _ = isBack.wait(until: .never) { $0 ? true : nil }
+    }
+}
+
+extension StreamSocket {
+    /// A socket that has a port and does not listen.
+    fileprivate init(boundTo port: UInt16) throws(SystemError) {
+        try self.init(for: .port(port))
+        set(SOL_SOCKET, SO_REUSEADDR, Int32(1))
+        do throws(SystemError) { try bind(to: .port(port)) } catch {
+            close()
+            throw error
+        }
+    }
+}

@@ -1,0 +1,80 @@
+// An upstream that authenticates connections (NTLM, Negotiate): no client's request goes over a connection that
+// another client has logged in on.
+
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+@Suite("authentication of a connection")
+struct ConnectionAuthenticationTests {
+    /// An origin that takes every request on a connection for that of the client who logged in on it, as IIS does;
+    /// every answer has the fields `offer`.
+    private func origin(_ offer: [String] = []) throws -> LoopbackOrigin {
+        try LoopbackOrigin { connection in
+            var user = "nobody"
+            while let request = try connection.receiveRequest() {
+                if let told = request.values("Authorization").first { user = told }
+                try connection.answer("200 OK", fields: offer, content: user)
+            }
+        }
+    }
+
+    private func user(_ upstream: Upstream, _ fields: HTTPFields = [:]) throws -> String {
+        let sink = RecordingSink()
+        let request = try UpstreamRequest("PUT", "/x", fields, content: .bytes([1]))
+        #expect(upstream.attempt(request, sink: sink) == .answered)
+        return sink.text
+    }
+
+    @Test(
+        "credentials of a connection serve the one request that has them",
+        arguments: [
+            "NTLM TlRMTVNTUAAB", "Negotiate YII=", "negotiate YII=", "nTlM x", "Kerberos x",
+            "Negotiate", "Nego2 x",
+        ]
+    )
+    func request(credentials: String) throws {
+        let origin = try origin()
+        let upstream = try upstream(origin.base)
+        #expect(try user(upstream) == "nobody")
+        for _ in 0..<3 {
+            #expect(try user(upstream, [.authorization: credentials]) == credentials)
+            #expect(try user(upstream) == "nobody", "a connection was used again")
+        }
+    }
+
+    @Test(
+        "a connection that was offered such a login, or confirms one, is not used again",
+        arguments: [
+            "WWW-Authenticate: Negotiate", "www-authenticate: NTLM",
+            "WWW-Authenticate: Basic realm=\"a, b\", Negotiate",
+            "WWW-Authenticate: Digest realm=x, nonce=\"y\" , NTLM TlRM",
+            "Proxy-Authenticate: Negotiate", "Persistent-Auth: true",
+            "WWW-Authenticate: Negotiate oRQwEqADCgEB",
+        ]
+    )
+    func answer(offer: String) throws {
+        let origin = try origin([offer])
+        let upstream = try upstream(origin.base)
+        for _ in 0..<3 { _ = try user(upstream) }
+        #expect(origin.connectionCount == 3)
+    }
+
+    @Test(
+        "other credentials keep the connection",
+        arguments: [
+            "Basic bnRsbTpuZWdvdGlhdGU=", "Bearer Negotiate",
+            "Digest username=\"NTLM\", realm=\"a, Negotiate b\", nonce=\"\\\", NTLM \"",
+        ]
+    )
+    func others(credentials: String) throws {
+        let origin = try origin(["WWW-Authenticate: Basic realm=\"NTLM, Negotiate\""])
+        let upstream = try upstream(origin.base)
+        for _ in 0..<3 { _ = try user(upstream, [.authorization: credentials]) }
+        #expect(origin.connectionCount == 1)
+    }
+}

@@ -1,0 +1,179 @@
+// An upstream that gets into trouble between two attempts, or within one: the next attempt after the trouble
+// succeeds, and what the attempt within it ends as says truly what the upstream can have seen.
+
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+
+@testable import Upstream
+
+@Suite("an upstream in trouble")
+struct NeighbourTests {
+    /// A neighbour before an origin that answers 201 to everything.
+    private struct Place {
+        let origin: LoopbackOrigin
+        let authority: TestAuthority?
+        let tls: TLSServer?
+        let neighbour: BadNeighbour
+        let upstream: Upstream
+
+        init(isSecure: Bool) throws {
+            origin = try LoopbackOrigin(status: "201 Created")
+            if isSecure {
+                let authority = try TestAuthority()
+                let identity = try authority.identity("*\(TestNames.suffix)")
+                let tls = try TLSServer(identity, before: origin.port)
+                (self.authority, self.tls) = (authority, tls)
+                neighbour = try BadNeighbour(before: tls.port)
+            } else {
+                (authority, tls) = (nil, nil)
+                neighbour = try BadNeighbour(before: origin.port)
+            }
+            upstream = try UpstreamTests.upstream(
+                isSecure ? neighbour.secureBase : neighbour.base,
+                connect: .seconds(2),
+                stall: .seconds(2),
+                response: .seconds(1),
+                authority: authority?.certificate
+            )
+        }
+    }
+
+    @Test(
+        "after any trouble the next attempt succeeds, however often it came",
+        arguments: [false, true]
+    )
+    func betweenAttempts(isSecure: Bool) throws {
+        if isSecure, !(OpenSSLCommand.isThere && TLSServer.isThere) { return }
+        let place = try Place(isSecure: isSecure)
+        func succeeds(_ after: String) throws {
+            for (method, content) in [
+                ("POST", UpstreamContent.bytes([1])), ("PUT", pattern(200_000)), ("GET", .none),
+            ] {
+                let outcome = try place.upstream.attempt(method, content: content)
+                #expect(outcome == .answered, "after \(after): \(outcome)")
+            }
+        }
+        try succeeds("nothing")
+        for trouble in BadNeighbour.Trouble.failures {
+            for round in 0..<2 {
+                try place.neighbour.become(trouble)
+                let before = place.origin.all.count
+                let outcome = try place.upstream.attempt("POST", content: pattern(300_000))
+                let sent = place.origin.all.count - before
+                switch trouble {
+                case .refuses: #expect(outcome.isNotReached, "\(trouble): \(outcome)")
+                // libcurl knows the address for a minute.
+                case .noName: #expect(outcome.isNotReached || outcome == .answered)
+                // What ends at once, or over TLS within the handshake, was not sent.
+                case .closes(after: 0), .resets(after: 0):
+                    #expect(outcome.isNotReached || outcome.isIndeterminate, "\(trouble)")
+                default:
+                    let isTrue = outcome.isIndeterminate || isSecure && outcome.isNotReached
+                    #expect(isTrue, "\(trouble): \(outcome)")
+                }
+                if sent > 0, trouble != .noName {
+                    #expect(outcome.isIndeterminate, "\(trouble): it was sent")
+                }
+                #expect(sent <= 1, "\(trouble): a POST is not sent again")
+                try place.neighbour.become(nil)
+                try succeeds("\(trouble), round \(round)")
+            }
+        }
+    }
+
+    @Test("an answer that is strange and whole is passed on, and the next attempt is as before")
+    func strangeAnswers() throws {
+        let place = try Place(isSecure: false)
+        for trouble in BadNeighbour.Trouble.answersOfItsOwn {
+            guard case .answers(let status, _) = trouble else { continue }
+            try place.neighbour.become(trouble)
+            for _ in 0..<3 {
+                let sink = RecordingSink()
+                let outcome = try place.upstream.attempt("PUT", content: pattern(9), sink: sink)
+                #expect(outcome == .answered, "\(trouble): \(outcome)")
+                #expect(status.hasPrefix("\(sink.head?.status.code ?? 0)"))
+            }
+            try place.neighbour.become(nil)
+            #expect(try place.upstream.attempt("PUT", content: pattern(9)) == .answered)
+        }
+    }
+
+    @Test("many attempts at a time into a trouble leave nothing behind that fails later")
+    func manyAtATime() throws {
+        let place = try Place(isSecure: false)
+        for trouble in BadNeighbour.Trouble.failures {
+            try place.neighbour.become(trouble)
+            // One that has no connection yet and asks for the name anew.
+            let upstream = try UpstreamTests.upstream(
+                place.neighbour.base,
+                connect: .seconds(2),
+                stall: .seconds(2),
+                response: .seconds(1)
+            )
+            let outcomes = Parallel.run(8) { _ in
+                try upstream.attempt("PUT", content: pattern(300_000))
+            }
+            #expect(try outcomes.allSatisfy { try $0.get() != .answered }, "\(trouble)")
+            try place.neighbour.become(nil)
+            for _ in 0..<16 {
+                let outcome = try upstream.attempt("PUT", content: .bytes([1]))
+                #expect(outcome == .answered, "after \(trouble): \(outcome)")
+            }
+        }
+    }
+
+    @Test("a POST that a kept connection took before its reset counts as sent")
+    func resetWhileSending() throws {
+        let origin = try LoopbackOrigin { connection in
+            _ = try connection.receiveRequest()
+            try connection.answer("200 OK")
+            _ = try connection.receiveHead()
+            connection.reset()
+        }
+        let upstream = try upstream(origin.base)
+        for round in 0..<400 {
+            #expect(try upstream.attempt("GET") == .answered)
+            let before = origin.all.count
+            let outcome = try upstream.attempt(
+                "POST",
+                content: pattern(round % 2 == 0 ? 9 : 300_000)
+            )
+            if origin.all.count > before {
+                #expect(outcome.isIndeterminate, "round \(round): \(outcome)")
+            }
+            #expect(origin.all.count - before <= 1)
+        }
+    }
+
+    @Test("a store behind a name that went away gets the next upload")
+    func bucket() throws {
+        let origin = try LoopbackOrigin()
+        let neighbour = try BadNeighbour(before: origin.port)
+        let scratch = try ScratchDirectory()
+        let key = scratch.file("key")
+        try Data("A\nB\n".utf8)
+            .write(to: URL(fileURLWithPath: key))
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: key)
+        var settings = UpstreamSettings(
+            targets: [.bucket(BucketAddress(endpoint: neighbour.base, name: "b"))],
+            connectTimeout: .seconds(2),
+            stallTimeout: .seconds(2),
+            responseTimeout: .seconds(1)
+        )
+        settings.bucket.credentialsFile = key
+        let upstream = Upstream(settings)
+        #expect(try upstream.attempt("PUT", content: pattern(100)) == .answered)
+        for trouble in BadNeighbour.Trouble.failures {
+            try neighbour.become(trouble)
+            let outcome = try upstream.attempt("PUT", content: pattern(100_000))
+            #expect(outcome != .answered || trouble == .noName, "\(trouble)")
+            try neighbour.become(nil)
+            let next = try upstream.attempt("PUT", content: pattern(100_000))
+            #expect(next == .answered, "after \(trouble): \(next)")
+        }
+    }
+}
