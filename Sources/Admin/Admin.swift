@@ -177,7 +177,7 @@ extension Admin {
     /// What decides whether the daemon is ready.
     ///
     /// Not among it: an upstream that is down, settings that were not taken, a disk that is full. Uploads are
-    /// received and resumed then, and the metrics tell.
+    /// received and resumed then, and the metrics tell. An attempt that fails inside this process is among it.
     func checks(_ load: FrontLoad) -> [Check] {
         [
             Check(name: "serving", fault: isOver ? "it ends" : nil),
@@ -192,7 +192,27 @@ extension Admin {
                 detail: "\(load.busy)/\(load.maximum)"
             ),
             Check(name: "spool-writable", fault: sampler.fault),
+            deliveries,
         ]
+    }
+
+    /// Whether this process can deliver; names the routes whose upstreams do not take uploads.
+    ///
+    /// Those leave it ready: another gateway would not reach the same upstream either, and this one still keeps what
+    /// clients send.
+    private var deliveries: Check {
+        let routes = gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
+        let fault = routes.lazy.compactMap { route in
+            route.counts.health.localFault.map { reason in
+                "route \(route.name): \(reason); restart the daemon"
+            }
+        }.first
+        let failing = routes.filter { $0.counts.health.failing != nil }.map(\.name)
+        return Check(
+            name: "deliveries",
+            fault: fault,
+            detail: failing.isEmpty ? "" : "(failing: \(failing.joined(separator: ", ")))"
+        )
     }
 }
 

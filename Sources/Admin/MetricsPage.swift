@@ -130,6 +130,10 @@ extension Admin {
                 text.add(count, [("route", route), ("result", result.label)])
             }
         }
+        text.begin("route_failing", .gauge, "Whether the uploads of a route do not get through.")
+        for route in gateway.deliveries.current.routes.values.sorted(by: { $0.name < $1.name }) {
+            text.add(route.counts.health.failing == nil ? 0 : 1, [("route", route.name)])
+        }
         text.begin("delivery_seconds", .histogram, "How long these attempts took.")
         for (route, counts) in metrics.routes {
             text.add(counts.deliveryTimes, [("route", route)])
@@ -207,6 +211,8 @@ struct QueueFigures {
 
     /// Uploads by queue, those in `hold` by their cause.
     private(set) var counts: [(queue: Queue, cause: HoldCause?, count: Int)] = []
+    /// Uploads in `incoming`.
+    private(set) var incoming = 0
     /// Seconds for which the oldest has been waiting.
     private(set) var oldest: [Place: Int64] = [:]
 
@@ -227,8 +233,9 @@ struct QueueFigures {
         }
         let inHold = held.values.reduce(0, +)
         let deferred = waiting.count - inHold + others
+        incoming = max(0, figures.unfinished - deferred - inHold - active)
         counts = [
-            (.incoming, nil, max(0, figures.unfinished - deferred - inHold - active)),
+            (.incoming, nil, incoming),
             (.active, nil, active), (.deferred, nil, deferred),
         ]
         for cause in HoldCause.allCases { counts.append((.hold, cause, held[cause] ?? 0)) }

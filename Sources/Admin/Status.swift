@@ -60,6 +60,10 @@ struct Status: Sendable {
     let needy: Part<WaitingUpload>
     /// Those that an operator holds, the oldest first.
     let held: Part<WaitingUpload>
+    /// Uploads of which a part was received, and that no request sends now: they wait for their clients.
+    let partial: Int
+    /// The routes whose uploads do not get through, by name.
+    let failing: [FailingRoute]
     /// Whether more may wait than is known.
     let isCounting: Bool
     /// Whether a daemon has died, and not all that it left is looked at.
@@ -102,6 +106,11 @@ struct Status: Sendable {
             .sorted { Self.isBefore(($0.since, $0.id), ($1.since, $1.id)) }
         needy = Part(inHold.filter { $0.cause != .held })
         held = Part(inHold.filter { $0.cause == .held })
+        let queues = QueueFigures(of: gateway)
+        // Ordinary uploads have no record.
+        partial = max(0, queues.incoming - (receiving - ordinary))
+        failing = gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
+            .compactMap { FailingRoute($0) }
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
@@ -132,6 +141,7 @@ struct Status: Sendable {
     /// What somebody should look at, a few words each.
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
+        all += failing.map(\.concern)
         if needy.count > 0 { all.append(needs) }
         if isAfterDeath {
             all.append(
@@ -182,9 +192,43 @@ struct Status: Sendable {
         let speed = receiving > 0 ? " \(ByteSize.rounded(rate))/s" : ""
         var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
         if held.count > 0 { parts.append("\(held.count) held") }
+        if partial > 0 { parts.append("\(partial) partial") }
         if isCounting { parts.append("still counting") }
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
         return parts.joined(separator: ", ")
+    }
+}
+
+/// A route whose uploads do not get through to its upstream.
+struct FailingRoute: Sendable {
+    /// The route.
+    let name: String
+    /// Its upstream's targets, as they are written in the settings.
+    let targets: [String]
+    /// The failures since its last success.
+    let run: FailureRun
+
+    /// Nil for a route that is not failing.
+    init?(_ route: Route) {
+        guard let run = route.counts.health.failing else { return nil }
+        name = route.name
+        targets = route.targets
+        self.run = run
+    }
+
+    /// Its targets in one text.
+    var upstream: String { targets.joined(separator: ", ") }
+
+    /// `5 deliveries failed since 12m, none reached the upstream`.
+    var count: String {
+        let noun = run.count == 1 ? "delivery" : "deliveries"
+        return "\(run.count) \(noun) failed in \(DurationText.rounded(run.age)), none succeeded"
+            + (run.wasReached ? "" : ", none reached the upstream")
+    }
+
+    /// A few words for the one line of `status --check`.
+    var concern: String {
+        "route \(name) is failing: \(count) (\(upstream)); the last one: \(run.reason.prefix(300))"
     }
 }
 
@@ -264,6 +308,7 @@ extension Status {
                 ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
                 ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
                 ("now", .array(transfers.first.map(\.json))),
+                ("failing", .array(failing.map(\.json))), ("partial", .integer(Int64(partial))),
                 ("waiting", .integer(Int64(waiting.count))),
                 ("next", .array(waiting.first.map(\.json))),
                 ("needing-you", .integer(Int64(needy.count))),
@@ -320,6 +365,17 @@ extension WaitingUpload {
             ("reason", reason.map { .string($0) } ?? .null),
             ("question", question.map { .string($0) } ?? .null),
             ("commands", .array(steps.map { .string($0.command) })),
+        ])
+    }
+}
+
+extension FailingRoute {
+    fileprivate var json: JSON {
+        .object([
+            ("route", .string(name)), ("upstream", .array(targets.map { .string($0) })),
+            ("failures", .integer(Int64(run.count))), ("seconds", .integer(run.age)),
+            ("several-clients", .boolean(run.isOfSeveralClients)),
+            ("reached", .boolean(run.wasReached)), ("reason", .string(run.reason)),
         ])
     }
 }

@@ -53,7 +53,7 @@ extension Status {
             \(list(furtherConcerns))
             </header>
             <main>
-            \(receives)\(needsYou)\(isHeld)\(waits)\(recent)\(roomPart)</main>
+            \(fails)\(receives)\(needsYou)\(isHeld)\(waits)\(partialPart)\(recent)\(roomPart)</main>
             <footer>\(footer)</footer>
             </body>
             </html>
@@ -117,6 +117,23 @@ extension Status {
                 + "<progress max=\"100\"\(value)></progress>"
                 + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
         }
+    }
+
+    private var fails: String {
+        failing.isEmpty
+            ? ""
+            : part("Failing", Part(failing, most: .max), none: "") { route in
+                "<li class=\"failing\"><div>" + HTML.element("b", route.name)
+                    + HTML.element("code", route.upstream) + "</div>"
+                    + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
+            }
+    }
+
+    private var partialPart: String {
+        partial == 0
+            ? ""
+            : "<section><h2>Partial <span>\(partial)</span></h2>"
+                + HTML.element("p", partialWords) + "</section>\n"
     }
 
     private var waits: String {
@@ -223,7 +240,7 @@ enum StatusPage {
         kbd { background: var(--ground); border: 1px solid var(--line); border-radius: 4px; padding: 0 .4rem; }
         .owner { font-weight: normal; }
         .reason { color: var(--quiet); }
-        .needy .reason { color: var(--critical); }
+        .failing, .needy .reason, .failing .reason { color: var(--critical); }
         progress { width: 100%; height: .6rem; accent-color: var(--bar); }
         footer { clear: both; margin-top: 1rem; font-size: 13px; text-align: center; }
 

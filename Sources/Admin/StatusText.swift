@@ -32,6 +32,14 @@ extension Status {
                 transfer.client ?? "-", "\(transfer.connections)x",
             ]
         }
+        add("Failing", Part(failing, most: .max), to: &lines) { route in
+            [route.name, route.upstream, route.count, route.run.reason]
+        }
+        if partial > 0 {
+            lines += [
+                "", "Partial (\(partial))", "  \(partialWords): spoolgate list --state partial",
+            ]
+        }
         add("Waiting", waiting, to: &lines) { upload in
             [
                 "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.rounded(upload.size),
@@ -92,6 +100,13 @@ extension Status {
 
     /// `2 ordinary uploads`.
     var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
+
+    /// `2 partial uploads wait for their clients`.
+    var partialWords: String {
+        partial == 1
+            ? "1 partial upload waits for its client"
+            : "\(partial) partial uploads wait for their clients"
+    }
 
     /// What there is room for, in a few parts.
     var room: [String] {

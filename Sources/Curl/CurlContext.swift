@@ -22,6 +22,8 @@ package final class CurlContext {
     /// One socket, or for a moment several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
     private var isCorked = false
+    /// Whether the last socket was not opened because this process or its system has no descriptor or memory left.
+    package private(set) var lacksDescriptors = false
     /// What the other side had said, and nobody read, when libcurl closed the connection under way.
     package private(set) var lastWords: [UInt8] = []
     /// Most bytes of it.
@@ -33,6 +35,8 @@ package final class CurlContext {
         let kind = address.socktype | Int32(SOCK_CLOEXEC.rawValue)
         let number = socket(address.family, kind, address.protocol)
         let isTCP = [AF_INET, AF_INET6].contains(address.family)
+        lacksDescriptors =
+            number == CURL_SOCKET_BAD && [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(errno)
         if number != CURL_SOCKET_BAD { sockets.append((number, isTCP)) }
         if isTCP, let limit = acknowledgementLimit {
             withUnsafeBytes(of: UInt32(clamping: limit.wholeMilliseconds)) {

@@ -36,6 +36,14 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     /// The URL's scheme is not spoken.
     package static let badScheme = CurlEnd(CURLE_UNSUPPORTED_PROTOCOL)
 
+    /// Whether libcurl failed inside this process, before the network: neither the request nor the other side is at fault.
+    package var isOfProcess: Bool {
+        [
+            CURLE_FAILED_INIT, CURLE_OUT_OF_MEMORY, CURLE_NOT_BUILT_IN,
+            CURLE_BAD_FUNCTION_ARGUMENT, CURLE_UNKNOWN_OPTION,
+        ].contains(CURLcode(code))
+    }
+
     /// libcurl's sentence for the code.
     package var description: String {
         guard let known = curl_easy_strerror(CURLcode(code)) else { return "curl error \(code)" }

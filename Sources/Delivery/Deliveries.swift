@@ -62,7 +62,12 @@ package final class Deliveries: Sendable {
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission
-        journal = Journal(log, Events(settings, spool: spool, log: log), Metrics())
+        let clock = spool.clock
+        journal = Journal(
+            log,
+            Events(settings, spool: spool, log: log),
+            Metrics(uptime: { clock.uptime })
+        )
         let first = Configuration(settings, keeping: nil, journal)
         slots = DeliverySlots(first.bounds)
         configuration = Mutex(first)

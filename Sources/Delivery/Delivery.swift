@@ -180,6 +180,7 @@ package struct Delivery {
         do throws(FormFailure) {
             form = try self.form(of: upload, completing: listener.completing, relay)
         } catch {
+            journal.notSent(on: route.counts, of: upload.creation.client, reason: error.reason)
             return try postpone(
                 upload,
                 reason: error.reason,
@@ -189,7 +190,7 @@ package struct Delivery {
         }
         try upload.beginAttempt(isRepeatable: isRepeatable)
         journal.delivering(upload)
-        let outcome = attempt(form, relay)
+        let outcome = attempt(form, relay, of: upload.creation.client)
         if outcome == .answered { relay.finish() }
         form.end(status: relay.isStored ? relay.status : nil)
         if let error = relay.spoolError {
@@ -235,7 +236,11 @@ package struct Delivery {
     }
 
     /// Makes the attempt itself, and counts it.
-    private func attempt(_ form: UploadForm, _ relay: FinalResponseRelay) -> AttemptOutcome {
+    private func attempt(
+        _ form: UploadForm,
+        _ relay: FinalResponseRelay,
+        of client: ClientName
+    ) -> AttemptOutcome {
         let watch = Stopwatch()
         journal.metrics.delivering.add()
         defer { journal.metrics.delivering.add(-1) }
@@ -243,6 +248,7 @@ package struct Delivery {
         journal.attempted(
             on: route.counts,
             outcome,
+            of: client,
             status: relay.status,
             isPutOff: relay.isPutOff,
             nanoseconds: watch.nanoseconds

@@ -57,6 +57,8 @@ package final class Route: Sendable {
             old?.inspection?.settings == settings.inspection
             ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
         counts = metrics[name]
+        // What failed at another upstream says nothing of this one.
+        if old?.upstream.settings != settings.upstream { counts.health.reset() }
     }
 
     private init(_ route: Route, _ settings: RouteSettings) {
@@ -68,6 +70,9 @@ package final class Route: Sendable {
         self.settings = settings
         resources = route.resources
     }
+
+    /// Its upstream's targets, as they are written in the settings.
+    package var targets: [String] { settings.upstream.targets.map(\.text) }
 
     /// The same with changed settings, which what was made from them does not hear of.
     package func changed(_ change: (inout RouteSettings) -> Void) -> Route {

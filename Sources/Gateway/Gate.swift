@@ -69,8 +69,16 @@ extension Request {
                 target: head.target,
                 status: response.head.status.code
             )
+            if response.head.status.code >= 500 {
+                journal.notSent(
+                    on: route.counts,
+                    of: client,
+                    reason: "the authorizer answered \(response.head.status.code)"
+                )
+            }
             exchange.answer(response)
         case .unavailable(let reason):
+            journal.notSent(on: route.counts, of: client, reason: reason)
             log.authorizationFailed(route: route.name, target: head.target, reason: reason)
             refuse(.notChecked(isKept: false))
         }

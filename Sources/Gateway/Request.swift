@@ -124,7 +124,8 @@ final class Request {
         case .elsewhere: putOff(.otherNode)
         case .options: passOptions()
         case .ordinaryUpload(let isMarked): request.takeOrdinaryUpload(isMarked: isMarked)
-        case .passedUpload(let room, _): request.passThrough(atMost: min(room, maxSize)) { $0 }
+        case .passedUpload(let room, _):
+            request.passThrough(atMost: min(room, maxSize), isUpload: true) { $0 }
         case .passThrough: passThrough(atMost: maxSize) { $0 }
         case .refused(let refusal): refuse(refusal)
         }

@@ -120,12 +120,14 @@ package struct Journal: Sendable {
     /// - Parameters:
     ///   - counts: what is counted of its route.
     ///   - outcome: how it ended.
+    ///   - client: whose upload it is.
     ///   - status: the upstream's; 0 where it gave none.
     ///   - isPutOff: whether that asks for another attempt.
     ///   - nanoseconds: how long it took.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
+        of client: ClientName,
         status: Int,
         isPutOff: Bool = false,
         nanoseconds: Int
@@ -133,6 +135,7 @@ package struct Journal: Sendable {
         let result: RouteMetrics.Result =
             switch outcome {
             case .answered, .unheard: isPutOff ? .putOff : status < 400 ? .taken : .refused
+            case .notTried: .notTried
             case .notReached: .notReached
             case .noRoom: .noRoom
             case .putOff: .putOff
@@ -141,6 +144,59 @@ package struct Journal: Sendable {
             }
         counts.add(result)
         counts.deliveryTimes.add(nanoseconds: nanoseconds)
+        judge(counts, outcome, of: client, status: status)
+    }
+
+    /// An attempt to stream an ordinary upload to the upstream has ended; parameters as of `attempted`.
+    package func streamed(
+        on counts: RouteMetrics,
+        _ outcome: AttemptOutcome,
+        of client: ClientName,
+        status: Int
+    ) {
+        // Its content is the client's connection: it broke off.
+        if case .abandoned = outcome { return }
+        judge(counts, outcome, of: client, status: status)
+    }
+
+    /// A whole upload could not be sent because of something else than its upstream and itself: what is asked about it,
+    /// or what it is sent as.
+    ///
+    /// - Parameters:
+    ///   - counts: what is counted of its route.
+    ///   - client: whose upload it is.
+    ///   - reason: one sentence.
+    package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
+        counts.health.addFailure(of: client, .notSent, reason: reason)
+    }
+
+    /// Tells the route's health what an attempt says of it.
+    ///
+    /// An answer of 4xx says nothing: the web server of an application that is down gives such answers as well. Nor
+    /// does one that the client did not wait for, unless the upstream took the upload.
+    private func judge(
+        _ counts: RouteMetrics,
+        _ outcome: AttemptOutcome,
+        of client: ClientName,
+        status: Int
+    ) {
+        switch outcome {
+        case .answered where status >= 500:
+            counts.health.addFailure(
+                of: client,
+                .sent,
+                reason: "the upstream answered \(status)"
+            )
+        case .answered, .unheard:
+            if (200..<400).contains(status) { counts.health.reset() }
+        case .notTried(let reason):
+            counts.health.addFailure(of: client, .notTried, reason: reason)
+        case .notReached(let reason, _):
+            counts.health.addFailure(of: client, .notSent, reason: reason)
+        case .noRoom(let reason), .putOff(let reason, _), .indeterminate(let reason, _),
+            .abandoned(let reason):
+            counts.health.addFailure(of: client, .sent, reason: reason)
+        }
     }
 
     /// There is a final response of the upstream, which the client gets.

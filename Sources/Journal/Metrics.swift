@@ -44,14 +44,18 @@ package final class Metrics: Sendable {
     /// Whether the last reload of the settings was refused: 1, else 0.
     package let refusedReload = Tally()
 
-    /// Begins with nothing counted.
-    package init() {}
+    private let uptime: @Sendable () -> Int64
+
+    /// Begins with nothing counted; `uptime` is a clock in seconds that nobody can set.
+    package init(uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime) {
+        self.uptime = uptime
+    }
 
     /// What is counted of a route.
     package subscript(route: String) -> RouteMetrics {
         byRoute.withLock { byRoute in
             if let found = byRoute[route] { return found }
-            let made = RouteMetrics()
+            let made = RouteMetrics(uptime: uptime)
             byRoute[route] = made
             return made
         }

@@ -63,6 +63,8 @@ package final class RouteMetrics: Sendable {
         case refused
         /// The upstream asks for another attempt.
         case putOff
+        /// This process could not begin it.
+        case notTried
         /// Nothing was sent.
         case notReached
         /// The upstream's directory has no room.
@@ -78,6 +80,7 @@ package final class RouteMetrics: Sendable {
             case .taken: "taken"
             case .refused: "refused"
             case .putOff: "put_off"
+            case .notTried: "not_tried"
             case .notReached: "not_reached"
             case .noRoom: "no_room"
             case .noAnswer: "no_answer"
@@ -111,7 +114,11 @@ package final class RouteMetrics: Sendable {
 
     private static func tallies(_ count: Int) -> [Tally] { (0..<count).map { _ in Tally() } }
 
-    init() {}
+    /// Whether its uploads get through.
+    package let health: RouteHealth
+
+    /// Begins with nothing counted; `uptime` is a clock in seconds that nobody can set.
+    init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
     /// Counts a request that is over; status 0: its connection ended without one.
     package func add(_ method: MethodName, status: Int) {

@@ -39,11 +39,48 @@ final class Cancellation: TransferRun {
             }
             let answer = UploadAnswer(head, retryAfter: result.retryAfter)
             let reason = "\(name) was answered with \(head.status.code)"
-            switch Verdict(of: answer, to: .cancellation) {
+            switch Verdict(of: answer, to: .cancellation, by: options.method) {
             case .final, .gone: return
+            case .unconfirmed:
+                if try isGone(url, by: exchange, fields) { return }
+                throw error(
+                    .unsupported,
+                    "\(reason), and nothing shows that the upload is gone; look whether the network "
+                        + "wants a login",
+                    result.answer
+                )
+            case .redirected:
+                let place = head.fields.value(of: .location).flatMap { url.resolved($0) }
+                throw error(
+                    .redirected,
+                    "\(reason)\(place.map { " to \($0.text)" } ?? "")"
+                        + "; redirects are not followed, and the upload stays",
+                    result.answer
+                )
             case .later: try wait(reason, result.answer, answer.retryAfter)
             default: throw error(.refused, "\(reason); the upload stays", result.answer)
             }
+        }
+    }
+
+    /// Whether the upload resource is not there any more.
+    private func isGone(
+        _ url: URLText,
+        by exchange: ServerExchange,
+        _ fields: HTTPFields
+    ) throws(TransferError) -> Bool {
+        while true {
+            let result = exchange.send(.head, url, fields)
+            guard let head = result.head else {
+                try wait(after: result.fault, name)
+                continue
+            }
+            let answer = UploadAnswer(head, retryAfter: result.retryAfter)
+            guard Verdict(of: answer, to: .retrieval, by: options.method) == .later else {
+                return [404, 410].contains(head.status.code)
+            }
+            let reason = "\(name): the look at what is left was answered with \(head.status.code)"
+            try wait(reason, result.answer, answer.retryAfter)
         }
     }
 

@@ -131,12 +131,22 @@ final class DownloadRun: TransferRun {
             try restart("the server has no bytes from \(place.offset) on")
             try wait(reason, answer, told)
         case 408, 425, 429, 500, 502, 503, 504, 507: try wait(reason, answer, told)
+        case 300..<400:
+            let place = head.fields.value(of: .location).flatMap { source.resolved($0) }
+            let text =
+                place.map {
+                    " to \($0.text); redirects are not followed: give that URL if it is the right one"
+                } ?? " to no place: it has no Location that is a URL; look at the server"
+            throw error(
+                .redirected,
+                "\(name) was redirected with \(head.status.code)\(text)",
+                answer
+            )
         default:
-            let location = head.fields.value(of: .location).map { " to \($0)" } ?? ""
             let problem = ProblemDocument.sentence(head.fields, kept).map { ": \($0)" } ?? ""
             throw error(
                 .refused,
-                "\(name) was refused with \(head.status.code)\(location)\(problem)",
+                "\(name) was refused with \(head.status.code)\(problem)",
                 answer
             )
         }
@@ -213,6 +223,17 @@ final class DownloadRun: TransferRun {
         isTaken = false
         switch head.status.code {
         case 200:
+            // Every server that had a validator for the beginning has one for what is there now.
+            if place.offset > 0, Self.validator(head.fields) == nil {
+                fault = ContentFault(
+                    kind: .refused,
+                    reason:
+                        "it was answered with 200 and neither an ETag nor a Last-Modified, which "
+                        + "what came before had; look whether the network wants a login, and give "
+                        + "up what came with --cancel if the server is another one now"
+                )
+                return
+            }
             if place.offset > 0 {
                 guard place.restart() else {
                     fault = ContentFault(

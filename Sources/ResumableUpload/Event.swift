@@ -53,6 +53,8 @@ public struct Answer: Sendable, Equatable {
     public var isCut: Bool
     /// Whether the server took the upload and has its answer no more; the status is that of an offset retrieval.
     public var isLost: Bool
+    /// The place that a final response of 302 or 303 names, as an absolute URL; nil for any other response.
+    public var place: String?
 
     /// Makes an answer of its parts.
     public init(
@@ -60,8 +62,10 @@ public struct Answer: Sendable, Equatable {
         fields: HTTPFields = [:],
         content: [UInt8] = [],
         isCut: Bool = false,
-        isLost: Bool = false
+        isLost: Bool = false,
+        place: String? = nil
     ) {
+        self.place = place
         self.status = status
         self.fields = fields
         self.content = content
@@ -87,6 +91,9 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case untrusted
         /// The server refused for good; `answer` has its words.
         case refused
+        /// The server, or a proxy, names another place; redirects are not followed, and nothing shows that the upload
+        /// was taken.
+        case redirected
         /// The server took the request and does no resumable uploads.
         case unsupported
         /// The upload resource is gone, and the body cannot be read again from its beginning.

@@ -37,7 +37,7 @@ extension UploadRun {
             heard: { [self] in hear($0, from: target, creates: true) }
         )
         guard let (answer, read) = try answered(result, purpose) else { return nil }
-        switch Verdict(of: read, to: .carefulCreation) {
+        switch Verdict(of: read, to: .carefulCreation, by: options.method) {
         case .final: return answer
         case .acknowledged:
             limit(by: read)
@@ -52,6 +52,7 @@ extension UploadRun {
                     + "undo what it made of an empty body, and upload with creation .plain",
                 answer: answer
             )
+        case .redirected: throw redirected(answer, from: target, purpose)
         default: throw refusal(answer, purpose)
         }
         return nil
@@ -79,8 +80,26 @@ extension UploadRun {
         if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
-        switch Verdict(of: read, to: .optimisticCreation(isComplete: portion.isLast)) {
+        let step = Step.optimisticCreation(isComplete: portion.isLast)
+        let verdict = Verdict(of: read, to: step, by: options.method)
+        // An upload resource was made, so whoever made it says more than that.
+        if resource != nil, (200..<300).contains(read.status), !read.knowsUploads {
+            unconfirmed = (answer, 0, portion.count)
+            return nil
+        }
+        switch verdict {
         case .final: return answer
+        case .redirected:
+            if read.isComplete == true { token = nil }
+            throw redirected(answer, from: target, purpose)
+        case .unsupported:
+            throw TransferError(
+                .unsupported,
+                "\(purpose) was taken for the whole upload, and only \(portion.count) bytes of it were "
+                    + "sent: this server does no resumable uploads; undo what it made of them, and "
+                    + "upload with creation .plain",
+                answer: answer
+            )
         case .acknowledged(let told):
             if resource == nil { try take(location: read.location) }
             acknowledge(told, upTo: portion.count, from: 0)
@@ -111,9 +130,13 @@ extension UploadRun {
         )
         try checkRepeatable(result, portion, purpose)
         guard let (answer, read) = try answered(result, purpose) else { return nil }
-        guard Verdict(of: read, to: .plain) == .later else { return answer }
-        try wait(purpose, answer, read)
-        return nil
+        switch Verdict(of: read, to: .plain, by: options.method) {
+        case .later:
+            try wait(purpose, answer, read)
+            return nil
+        case .redirected: throw redirected(answer, from: target, purpose)
+        default: return answer
+        }
     }
 
     /// Throws where everything may have arrived, nobody answered, and sending it again is not safe.

@@ -41,6 +41,9 @@ final class UploadRun: TransferRun {
     var patience: Patience
     var nextProgress = Deadline.after(.zero)
     var contentFault: ContentFault?
+    /// A success that said nothing of the upload, to an append of the bytes from `start` up to `end`; it is believed once
+    /// the upload resource confirms it.
+    var unconfirmed: (answer: Answer, start: Int64, end: Int64)?
     /// An upload resource of another origin that an interim response named.
     var foreign: URLText?
 
@@ -86,7 +89,11 @@ final class UploadRun: TransferRun {
 
     /// A final response of 400 or above is a refusal.
     private func judged(_ answer: Answer) throws(TransferError) -> Answer {
-        guard answer.status.code >= 400 else { return answer }
+        guard answer.status.code >= 400 else {
+            var answer = answer
+            if (300..<400).contains(answer.status.code) { answer.place = place(of: answer, target) }
+            return answer
+        }
         token = nil
         throw refusal(answer, "\(options.method.rawValue) \(target.text)")
     }
@@ -118,13 +125,35 @@ final class UploadRun: TransferRun {
         let result = exchange.send(.head, resource, fields)
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
-        switch Verdict(of: read, to: .retrieval) {
+        let verdict = Verdict(of: read, to: .retrieval, by: options.method)
+        if verdict == .later {
+            try wait(purpose, answer, read)
+            return nil
+        }
+        let pending = unconfirmed
+        unconfirmed = nil
+        switch verdict {
         case .final: return answer
         case .acknowledged(let told):
             try resume(at: told ?? 0, read, purpose)
+            guard let pending else { return nil }
+            let isTaken = read.isComplete ?? (offset == pending.end)
+            if isTaken, isWhole(pending.end) { return pending.answer }
+            // Whoever answered has given nothing on.
+            if offset ?? 0 <= pending.start { try wait(purpose, answer, read) }
         case .gone:
+            // Servers may forget an upload with their final response.
+            if let pending, isWhole(pending.end) { return pending.answer }
             return try goneAnew(answer, read, purpose)
-        case .later: try wait(purpose, answer, read)
+        case .unconfirmed:
+            throw error(
+                .unsupported,
+                "\(purpose) was answered with \(sentence(answer)), without an Upload-Offset: that is "
+                    + "not the server of the upload; look whether the network wants a login, or "
+                    + "where the URL leads",
+                answer
+            )
+        case .redirected: throw redirected(answer, from: resource, purpose)
         default: throw refusal(answer, purpose)
         }
         return nil
@@ -156,6 +185,11 @@ final class UploadRun: TransferRun {
             token.mayBeComplete = false
             setToken(token)
         }
+    }
+
+    /// Whether a body with that many bytes sent was sent whole.
+    private func isWhole(_ end: Int64) -> Bool {
+        (content.length ?? token?.length).map { $0 == end } ?? (token?.mayBeComplete ?? false)
     }
 
     func goneAnew(
@@ -212,6 +246,26 @@ final class UploadRun: TransferRun {
     }
 
     func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
+
+    /// The error for a response that names another place than `url`, which was asked.
+    func redirected(_ answer: Answer, from url: URLText, _ purpose: String) -> TransferError {
+        let text: String
+        if let place = place(of: answer, url) {
+            text = "to \(place); redirects are not followed: give that URL if it is the right one"
+        } else {
+            text = "to no place: it has no Location that is a URL; look at the server"
+        }
+        return error(
+            .redirected,
+            "\(purpose) was redirected with \(sentence(answer)) \(text)",
+            answer
+        )
+    }
+
+    /// The URL that a response from `url` names.
+    private func place(of answer: Answer, _ url: URLText) -> String? {
+        answer.fields.value(of: .location).flatMap { url.resolved($0) }?.text
+    }
 
     func refusal(_ answer: Answer, _ purpose: String) -> TransferError {
         error(.refused, "\(purpose) was refused with \(sentence(answer))", answer)

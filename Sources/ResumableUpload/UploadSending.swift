@@ -31,11 +31,32 @@ extension UploadRun {
         )
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
-        let verdict = Verdict(of: read, to: .append(isComplete: portion.isLast))
+        let end = offset + portion.count
+        let step = Step.append(isComplete: portion.isLast)
+        let verdict = Verdict(of: read, to: step, by: options.method)
         switch verdict {
+        case .final
+        where read.isComplete == nil && answer.status.code < 300 && read.offset ?? end < end:
+            // It has not got all of what it takes for success.
+            self.offset = nil
+            try wait(purpose, answer, read)
         case .final: return answer
+        case .unconfirmed:
+            unconfirmed = (answer, offset, end)
+            self.offset = nil
+        case .redirected:
+            // The target has it, and this is its last word: there is nothing to go on with.
+            if read.isComplete == true { token = nil }
+            throw redirected(answer, from: resource, purpose)
+        case .unsupported:
+            throw error(
+                .unsupported,
+                "\(purpose): the server says that the upload is complete, and only \(end) bytes of it "
+                    + "were sent; look at the server",
+                answer
+            )
         case .acknowledged(let told):
-            acknowledge(told, upTo: offset + portion.count, from: offset)
+            acknowledge(told, upTo: end, from: offset)
         case .conflict(let told) where !isFinished:
             // The same offset again, or none: it has to be asked, and not at once.
             self.offset = nil
@@ -48,8 +69,9 @@ extension UploadRun {
             self.offset = nil
             try wait(purpose, answer, read)
         default:
-            // The server said that it has everything, and gives its answer no more.
-            guard isFinished, portion.count == 0 else { throw refusal(answer, purpose) }
+            // The server said that it has everything, and gives its answer no more. One that wants a login may have it.
+            guard isFinished, portion.count == 0, ![401, 403, 407].contains(read.status)
+            else { throw refusal(answer, purpose) }
             return Answer(status: .noContent, isLost: true)
         }
         return nil

@@ -1,7 +1,10 @@
 // What a response means for an upload: the one table.
 //
-// Pure. Whatever the status, a response that says "complete" is the target's own and final (draft-12 §4.1.2). The
-// invariant: each response has one row, and only rows named `later` are tried again unchanged.
+// Pure. A response that says "complete" is the target's own and final (draft-12 §4.1.2). The invariants: each response
+// has one row, and only rows named `later` are tried again unchanged; `final` with a status below 400 answers a request
+// that ended the body.
+
+import HTTPTypes
 
 /// What was asked.
 enum Step: Equatable {
@@ -17,6 +20,15 @@ enum Step: Equatable {
     case retrieval
     /// A cancellation.
     case cancellation
+
+    /// Whether the body ends with it.
+    var endsBody: Bool {
+        switch self {
+        case .plain: true
+        case .optimisticCreation(let isComplete), .append(let isComplete): isComplete
+        case .carefulCreation, .retrieval, .cancellation: false
+        }
+    }
 }
 
 /// What a response means.
@@ -35,13 +47,28 @@ enum Verdict: Equatable {
     case later
     /// The version may not be known there.
     case unknownVersion
-    /// It took the request and knows no resumable uploads.
+    /// It took the request and knows no resumable uploads, or says that it has a body that is not all sent.
     case unsupported
+    /// A success that says nothing of an upload: the upload resource has to be asked.
+    case unconfirmed
+    /// It names another place, and nothing shows that the upload was taken here.
+    case redirected
     /// No, for good.
     case refused
 
-    /// The row of `answer` to `step`.
-    init(of answer: UploadAnswer, to step: Step) {
+    /// The row of `answer` to `step` of an upload by `method`.
+    init(of answer: UploadAnswer, to step: Step, by method: HTTPRequest.Method) {
+        if (300..<400).contains(answer.status) {
+            self = Self.redirection(answer, step, method)
+            return
+        }
+        // What is not all sent cannot be taken.
+        if answer.isComplete == true, answer.status < 400, !step.endsBody, step != .retrieval,
+            step != .cancellation
+        {
+            self = .unsupported
+            return
+        }
         self =
             switch step {
             case .plain: Self.plain(answer)
@@ -52,6 +79,29 @@ enum Verdict: Equatable {
             case .retrieval: Self.retrieval(answer)
             case .cancellation: Self.cancellation(answer)
             }
+    }
+
+    /// The row of a redirect.
+    ///
+    /// 302 and 303 to a POST are how applications answer a form (RFC 9110 §15.4.3, §15.4.4). 303 to another method says
+    /// that the request was carried out, but a web server's `return 303` looks the same: only the final response of an
+    /// upload that is complete is believed. The others ask for the same request at another place.
+    private static func redirection(
+        _ answer: UploadAnswer,
+        _ step: Step,
+        _ method: HTTPRequest.Method
+    ) -> Verdict {
+        guard step.endsBody, answer.location?.isEmpty == false, answer.isComplete != false else {
+            return .redirected
+        }
+        let isTarget = answer.isComplete == true
+        // The protocol's own requests are not the target's.
+        if case .append = step, !isTarget { return .redirected }
+        switch answer.status {
+        case 303 where method == .post || isTarget: return .final
+        case 302 where method == .post: return .final
+        default: return .redirected
+        }
     }
 
     private static func plain(_ answer: UploadAnswer) -> Verdict {
@@ -78,6 +128,8 @@ enum Verdict: Equatable {
         if answer.isComplete == true { return .final }
         switch answer.status {
         case 200..<300:
+            // A login page of the network, or a proxy, may have answered.
+            if hasResource, !answer.knowsUploads { return .unconfirmed }
             guard isComplete else { return .acknowledged(answer.offset) }
             // Some servers do not say whose answer it is; a "no" means that the upload is not over.
             return answer.isComplete == nil ? .final : .later
@@ -96,7 +148,7 @@ enum Verdict: Equatable {
 
     private static func retrieval(_ answer: UploadAnswer) -> Verdict {
         switch answer.status {
-        case 200..<300: return answer.offset.map { .acknowledged($0) } ?? .unsupported
+        case 200..<300: return answer.offset.map { .acknowledged($0) } ?? .unconfirmed
         case _ where answer.isComplete == true: return .final
         case 404, 410: return .gone
         case let status where isPassing(status): return .later
@@ -106,7 +158,8 @@ enum Verdict: Equatable {
 
     private static func cancellation(_ answer: UploadAnswer) -> Verdict {
         switch answer.status {
-        case 200..<300: return .final
+        case 204: return .final
+        case 200..<300: return .unconfirmed
         case 404, 410: return .gone
         case let status where isPassing(status): return .later
         default: return .refused

@@ -7,6 +7,9 @@ package import UploadProtocol
 package enum AttemptOutcome: Sendable, Equatable {
     /// A final response was received whole and went to the sink.
     case answered
+    /// This process could not begin the attempt: it lacks memory, or its own library fails. Nothing was sent, and neither
+    /// the upstream nor the request is at fault. Safe to repeat.
+    case notTried(reason: String)
     /// Not one byte of the request was sent: no connection, no TLS, no name. Safe to repeat.
     /// `timedOut`: the connect timeout ended it, with every target.
     case notReached(reason: String, timedOut: Bool = false)
@@ -27,8 +30,9 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var reason: String? {
         switch self {
         case .answered: nil
-        case .notReached(let reason, _), .noRoom(let reason), .putOff(let reason, _),
-            .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
+        case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
+            .putOff(let reason, _), .indeterminate(let reason, _), .abandoned(let reason),
+            .unheard(let reason):
             reason
         }
     }
@@ -37,7 +41,7 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .noRoom, .putOff, .abandoned, .unheard: false
+        case .answered, .notTried, .noRoom, .putOff, .abandoned, .unheard: false
         }
     }
 
@@ -51,7 +55,7 @@ extension AttemptOutcome {
     /// Whether the upstream can have nothing of it, so that sending it again is safe whatever it does.
     package var isUnsent: Bool {
         switch self {
-        case .notReached, .noRoom, .putOff: true
+        case .notTried, .notReached, .noRoom, .putOff: true
         case .answered, .indeterminate, .abandoned, .unheard: false
         }
     }
@@ -67,7 +71,7 @@ extension AttemptOutcome {
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil
-        case .notReached: .notReached(timedOut: timedOut, isKept: isKept)
+        case .notTried, .notReached: .notReached(timedOut: timedOut, isKept: isKept)
         case .noRoom: .destinationFull(isKept: isKept)
         case .putOff: .upstreamBusy(retryAfter: retryAfter, isKept: isKept)
         case .indeterminate, .abandoned, .unheard:

@@ -39,6 +39,16 @@ extension UpstreamTarget {
         }
     }
 
+    /// The target as it is written in the settings.
+    package var text: String {
+        switch self {
+        case .http(let base): base
+        case .unix(let path): "unix:\(path)"
+        case .directory(let path): "directory:\(path)"
+        case .bucket(let address): address.text
+        }
+    }
+
     /// Reads the text of one target of a list that has `others` before it.
     ///
     /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory or a

@@ -91,7 +91,7 @@ final class DownloadRun {
             error.mayWorkLater ? .later : error.kind == .invalid ? .usage : .refused
         var sentence = error.reason
         if error.kind == .paused, canGoOn { sentence += "; the same command again goes on" }
-        if canGoOn || hasToken {
+        if canGoOn || hasToken || error.kind == .redirected {
             try? file?.save()
         } else {
             file?.remove()

@@ -43,6 +43,9 @@ final class ProgressReport: Sendable {
         }
     }
 
+    /// Whether standard error has JSON alone.
+    var isJSON: Bool { form == .json }
+
     /// Whether a person looks on.
     var isForPerson: Bool { form == .line }
 
@@ -93,7 +96,8 @@ final class ProgressReport: Sendable {
     ///   - status: the answer's status; nil: there is none.
     ///   - code: the exit code.
     ///   - reason: why it is that.
-    func end(status: Int?, code: Int32, reason: String?) {
+    ///   - place: the URL that the answer names as the next one; nil: none.
+    func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
         if form == .line {
             state.update { $0.isEnded = true }
             _ = state.wait(until: .after(.seconds(2))) { $0.isTakenAway ? true : nil }
@@ -103,6 +107,7 @@ final class ProgressReport: Sendable {
             [
                 ("status", status.map { .integer(Int64($0)) } ?? .null),
                 ("exit", .integer(Int64(code))), ("reason", reason.map { .string($0) } ?? .null),
+                ("place", place.map { .string($0) } ?? .null),
             ]
         )
     }

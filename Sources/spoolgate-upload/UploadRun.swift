@@ -128,8 +128,11 @@ final class UploadRun {
         file.remove()
         let size = file.state.total ?? file.state.received
         if size > 0 { report.note(Progress(received: size, sent: size, total: size)) }
-        report.end(status: answer.status.code, code: 0, reason: nil)
+        report.end(status: answer.status.code, code: 0, reason: nil, place: answer.place)
         AnswerOutput.write(answer)
+        if let place = answer.place, !report.isJSON {
+            UploadCommand.tell("the server took \(source.name), and goes on at \(place)")
+        }
         if answer.isLost {
             UploadCommand.tell("the server took \(source.name), and has its answer no more")
         } else if report.isForPerson {
@@ -156,7 +159,12 @@ final class UploadRun {
         if error.kind == .unknownOutcome { file.state.unknownOutcome = error.reason }
         file.state.token = error.token?.text
         if let answer = error.answer { AnswerOutput.write(answer) }
-        return ended(code, sentence, status: error.answer?.status.code)
+        return ended(
+            code,
+            sentence,
+            status: error.answer?.status.code,
+            keepsState: error.kind == .redirected
+        )
     }
 
     // MARK: Giving up
@@ -191,9 +199,14 @@ final class UploadRun {
     }
 
     /// Keeps or removes the state, and gives what the command ends with.
-    private func ended(_ code: Ending.Code, _ sentence: String, status: Int? = nil) -> Ending {
+    private func ended(
+        _ code: Ending.Code,
+        _ sentence: String,
+        status: Int? = nil,
+        keepsState: Bool = false
+    ) -> Ending {
         let state = file.state
-        if code == .later || state.token != nil || state.unknownOutcome != nil {
+        if code == .later || keepsState || state.token != nil || state.unknownOutcome != nil {
             // What is on the disk is right, and older.
             try? file.save()
         } else {

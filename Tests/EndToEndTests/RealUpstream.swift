@@ -48,6 +48,19 @@ final class RealUpstream {
         try? FileManager.default.removeItem(at: directory)
     }
 
+    /// Ends PHP-FPM; nginx goes on in front of it.
+    func stopPHP() {
+        let php = servers.removeFirst()
+        php.signal(SIGTERM)
+        _ = php.wait()
+    }
+
+    /// Starts PHP-FPM again.
+    func restartPHP() throws {
+        try? FileManager.default.removeItem(atPath: directory.path() + "/php.sock")
+        try startPHP()
+    }
+
     /// How often PHP was called with an upload.
     func phpCalls() throws -> Int {
         let calls = directory.appending(path: "root/files/calls")

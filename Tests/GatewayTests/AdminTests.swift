@@ -69,7 +69,7 @@ struct AdminTests {
         #expect(
             record.text == """
                 {"ready":true,"checks":{"serving":"ok","accepting":"ok","threads":"ok 1/8",\
-                "spool-writable":"ok"}}
+                "spool-writable":"ok","deliveries":"ok"}}
 
                 """
         )

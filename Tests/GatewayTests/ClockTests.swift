@@ -15,7 +15,7 @@ import Upstream
 @testable import Spool
 
 /// Clocks that a test sets.
-private final class SetClock: Sendable {
+final class SetClock: Sendable {
     private let state = Monitor((error: Int64(0), slept: Int64(0)))
 
     /// The clocks: the wall clock wrong by `error`, and both ahead by the time slept.

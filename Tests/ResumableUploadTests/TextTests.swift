@@ -76,12 +76,19 @@ struct TextTests {
             (.append(isComplete: true), 400, [:], .refused),
             (.optimisticCreation(isComplete: true), 503, [:], .later),
             (.optimisticCreation(isComplete: false), 201, ["Upload-Offset": "7"], .acknowledged(7)),
-            (.append(isComplete: true), 200, [:], .final),
+            (.append(isComplete: true), 200, [:], .unconfirmed),
+            (.append(isComplete: true), 200, ["Upload-Complete": "?1"], .final),
+            (.append(isComplete: true), 200, ["Upload-Offset": "7"], .final),
             (.append(isComplete: true), 200, ["Upload-Complete": "?0"], .later),
             (.append(isComplete: true), 500, ["Upload-Complete": "?1"], .final),
             (.append(isComplete: true), 500, ["Upload-Incomplete": "?0"], .final),
             (.append(isComplete: true), 500, [:], .later),
-            (.append(isComplete: false), 204, [:], .acknowledged(nil)),
+            (.append(isComplete: false), 204, [:], .unconfirmed),
+            (.append(isComplete: false), 204, ["Upload-Complete": "?0"], .acknowledged(nil)),
+            (.append(isComplete: false), 200, ["Upload-Complete": "?1"], .unsupported),
+            (.carefulCreation, 200, ["Upload-Complete": "?1"], .unsupported),
+            (.carefulCreation, 403, ["Upload-Complete": "?1"], .final),
+            (.optimisticCreation(isComplete: false), 200, ["Upload-Complete": "?1"], .unsupported),
             (.append(isComplete: false), 404, [:], .gone),
             (.append(isComplete: false), 410, ["Upload-Complete": "?1"], .final),
             (.append(isComplete: false), 409, ["Upload-Offset": "-1"], .conflict(nil)),
@@ -89,15 +96,17 @@ struct TextTests {
             (.append(isComplete: false), 413, ["Upload-Limit": "max-append-size=9"], .tooLarge),
             (.append(isComplete: false), 415, [:], .refused),
             (.retrieval, 204, ["Upload-Offset": "3"], .acknowledged(3)),
-            (.retrieval, 204, [:], .unsupported),
-            (.retrieval, 204, ["Upload-Offset": "1.5"], .unsupported),
+            (.retrieval, 204, [:], .unconfirmed),
+            (.retrieval, 200, ["Upload-Complete": "?1"], .unconfirmed),
+            (.retrieval, 204, ["Upload-Offset": "1.5"], .unconfirmed),
             (.retrieval, 410, [:], .gone),
             (.retrieval, 423, [:], .later), (.cancellation, 404, [:], .gone),
+            (.cancellation, 204, [:], .final), (.cancellation, 200, [:], .unconfirmed),
         ] as [(Step, Int, [String: String], Verdict)]
     )
     func verdicts(step: Step, status: Int, fields: [String: String], verdict: Verdict) throws {
         var head = ResponseHead(status: .init(code: status))
         for (name, value) in fields { head.fields[try #require(.init(name))] = value }
-        #expect(Verdict(of: UploadAnswer(head), to: step) == verdict)
+        #expect(Verdict(of: UploadAnswer(head), to: step, by: .post) == verdict)
     }
 }

@@ -43,15 +43,16 @@ extension AttemptOutcome {
     var reason: String {
         switch self {
         case .answered: ""
-        case .notReached(let reason, _), .noRoom(let reason), .putOff(let reason, _),
-            .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
+        case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
+            .putOff(let reason, _), .indeterminate(let reason, _), .abandoned(let reason),
+            .unheard(let reason):
             reason
         }
     }
     var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .noRoom, .putOff, .abandoned, .unheard: false
+        case .answered, .notTried, .noRoom, .putOff, .abandoned, .unheard: false
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }

@@ -55,6 +55,7 @@ extension Delivery {
         case .cleared:
             return .cleared
         case .postponed(let reason):
+            journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
             // No attempt was counted, so the pauses grow with the time it has waited.
             let waited = upload.wholeSince.map { deliveries.clock.confirmed.seconds - $0.seconds }
             return .ended(

@@ -20,7 +20,7 @@ extension Request {
     func takeOrdinaryUpload(isMarked: Bool) {
         // What is marked as an upload is whole in one small message and has digests to be verified.
         if route.settings.ordinary == .pass, !isMarked {
-            return passThrough(atMost: route.settings.limits.maxSize) { $0 }
+            return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
         }
         let plan: DigestPlan
         do throws(Refusal) {
@@ -122,6 +122,7 @@ extension Request {
                 time: gateway.clock.now
             )
         } catch {
+            journal.notSent(on: route.counts, of: client, reason: error.reason)
             journal.ordinaryFailed(creation, length: content.length, reason: error.reason)
             return refuse(error.refusal(isKept: false))
         }
@@ -145,6 +146,7 @@ extension Request {
         journal.attempted(
             on: route.counts,
             outcome,
+            of: client,
             status: relay.status,
             nanoseconds: watch.nanoseconds
         )
@@ -184,6 +186,7 @@ extension Request {
             journal.ordinaryInspected(creation, length: length, status: status, message: message)
             exchange.answer(Refusal.notTaken(status: status, message: message).response)
         case .failed(let reason):
+            journal.notSent(on: route.counts, of: client, reason: reason)
             journal.ordinaryFailed(creation, length: length, reason: reason)
             refuse(.notChecked(isKept: false))
         }

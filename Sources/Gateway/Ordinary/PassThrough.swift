@@ -17,16 +17,18 @@ extension Request {
     /// - Parameters:
     ///   - most: most bytes of content; a request with more is refused, or broken off where its
     ///     answer has begun.
+    ///   - isUpload: whether it is an ordinary upload, whose delivery this is.
     ///   - fallback: the answer where the upstream gave none.
     ///   - transform: has the last word on the response's head.
     func passThrough(
         atMost most: Int64,
+        isUpload: Bool = false,
         otherwise fallback: Response? = nil,
         _ transform: @escaping (ResponseHead) -> ResponseHead
     ) {
         do throws(SpoolError) {
             try gateway.buffers.withBuffer {
-                passThrough(by: $0, atMost: most, fallback, transform)
+                passThrough(by: $0, atMost: most, isUpload: isUpload, fallback, transform)
             }
         } catch {
             log.spoolFailed(error, upload: nil)
@@ -37,6 +39,7 @@ extension Request {
     private func passThrough(
         by buffer: ContentBuffer,
         atMost most: Int64,
+        isUpload: Bool,
         _ fallback: Response?,
         _ transform: @escaping (ResponseHead) -> ResponseHead
     ) {
@@ -70,6 +73,9 @@ extension Request {
             ),
             sink: relay
         )
+        if isUpload {
+            journal.streamed(on: route.counts, outcome, of: client, status: relay.status)
+        }
         guard let reason = outcome.reason,
             let refusal = outcome.refusal(isRepeatable: false, isKept: false)
         else { return }
@@ -80,7 +86,7 @@ extension Request {
             // The client's content broke off, or the client is gone: it hears nothing of the
             // upstream, which is not at fault.
             giveUp(reason)
-        case .answered, .notReached, .noRoom, .putOff, .indeterminate:
+        case .answered, .notTried, .notReached, .noRoom, .putOff, .indeterminate:
             log.passThroughFailed(route: route.name, target: head.target, reason: reason)
             if let fallback, !relay.hasBegun { return exchange.answer(fallback) }
             fail(refusal, relay)

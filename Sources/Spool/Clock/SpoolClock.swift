@@ -30,6 +30,9 @@ package final class SpoolClock: Sendable {
     /// The time of day, for records and people.
     package var now: WallTime { system.now }
 
+    /// Seconds since the machine was started; nobody can set them.
+    package var uptime: Int64 { system.uptime }
+
     /// Seconds by which the time of day is ahead of uptime: fewer once it was set back.
     package var offset: Int64 { system.now.seconds - system.uptime }
 

@@ -96,10 +96,16 @@ final class HTTPAttempt: CurlTransfer {
     }
 
     private func send(_ content: HandedContent) -> AttemptOutcome {
+        guard let target = reasons.location.requestTarget(reasons.request.target) else {
+            return .notReached(
+                reason: "\(purpose) was not tried: its request target has spaces or control "
+                    + "characters"
+            )
+        }
         do throws(CurlOptionError) {
-            try setOptions(content)
+            try setOptions(target, content)
         } catch {
-            return .notReached(reason: "\(purpose) was not tried: \(error.reason)")
+            return .notTried(reason: "\(purpose) was not tried: \(error.reason)")
         }
         wasTried = true
         let outcome = outcome(connection.perform(for: self))
@@ -113,15 +119,15 @@ final class HTTPAttempt: CurlTransfer {
         return outcome
     }
 
-    private func setOptions(_ content: HandedContent) throws(CurlOptionError) {
+    private func setOptions(
+        _ target: String,
+        _ content: HandedContent
+    ) throws(CurlOptionError) {
         let options = CurlOptions(on: connection)
         let location = reasons.location
         if !connection.isPrepared {
             try options.setEndpoint(location.endpoint(reasons.settings))
             connection.isPrepared = true
-        }
-        guard let target = location.requestTarget(request.target) else {
-            throw CurlOptionError(reason: "its request target has spaces or control characters")
         }
         try options.setRequest(
             request.method,
@@ -316,6 +322,11 @@ final class HTTPAttempt: CurlTransfer {
         let text = connection.explanation(of: end)
         let timedOut = end == .timedOut
         guard wasTaken else {
+            let lacksDescriptors = end == .noConnection && connection.context.lacksDescriptors
+            if end.isOfProcess || lacksDescriptors {
+                let text = lacksDescriptors ? "this process has no free descriptor" : text
+                return .notTried(reason: "\(purpose) was not tried: \(text)")
+            }
             return .notReached(reason: reasons.unreached(end, text), timedOut: timedOut)
         }
         if reading.hasFinalHead {

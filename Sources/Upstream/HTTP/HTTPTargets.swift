@@ -47,8 +47,7 @@ final class HTTPTargets: Sendable {
             let location = places[index].location
             guard let connection = places[index].connections.take() else {
                 reasons.append("no memory for a connection to \(location.name)")
-                allTimedOut = false
-                break
+                return .notTried(reason: Self.sentence(reasons))
             }
             let attempt = HTTPAttempt(
                 request,
@@ -59,6 +58,10 @@ final class HTTPTargets: Sendable {
             )
             let outcome = attempt.run()
             if attempt.mayKeepConnection { places[index].connections.giveBack(connection) }
+            if case .notTried(let reason) = outcome {
+                reasons.append(reason)
+                return .notTried(reason: Self.sentence(reasons))
+            }
             guard case .notReached(let reason, let timedOut) = outcome else {
                 if attempt.wasTried { order.wasReached(index) }
                 if !reasons.isEmpty { skipped(Self.sentence(reasons)) }
