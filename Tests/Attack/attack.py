@@ -128,7 +128,7 @@ routes:
                 lines.append(line)
             text = "\n".join(lines) + "\n"
             if name == "snippets/spoolgate.conf":
-                location = text[text.index("location /files/"):text.rindex("}") + 1]
+                location = text[text.index("location ^~ /files/"):text.rindex("}") + 1]
                 for route in ["slow", "asked"]:
                     text += location.replace("/files/", f"/{route}/").replace(
                         "SPOOLGATE_ROUTE   default", f"SPOOLGATE_ROUTE {route}")

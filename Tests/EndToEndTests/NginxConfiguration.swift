@@ -27,6 +27,15 @@ enum NginxMistake {
     /// Content may not pause for more than five seconds.
     case shortGap
 
+    /// Locations for scripts and images, and the shipped one is chosen by its path alone.
+    case otherLocations
+    /// The same beside the shipped one, which is right.
+    case locationsBeside
+
+    /// Locations that sites of PHP have.
+    private static let locations =
+        #"location ~ \.php$ { return 404; } location ~* \.(jpe?g|png|gif)$ { return 405; } "#
+
     /// A line of the shipped files with the mistake made in it.
     func made(in line: String) -> String {
         let words = line.split(separator: " ")
@@ -44,6 +53,9 @@ enum NginxMistake {
         case .standardContent where words.first == "client_max_body_size": return ""
         case .openLogin where line.contains("SPOOLGATE_OWNER $remote_user"):
             return "fastcgi_param SPOOLGATE_OWNER $remote_user;"
+        case .otherLocations where line == "location ^~ /files/ {":
+            return Self.locations + "location /files/ {"
+        case .locationsBeside where line == "location ^~ /files/ {": return Self.locations + line
         case .errorPages where words.first == "fastcgi_intercept_errors":
             return "fastcgi_intercept_errors on; error_page 404 409 /sorry.html;"
         case .shortGap where words.first == "client_body_timeout":
@@ -201,7 +213,7 @@ enum NginxConfiguration {
             let source = Sandbox.root.appending(path: "nginx/\(name)")
             var text = try String(contentsOf: source, encoding: .utf8)
             if let locations, name == "snippets/spoolgate.conf" {
-                text.replace(/location \/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
+                text.replace(/location \^~ \/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
             }
             var lines = text.components(separatedBy: "\n")
             for index in lines.indices {
