@@ -118,6 +118,7 @@ routes:
         for name in ["nginx.conf", "http.conf", "location.conf", "params.conf", "pass.conf", "server.conf",
                      "snippets/spoolgate.conf"]:
             text = (ROOT / "nginx" / name).read_text().replace("/usr/share/spoolgate/nginx/", "")
+            text = text.replace("/etc/nginx/conf.d/spoolgate*", "http*")
             lines = []
             for line in text.splitlines():
                 mark = re.search(r"# run: ([a-z-]+)", line)

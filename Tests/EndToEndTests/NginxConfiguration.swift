@@ -114,8 +114,8 @@ enum NginxBounds: Equatable {
 }
 
 enum NginxConfiguration {
-    /// Whether nginx writes content into the spool by itself wherever it has the module, which runs a suite by
-    /// that way: SPOOLGATE_LANE=1 in the environment.
+    /// Whether the gateway lets nginx write content into the spool by itself wherever it has the module, which runs a
+    /// suite by that way: SPOOLGATE_LANE=1 in the environment.
     static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != nil
 
     /// Writes the files for a sandbox.
@@ -178,13 +178,6 @@ enum NginxConfiguration {
                 at: Sandbox.root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
-            if hasLane {
-                try "spool_receive on;\n".write(
-                    to: modules.appending(path: "lane.conf"),
-                    atomically: true,
-                    encoding: .utf8
-                )
-            }
             // Idle ones go soon, so that what the daemon holds is what it works on.
             try "keepalive_timeout 2s;\n".write(
                 to: modules.appending(path: "upstream/soon.conf"),
@@ -284,6 +277,7 @@ enum NginxConfiguration {
             return "fastcgi_param SPOOLGATE_ORIGIN \"\(origin)\";"
         }
         let line = line.replacingOccurrences(of: "/usr/share/spoolgate/nginx/", with: "")
+            .replacingOccurrences(of: "/etc/nginx/conf.d/spoolgate*", with: "http*")
         guard let mark = line.range(of: "# run: ") else { return line }
         let folder = directory.appending(path: "nginx").path()
         switch line[mark.upperBound...].prefix(while: { $0.isLetter || $0 == "-" }) {

@@ -271,6 +271,8 @@ class NotOffered(LaneTestCase):
         spool_receive on;
         location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; }
         location /off { fastcgi_pass %%UPSTREAM%%; interim_responses 104; spool_receive off; }
+        location /on_off { fastcgi_pass %%UPSTREAM%%; spool_receive on; spool_receive off; }
+        location /off_on { fastcgi_pass %%UPSTREAM%%; spool_receive off; spool_receive on; }
         location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_request_buffering on; }
     """
 
@@ -284,6 +286,11 @@ class NotOffered(LaneTestCase):
     def test_little_content(self):
         self.check("/", CONTENT[:1000])
         self.check("/", CONTENT[:100_000])
+
+    def test_on_and_off(self):
+        """An include may have it as well: then one "off" is enough."""
+        self.check("/on_off", CONTENT[:1000], chunked=True)
+        self.check("/off_on", CONTENT[:1000], chunked=True)
 
     def test_off(self):
         self.check("/off", CONTENT[:1000], chunked=True)
