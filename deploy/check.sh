@@ -66,7 +66,8 @@ done
 nginx="$scratch/nginx"
 mkdir -p "$nginx/log" "$nginx/modules/upstream"
 cp -R nginx/*.conf nginx/snippets "$nginx/"
-sed -i 's|/usr/share/spoolgate/nginx/||' "$nginx"/*.conf "$nginx"/snippets/*.conf
+sed -i -e 's|/usr/share/spoolgate/nginx/||' -e 's|/etc/nginx/conf.d/spoolgate\*|http*|' \
+    "$nginx"/*.conf "$nginx"/snippets/*.conf
 certificate() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
         -subj /CN=localhost -keyout "$nginx/key.pem" -out "$nginx/certificate.pem"
@@ -97,6 +98,17 @@ check_module() {
         grep -q '^load_module ' "$nginx/nginx.conf" && check_nginx
 }
 silent=yes check 'nginx takes nginx.conf with the module (make module)' check_module
+
+# What operators have in their own files must not stop nginx when a package is removed, nor lose files to a location by a
+# regular expression.
+texts=(README.md docs/*.md nginx/*.conf nginx/snippets/*.conf)
+lasting() {
+    ! grep -nE 'include +/usr/share/spoolgate/[^*;]*;' "${texts[@]}" &&
+        ! grep -nE '^ *(spool_receive|interim_responses) ' "${texts[@]}"
+}
+silent=yes check 'no file of an operator needs a package' lasting
+first() { ! grep -nE '^ *location +/[^ ]+ +\{' "${texts[@]}" nginx/module/README.md; }
+silent=yes check 'each location by a path is chosen before regular expressions' first
 
 # It asks for its directories, so they are moved; nothing is started.
 lighttpd_takes() {

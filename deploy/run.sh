@@ -137,6 +137,7 @@ write_nginx() {
             -e "/# run: admin-socket\$/s|unix:[^;]*;|unix:admin.sock;|" \
             -e "/# run: socket\$/s|unix:[^;]*;|unix:spoolgate.sock;|" \
             -e "s|/usr/share/spoolgate/nginx/||" \
+            -e "s|/etc/nginx/conf.d/spoolgate\*|http*|" \
             "$here/nginx/$name" >"$STATE/nginx/$name"
     done
 }

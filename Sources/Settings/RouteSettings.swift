@@ -39,6 +39,8 @@ package struct RouteSettings: Sendable, Equatable {
     package var tus = TusSpeaker.on
     /// What a client of tus hears of the upstream's answer.
     package var tusAnswer = TusAnswer.status
+    /// Who writes content into the spool, where nginx offers to.
+    package var spoolReceive = SpoolReceive.off
     /// Whether clients that name no interop version are those of the RFC, and hear 104.
     package var hasRFCClients = false
     /// Whether anonymous clients may upload; nil: nothing is said, and they may.
@@ -95,6 +97,14 @@ package enum OrdinaryUploads: String, Sendable, CaseIterable {
     case spool
     /// Streamed as they come.
     case pass
+}
+
+/// Who writes content into the spool, where nginx's module offers to.
+package enum SpoolReceive: String, Sendable, CaseIterable {
+    /// The gateway: it declines, and content comes through the socket.
+    case off
+    /// nginx, into the file that the gateway hands it.
+    case on
 }
 
 /// Who speaks tus 1.0 with a route's clients.

@@ -38,6 +38,7 @@ extension RouteSettings {
             Key("reply", \.reply, .word()),
             Key("promise", \.promise, .choice()),
             Key("ordinary", \.ordinary, .choice()),
+            Key("spool-receive", \.spoolReceive, .word()),
             Key("tus", \.tus, .word()),
             Key("tus-answer", \.tusAnswer, .word()),
             Key("rfc-clients", \.hasRFCClients, .boolean()),

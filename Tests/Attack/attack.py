@@ -118,6 +118,7 @@ routes:
         for name in ["nginx.conf", "http.conf", "location.conf", "params.conf", "pass.conf", "server.conf",
                      "snippets/spoolgate.conf"]:
             text = (ROOT / "nginx" / name).read_text().replace("/usr/share/spoolgate/nginx/", "")
+            text = text.replace("/etc/nginx/conf.d/spoolgate*", "http*")
             lines = []
             for line in text.splitlines():
                 mark = re.search(r"# run: ([a-z-]+)", line)
@@ -128,7 +129,7 @@ routes:
                 lines.append(line)
             text = "\n".join(lines) + "\n"
             if name == "snippets/spoolgate.conf":
-                location = text[text.index("location /files/"):text.rindex("}") + 1]
+                location = text[text.index("location ^~ /files/"):text.rindex("}") + 1]
                 for route in ["slow", "asked"]:
                     text += location.replace("/files/", f"/{route}/").replace(
                         "SPOOLGATE_ROUTE   default", f"SPOOLGATE_ROUTE {route}")

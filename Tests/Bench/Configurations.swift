@@ -16,13 +16,11 @@ func nginxConfiguration(
     sinkPort: UInt16,
     identity: Identity?,
     module: String?,
-    hasLane: Bool,
     log: String,
     workers: Int
 ) -> String {
     let gatewayLocation =
         gatewayDirectives + (module == nil ? "" : gatewayDirectivesOfModule)
-        + (hasLane ? "spool_receive on;" : "")
     return """
         \(module.map { "load_module \($0);" } ?? "")
         daemon off;
@@ -118,6 +116,7 @@ private func secureServer(_ identity: Identity) -> String {
 private let gatewayDirectivesOfModule = """
 
                 interim_responses 104 100;
+                spool_receive on;
                 fastcgi_param SPOOLGATE_INTERIM "104 100";
 
     """
@@ -154,10 +153,11 @@ func gatewaySettings(
     sinkURL: String,
     authority: String?,
     threads: Int,
-    promise: String
+    promise: String,
+    hasLane: Bool
 ) -> String {
     let upstream =
-        "promise: \(promise)\n    upstream: \"\(sinkURL)\""
+        "spool-receive: \(hasLane ? "on" : "off")\n    promise: \(promise)\n    upstream: \"\(sinkURL)\""
         + (authority.map { "\n    tls: {ca: \"\($0)\"}" } ?? "")
     return """
         listen: "unix:\(socket)"
@@ -177,11 +177,13 @@ func gatewaySettings(
             limits:
               min-size: 0
           drop:
+            spool-receive: \(hasLane ? "on" : "off")
             promise: power-cut
             upstream: "directory:\(work)/drop"
             limits:
               min-size: 0
           drop-process:
+            spool-receive: \(hasLane ? "on" : "off")
             promise: process
             upstream: "directory:\(work)/drop"
             limits:

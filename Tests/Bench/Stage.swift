@@ -116,7 +116,6 @@ final class Stage {
                 sinkPort: sinkPort,
                 identity: identity,
                 module: options.module,
-                hasLane: options.hasLane,
                 log: logs[1],
                 workers: options.workers
             ),

@@ -22,7 +22,8 @@ extension Stage {
                 sinkURL: sinkURL,
                 authority: authority,
                 threads: threads,
-                promise: options.promise
+                promise: options.promise,
+                hasLane: options.hasLane
             ),
             to: settings
         )

@@ -122,6 +122,7 @@ class Front:
 
     def _filled(self, line):
         line = line.replace("/usr/share/spoolgate/nginx/", "")
+        line = line.replace("/etc/nginx/conf.d/spoolgate*", "http*")
         if "[::]:" in line or "# run: tls-port" in line or "ssl_certificate" in line:
             return ""
         if "include pass*.conf" in line:

@@ -14,6 +14,7 @@ import typing
 SETTINGS = "/etc/spoolgate/spoolgate.yaml"
 SNIPPET = "/etc/nginx/snippets/spoolgate.conf"
 SITE = "/etc/nginx/sites-enabled/uploads"
+NODES = "/etc/nginx/conf.d/spoolgate_nodes.conf"
 APPLICATION_LOG = "/srv/application/requests.log"
 STORED = "/srv/application/stored"
 URL = "http://uploads.example/files/"

@@ -23,7 +23,9 @@ struct CheckLiveTests {
             front: .nginxWithModule
         )
         let report = try check(sandbox)
-        for name in ["settings", "login", "socket", "spool", "upstream", "authorizer", "inspect"] {
+        for name in [
+            "settings", "login", "socket", "nginx", "spool", "upstream", "authorizer", "inspect",
+        ] {
             report.expect(name, "ok")
         }
         #expect(!report.complaints.contains { $0.hasPrefix("fail") }, "\(report.shown)")
@@ -38,6 +40,23 @@ struct CheckLiveTests {
         broken.expect("upstream", "fail", ["default: \(origin.base)"])
         broken.expect("authorizer", "fail", ["default: \(authorizer.base)"])
         broken.expect("socket", "fail", ["nobody listens", "systemctl start"])
+    }
+
+    @Test("a location that takes files from the gateway is named with the line that mends it")
+    func rivals() throws {
+        let sandbox = try Sandbox(front: .nginxMistaken(.otherLocations))
+        let report = try check(sandbox)
+        #expect(report.status == 69)
+        report.expect(
+            "nginx",
+            "fail",
+            [
+                #"location ~ \.php$ at "#, "takes /files/x.php from location /files/",
+                "takes /files/x.jpg", "location ^~ /files/ {   (in place of location /files/ { at ",
+            ]
+        )
+        let right = try check(Sandbox(front: .nginxMistaken(.locationsBeside)))
+        right.expect("nginx", "ok", ["location takes names from ^~ /files/"])
     }
 
     @Test("a route that anybody may use, and too little room, are warnings; people get columns")

@@ -27,6 +27,15 @@ enum NginxMistake {
     /// Content may not pause for more than five seconds.
     case shortGap
 
+    /// Locations for scripts and images, and the shipped one is chosen by its path alone.
+    case otherLocations
+    /// The same beside the shipped one, which is right.
+    case locationsBeside
+
+    /// Locations that sites of PHP have.
+    private static let locations =
+        #"location ~ \.php$ { return 404; } location ~* \.(jpe?g|png|gif)$ { return 405; } "#
+
     /// A line of the shipped files with the mistake made in it.
     func made(in line: String) -> String {
         let words = line.split(separator: " ")
@@ -44,6 +53,9 @@ enum NginxMistake {
         case .standardContent where words.first == "client_max_body_size": return ""
         case .openLogin where line.contains("SPOOLGATE_OWNER $remote_user"):
             return "fastcgi_param SPOOLGATE_OWNER $remote_user;"
+        case .otherLocations where line == "location ^~ /files/ {":
+            return Self.locations + "location /files/ {"
+        case .locationsBeside where line == "location ^~ /files/ {": return Self.locations + line
         case .errorPages where words.first == "fastcgi_intercept_errors":
             return "fastcgi_intercept_errors on; error_page 404 409 /sorry.html;"
         case .shortGap where words.first == "client_body_timeout":
@@ -102,8 +114,8 @@ enum NginxBounds: Equatable {
 }
 
 enum NginxConfiguration {
-    /// Whether nginx writes content into the spool by itself wherever it has the module, which runs a suite by
-    /// that way: SPOOLGATE_LANE=1 in the environment.
+    /// Whether the gateway lets nginx write content into the spool by itself wherever it has the module, which runs a
+    /// suite by that way: SPOOLGATE_LANE=1 in the environment.
     static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != nil
 
     /// Writes the files for a sandbox.
@@ -166,13 +178,6 @@ enum NginxConfiguration {
                 at: Sandbox.root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
-            if hasLane {
-                try "spool_receive on;\n".write(
-                    to: modules.appending(path: "lane.conf"),
-                    atomically: true,
-                    encoding: .utf8
-                )
-            }
             // Idle ones go soon, so that what the daemon holds is what it works on.
             try "keepalive_timeout 2s;\n".write(
                 to: modules.appending(path: "upstream/soon.conf"),
@@ -201,7 +206,7 @@ enum NginxConfiguration {
             let source = Sandbox.root.appending(path: "nginx/\(name)")
             var text = try String(contentsOf: source, encoding: .utf8)
             if let locations, name == "snippets/spoolgate.conf" {
-                text.replace(/location \/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
+                text.replace(/location \^~ \/files\/ \{\n(?:.*\n)*?\}\n/) { _ in locations }
             }
             var lines = text.components(separatedBy: "\n")
             for index in lines.indices {
@@ -272,6 +277,7 @@ enum NginxConfiguration {
             return "fastcgi_param SPOOLGATE_ORIGIN \"\(origin)\";"
         }
         let line = line.replacingOccurrences(of: "/usr/share/spoolgate/nginx/", with: "")
+            .replacingOccurrences(of: "/etc/nginx/conf.d/spoolgate*", with: "http*")
         guard let mark = line.range(of: "# run: ") else { return line }
         let folder = directory.appending(path: "nginx").path()
         switch line[mark.upperBound...].prefix(while: { $0.isLetter || $0 == "-" }) {

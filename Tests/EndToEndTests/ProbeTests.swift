@@ -100,7 +100,7 @@ struct ProbeTests {
         #expect(
             report.lines.compactMap(\.check) == [
                 "reach", "gateway", "login", "streaming", "104-http1", "104-http2", "cut", "size",
-                "location", "errors", "speed", "cors", "tus", "cleanup",
+                "location", "names", "errors", "speed", "cors", "tus", "cleanup",
             ]
         )
         let rest = report.lines.dropLast().filter { $0.check != "login" }
@@ -113,6 +113,7 @@ struct ProbeTests {
         report.expect("104-http2", "ok", ["before content"])
         report.expect("cut", "ok", ["4.0MiB kept; resumed"])
         report.expect("size", "ok", ["64.0MiB may come"])
+        report.expect("names", "ok", ["13 endings"])
     }
 
     @Test("people get the same in columns, and a version of HTTP that is asked for alone")
@@ -189,6 +190,21 @@ struct ProbeTests {
             words: ["only a path", "fastcgi_param SPOOLGATE_ORIGIN https://localhost"]
         ),
         Mistake(
+            testDescription: "locations for scripts and images take files from the gateway",
+            front: .nginxMistaken(.otherLocations),
+            complaints: ["fail names"],
+            words: [
+                "/files/spoolgate-probe.php: 404 from nginx", "spoolgate-probe.jpg",
+                "location ^~ /files/ {",
+            ]
+        ),
+        Mistake(
+            testDescription: "locations for scripts and images beside the shipped one take nothing",
+            front: .nginxMistaken(.locationsBeside),
+            complaints: [],
+            words: []
+        ),
+        Mistake(
             testDescription: "nginx has error pages of its own",
             front: .nginxMistaken(.errorPages),
             complaints: ["fail errors"],
@@ -237,7 +253,8 @@ struct ProbeTests {
         #expect(complaints == mistake.complaints, "\(report.shown)")
         let isFailure = mistake.complaints.contains { $0.hasPrefix("fail") }
         #expect(report.status == (isFailure ? 69 : 1))
-        let check = mistake.complaints[0].split(separator: " ")
+        guard let first = mistake.complaints.first else { return }
+        let check = first.split(separator: " ")
         report.expect(String(check[1]), String(check[0]), mistake.words)
         if mistake.front == .nginxMistaken(.standardContent) {
             let mends = report.lines.filter { $0.level == "fail" }.map(\.mend)
@@ -297,7 +314,7 @@ struct ProbeTests {
         ]
         let local = ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
         let well = try stage.probe(stage.plain, local)
-        well.expect("nginx", "ok", ["location /files/", "/snippets/spoolgate.conf:"])
+        well.expect("nginx", "ok", ["location ^~ /files/", "/snippets/spoolgate.conf:"])
         well.expect("socket", "ok", ["spoolgate.sock", "may connect"])
         // Its owner is root, who may everything: then nginx's workers are another user's.
         if geteuid() == 0 {
@@ -314,6 +331,30 @@ struct ProbeTests {
         dead.expect("gateway", "fail", ["nginx does not reach the gateway", "systemctl status"])
         #expect(!dead.shown.contains("--local"))
         dead.expect("socket", "fail", ["nobody listens", "systemctl start"])
+    }
+
+    @Test("a location that takes files from the gateway is named by its place in nginx's files")
+    func rivals() throws {
+        let stage = try Stage(.nginxMistaken(.otherLocations))
+        let folder = stage.sandbox.directory.path()
+        let nginx = [
+            Command.find("nginx") ?? "nginx", "-p", "\(folder)/nginx", "-c",
+            "\(folder)/nginx/nginx.conf", "-T",
+        ]
+        let local = ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
+        let report = try stage.probe(stage.plain, local)
+        #expect(report.status == 69)
+        report.expect(
+            "nginx",
+            "fail",
+            [
+                #"location ~ \.php$ at "#, "snippets/spoolgate.conf:",
+                "takes /files/x.php from location /files/",
+                "takes /files/x.jpg", "location ^~ /files/ {   (in place of location /files/ { at ",
+            ]
+        )
+        // A file at the same place by name is none of the expression's.
+        #expect(!report.shown.contains("@spoolgate"), "\(report.shown)")
     }
 
     @Test("nobody there, a certificate that nobody trusts, and a host without an address")

@@ -286,7 +286,7 @@ struct RecipeTests {
     func haproxy() throws {
         let ports = try FreePort.take(2)
         let location =
-            "location /files/ {\ninclude pass.conf;\nfastcgi_param SPOOLGATE_ROUTE default;\n"
+            "location ^~ /files/ {\ninclude pass.conf;\nfastcgi_param SPOOLGATE_ROUTE default;\n"
             + (try RecipeBlock.text(
                 "haproxy",
                 "nginx",

@@ -83,9 +83,10 @@ final class Sandbox {
         settings += extra.map { $0 + "\n" }.joined()
         settings += "routes:\n  default:\n"
         settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
-        settings += routeSettings.map { "    \($0)\n" }.joined()
+        let lane = NginxConfiguration.hasLane ? "    spool-receive: on\n" : ""
+        settings += lane + routeSettings.map { "    \($0)\n" }.joined()
         for (name, lines) in routes {
-            settings += "  \(name):\n" + lines.map { "    \($0)\n" }.joined()
+            settings += "  \(name):\n" + lane + lines.map { "    \($0)\n" }.joined()
         }
         try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
         daemon = try Self.startDaemon(directory, by: launcher)

@@ -91,6 +91,7 @@ final class World {
         route.upstream = UpstreamSettings(targets: [.unix(path: origin.target)])
         route.limits.minSize = 0
         route.maxResponseSize = 1000
+        route.spoolReceive = .on
         defaults.routes = [RouteSettings.defaultName: route]
         defaults.spoolReserve = 0
         defaults.interim.heartbeat = .zero

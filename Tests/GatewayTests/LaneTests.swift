@@ -59,6 +59,19 @@ import Upstream
         #expect(little.events == [] && verified.events == [])
     }
 
+    @Test("a route without spool-receive declines, and the content comes as ever")
+    func off() throws {
+        #expect(RouteSettings().spoolReceive == .off)
+        let test = try GatewayUnderTest { $1.spoolReceive = .off }
+        let lane = ScriptedLane()
+        let record = test.serve(.creation([.bytes(Self.large)], length: .unknown).offer(lane))
+        #expect(record.status == 201)
+        #expect(lane.events == [])
+        #expect(try test.drops() == [Self.large])
+        let counts = test.gateway.metrics.routes[0].counts
+        #expect(counts.receivedByLane.count == 0 && counts.received.count == 300_000)
+    }
+
     @Test("a client that is cut goes on behind what the front has written")
     func cut() throws {
         let test = try GatewayUnderTest()

@@ -64,6 +64,7 @@ import Upstream
                 upstream: [https://b.test, "unix:/b"]
                 anonymous: refuse
                 rfc-clients: true
+                spool-receive: on
                 upload-resources: /u/
                 limits:
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 2d}
@@ -129,6 +130,7 @@ import Upstream
         route.crossOrigin.exposedFields = [.made("X-B"), .made("X-C")]
         route.anonymous = .refuse
         route.hasRFCClients = true
+        route.spoolReceive = .on
         route.uploadResources = "/u/"
         route.limits = UploadLimits(
             maxSize: 9,

@@ -194,6 +194,10 @@ extension SettingsTests {
             "1:39: routes.a.honours-idempotency-key: 'yes' is not true or false"
         ),
         Wrong(
+            "routes: {a: {spool-receive: auto}}\n",
+            "1:29: routes.a.spool-receive: 'auto' is not off or on"
+        ),
+        Wrong(
             "routes: {a: {anonymous: deny}}\n",
             "1:25: routes.a.anonymous: 'deny' is not allow or refuse"
         ),

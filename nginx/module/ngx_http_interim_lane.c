@@ -20,6 +20,8 @@
 
 #include "ngx_http_interim.h"
 
+#include <sys/resource.h>
+
 
 #define NGX_HTTP_INTERIM_DATA         8
 #define NGX_HTTP_INTERIM_LANE_VERSION 1
@@ -73,6 +75,8 @@ struct ngx_http_interim_lane_s {
     ngx_fd_t                       passed;
     ngx_fd_t                       fd;
 
+    /* the file's size at the grant; what follows counts from there */
+    off_t                          offset;
     off_t                          limit;
     off_t                          count;
     off_t                          told;
@@ -87,6 +91,8 @@ struct ngx_http_interim_lane_s {
     ngx_chain_t                   *busy;
 
     unsigned                       rest:1;
+    /* RLIMIT_FSIZE allows no more: the rest goes to the FastCGI module */
+    unsigned                       full:1;
     unsigned                       last:1;
     unsigned                       bad:1;
 };
@@ -111,6 +117,7 @@ static ngx_int_t ngx_http_interim_lane_write(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane);
 static ngx_err_t ngx_http_interim_lane_writev(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane);
+static off_t ngx_http_interim_lane_room(ngx_http_interim_lane_t *lane);
 static ngx_int_t ngx_http_interim_lane_end(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane, ngx_err_t err);
 static ngx_int_t ngx_http_interim_lane_send(ngx_http_request_t *r,
@@ -476,7 +483,7 @@ ngx_http_interim_lane_write(ngx_http_request_t *r,
 
     err = ngx_http_interim_lane_writev(r, lane);
 
-    if (err || (lane->last && lane->held == NULL)
+    if (err || lane->full || (lane->last && lane->held == NULL)
         || (lane->rest && lane->count == lane->limit))
     {
         return ngx_http_interim_lane_end(r, lane, err);
@@ -519,6 +526,12 @@ ngx_http_interim_lane_writev(ngx_http_request_t *r,
     for ( ;; ) {
 
         room = lane->limit - lane->count;
+
+        if (room > 0) {
+            room = ngx_min(room, ngx_http_interim_lane_room(lane));
+            lane->full = (room == 0);
+        }
+
         i = 0;
 
         for (cl = lane->held;
@@ -587,10 +600,34 @@ ngx_http_interim_lane_writev(ngx_http_request_t *r,
             lane->last_held = &lane->held;
         }
 
-        if (lane->held == NULL || lane->count == lane->limit) {
+        if (lane->held == NULL || lane->full || lane->count == lane->limit) {
             return 0;
         }
     }
+}
+
+
+/*
+ * How many bytes may be added before the kernel would kill this process by
+ * SIGXFSZ.  The limit is asked for each time: prlimit() can change it.
+ */
+
+static off_t
+ngx_http_interim_lane_room(ngx_http_interim_lane_t *lane)
+{
+    off_t          size;
+    struct rlimit  rlmt;
+
+    if (getrlimit(RLIMIT_FSIZE, &rlmt) == -1
+        || rlmt.rlim_cur == RLIM_INFINITY
+        || rlmt.rlim_cur > (rlim_t) NGX_MAX_OFF_T_VALUE)
+    {
+        return NGX_MAX_OFF_T_VALUE;
+    }
+
+    size = lane->offset + lane->count;
+
+    return ((off_t) rlmt.rlim_cur > size) ? (off_t) rlmt.rlim_cur - size : 0;
 }
 
 
@@ -736,6 +773,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
         }
 
         lane->state = ngx_http_interim_lane_granted;
+        lane->offset = offset;
         lane->limit = limit;
         lane->rest = p[2] & NGX_HTTP_INTERIM_REST;
         lane->told_at = ngx_time();

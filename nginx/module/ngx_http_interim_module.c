@@ -19,6 +19,8 @@ static char *ngx_http_interim_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
 static char *ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static char *ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static ngx_int_t ngx_http_interim_init(ngx_conf_t *cf);
 
 
@@ -33,7 +35,7 @@ static ngx_command_t  ngx_http_interim_commands[] = {
 
     { ngx_string("spool_receive"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
+      ngx_http_interim_spool_receive,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_interim_loc_conf_t, receive),
       NULL },
@@ -213,6 +215,29 @@ ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     return NGX_CONF_OK;
+}
+
+
+/* may stand in an include and beside it: there one "off" is enough */
+
+static char *
+ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_interim_loc_conf_t *ilcf = conf;
+
+    char        *rv;
+    ngx_flag_t   before;
+
+    before = ilcf->receive;
+    ilcf->receive = NGX_CONF_UNSET;
+
+    rv = ngx_conf_set_flag_slot(cf, cmd, conf);
+
+    if (before == 0) {
+        ilcf->receive = 0;
+    }
+
+    return rv;
 }
 
 

@@ -213,3 +213,53 @@ package struct LocationSeen: Sendable, Equatable {
         )
     }
 }
+
+/// Which names below the URL reach the gateway: nginx may have another location for an ending.
+package struct NamesSeen: Sendable, Equatable {
+    /// One creation.
+    package struct Creation: Sendable, Equatable {
+        /// The last part of its path.
+        package var name: String
+        /// The answer to it.
+        package var answer: ProbeAnswer
+    }
+
+    /// Endings for which web servers have locations: scripts, images, what a page consists of, archives, films, and
+    /// names that begin with a dot.
+    static let endings = [
+        ".php", ".jpg", ".png", ".gif", ".svg", ".css", ".js", ".html", ".txt", ".pdf", ".zip",
+        ".mp4", "/.htaccess",
+    ]
+
+    /// The creations.
+    package var creations: [Creation]
+    /// The directory, with a slash at its end.
+    package var directory: String
+
+    /// Makes it.
+    package init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
+        self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
+        self.directory = directory
+    }
+
+    /// Whether the gateway itself answered a creation.
+    static func isTaken(_ answer: ProbeAnswer) -> Bool {
+        answer.code != nil || (answer.status == 201 && answer[.uploadOffset] != nil)
+    }
+
+    /// What it means.
+    package var finding: Finding {
+        let wrong = creations.filter { !Self.isTaken($0.answer) }
+        guard let first = wrong.first else {
+            return .ok("names", "\(creations.count) endings of file names reach the gateway")
+        }
+        let others = wrong.dropFirst().map(\.name)
+        return Finding(
+            .failure,
+            "names",
+            "\(directory)\(first.name): \(first.answer.description): another location takes it"
+                + (others.isEmpty ? "" : ", and \(others.joined(separator: ", "))"),
+            mends: ["location ^~ \(directory) {"]
+        )
+    }
+}

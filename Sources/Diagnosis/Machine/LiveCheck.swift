@@ -24,8 +24,15 @@ package struct LiveCheck {
     ///   - settings: the settings.
     ///   - user: whom this process is.
     ///   - nginx: what runs of nginx; looked at before, where this process was root then.
-    package init(_ settings: Settings, as user: SystemUser, nginx: NginxProcesses) {
+    ///   - files: what it printed of its files then.
+    package init(
+        _ settings: Settings,
+        as user: SystemUser,
+        nginx: NginxProcesses,
+        files: [NginxDump]
+    ) {
         look(atSocket: settings.listen, nginx)
+        findings += Self.locations(of: settings.listen, files)
         look(atSpool: settings, user)
         for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
             for target in route.upstream.targets {
@@ -56,6 +63,28 @@ package struct LiveCheck {
         case .tcp, .inherited:
             findings.append(.skipped("socket", "it is \(address.text)"))
         }
+    }
+
+    /// Whether other locations take names from those that hand uploads to this gateway.
+    private static func locations(of address: ListenAddress, _ files: [NginxDump]) -> [Finding] {
+        guard !files.isEmpty else {
+            return [.skipped("nginx", "no nginx whose files this user may read (root may)")]
+        }
+        let places = files.flatMap { dump in
+            dump.gateways.filter { place in
+                // Where a variable names it, or a port, it may be this one.
+                guard case .unix(let path, _, _) = address, let socket = dump.socket(of: place)
+                else { return true }
+                return socket == path
+            }
+        }
+        guard !places.isEmpty else {
+            return [.skipped("nginx", "no location hands uploads to this gateway")]
+        }
+        let faults = places.flatMap(\.rivalFaults)
+        guard faults.isEmpty else { return faults }
+        let shown = places.map { $0.location.arguments.joined(separator: " ") }
+        return [.ok("nginx", "no other location takes names from \(shown.joined(separator: ", "))")]
     }
 
     private mutating func look(atSpool settings: Settings, _ user: SystemUser) {

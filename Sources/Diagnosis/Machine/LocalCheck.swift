@@ -57,7 +57,7 @@ package struct LocalCheck {
             return
         }
         self.place = place
-        let faults = place.faults
+        let faults = place.faults + place.rivalFaults
         findings += faults
         if faults.isEmpty {
             let path = place.location.arguments.joined(separator: " ")

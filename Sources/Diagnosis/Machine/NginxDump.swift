@@ -147,6 +147,19 @@ package struct NginxDump: Sendable {
         return UInt16(address[address.index(after: colon)...])
     }
 
+    /// Every location of every server block that hands requests to a gateway.
+    package var gateways: [NginxPlace] {
+        func collect(_ around: [NginxDirective]) -> [NginxPlace] {
+            (around.first?.block ?? []).flatMap { directive -> [NginxPlace] in
+                guard ["http", "server", "location"].contains(directive.name) else { return [] }
+                let inner = [directive] + around
+                let own = directive.isGateways ? [NginxPlace(around: inner)] : []
+                return own + collect(inner)
+            }
+        }
+        return directives.filter { $0.name == "http" }.flatMap { collect([$0]) }
+    }
+
     private func collect(
         _ around: [NginxDirective],
         _ path: String,
@@ -156,11 +169,7 @@ package struct NginxDump: Sendable {
         for location in around.first?.block ?? [] where location.name == "location" {
             let place = NginxPlace(around: [location] + around)
             if place.value(of: "fastcgi_pass") != nil, let length = place.match(path) {
-                let isOurs = place.around[0].block?.contains {
-                    $0.name == "fastcgi_param"
-                        && $0.arguments.first?.hasPrefix("SPOOLGATE_") ?? false
-                }
-                found.append((place, rank + length + (isOurs ?? false ? 10_000 : 0)))
+                found.append((place, rank + length + (location.isGateways ? 10_000 : 0)))
             }
             collect([location] + around, path, rank, into: &found)
         }
@@ -179,13 +188,11 @@ package struct NginxPlace: Sendable {
     ///
     /// Patterns are taken for the least match.
     func match(_ path: String) -> Int? {
-        let words = Array(location.arguments)
-        switch words.first {
-        case "=": return words.last == path ? 9_000 : nil
-        case "~", "~*": return 0
-        default:
-            guard let prefix = words.last, path.hasPrefix(prefix) else { return nil }
-            return prefix.utf8.count
+        switch location.match {
+        case .exact(let exact)?: exact == path ? 9_000 : nil
+        case .pattern?: 0
+        case .prefix(let prefix, _)?: path.hasPrefix(prefix) ? prefix.utf8.count : nil
+        case .named?, nil: nil
         }
     }
 

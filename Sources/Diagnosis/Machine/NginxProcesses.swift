@@ -42,6 +42,8 @@ package struct NginxProcesses: Sendable {
     package private(set) var workers: Set<Credentials> = []
     /// Whether the module for interim responses is loaded; nil: this process may not see.
     package private(set) var hasModule: Bool?
+    /// How each that was started by root, or by this user, prints its files, each way once.
+    package private(set) var commands: [[String]] = []
 
     /// The most that is read of one file.
     private static let limit = 4 << 20
@@ -72,6 +74,7 @@ package struct NginxProcesses: Sendable {
                 continue
             }
             masters.insert(name)
+            note(words.map(String.init), status)
             guard let maps = try? TextFile.read("/proc/\(name)/maps", limit: Self.limit) else {
                 continue
             }
@@ -81,6 +84,28 @@ package struct NginxProcesses: Sendable {
             children.filter { masters.contains($0.master) }
                 .compactMap { Credentials(status: $0.status) }
         )
+    }
+
+    /// Notes how a master prints its files.
+    ///
+    /// Not of another user's process, which could name any program.
+    private mutating func note(_ words: [String], _ status: String) {
+        guard let program = words.first, let owner = Credentials(status: status)?.user,
+            owner == 0 || owner == SystemUser.current.number
+        else { return }
+        let options = zip(["-p", "-c"], Self.files(of: words[...])).flatMap { option, value in
+            value.map { [option, $0] } ?? []
+        }
+        let command = [program, "-T"] + options
+        if !commands.contains(command) { commands.append(command) }
+    }
+
+    /// What they print, of those that print anything.
+    package func dumps() -> [NginxDump] {
+        commands.compactMap { command in
+            // `try?`: one in a container, or with files that this user may not read, is left out.
+            (try? SystemCommand.output(of: command).get()).map { NginxDump($0) }
+        }
     }
 
     /// Which files a command line of nginx names: the values of -p and -c.

@@ -76,13 +76,23 @@ struct NginxReader {
         var word = ""
         while let character = rest.popFirst(), character != quote {
             if character == "\n" { line += 1 }
-            if character == "\\", let escaped = rest.popFirst() {
-                word.append(escaped)
-            } else {
-                word.append(character)
-            }
+            if character == "\\" { word += escaped() } else { word.append(character) }
         }
         return word
+    }
+
+    /// What stands for a backslash and the character behind it: it goes before a quote, itself and some letters,
+    /// and stays before all others, such as the dot of a regular expression.
+    private mutating func escaped() -> String {
+        guard let character = rest.popFirst() else { return "\\" }
+        if character == "\n" { line += 1 }
+        switch character {
+        case "\"", "'", "\\": return String(character)
+        case "t": return "\t"
+        case "r": return "\r"
+        case "n": return "\n"
+        default: return "\\" + String(character)
+        }
     }
 
     private mutating func plain() -> String {
@@ -91,6 +101,10 @@ struct NginxReader {
             // `${name}` is part of a word, and `{` else begins a block.
             if character == "{", word.last != "$" { break }
             rest.removeFirst()
+            if character == "\\" {
+                word += escaped()
+                continue
+            }
             word.append(character)
             if character == "{" {
                 while let inner = rest.popFirst() {
@@ -98,7 +112,6 @@ struct NginxReader {
                     if inner == "}" { break }
                 }
             }
-            if character == "\\", let escaped = rest.popFirst() { word.append(escaped) }
         }
         return word
     }

@@ -96,8 +96,9 @@ final class ProbeRequests {
         [.uploadDraftInteropVersion: String(interopVersion)]
     }
 
-    /// Creates an upload of which more comes.
+    /// Creates an upload of which more comes; `target`: where, if not at the URL that is looked at.
     func create(
+        at target: String? = nil,
         length: Int64? = nil,
         version: ClientRequest.Version? = nil,
         content: ClientContent? = nil,
@@ -107,7 +108,13 @@ final class ProbeRequests {
         fields[.uploadComplete] = "?0"
         if let length { fields[.uploadLength] = String(length) }
         fields.append(contentsOf: further)
-        return create(fields, own: versionField, version: version, content: content)
+        return create(
+            fields,
+            own: versionField,
+            at: target,
+            version: version,
+            content: content
+        )
     }
 
     /// Creates an upload of tus.
@@ -132,13 +139,14 @@ final class ProbeRequests {
     private func create(
         _ fields: HTTPFields,
         own: HTTPFields,
+        at target: String? = nil,
         version: ClientRequest.Version?,
         content: ClientContent?,
         isAnonymous: Bool = false
     ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
         let transfer = send(
             .post,
-            question.url.target,
+            target ?? question.url.target,
             fields,
             version: version,
             content: content,

@@ -66,7 +66,8 @@ package final class UploadProbe {
         let checks = [
             { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
             { self.tell(LocationSeen(first.location, url: self.question.url).finding) },
-            { self.errors(first) }, { self.speed() }, { self.silence() }, { self.crossOrigin() },
+            { self.names() }, { self.errors(first) }, { self.speed() }, { self.silence() },
+            { self.crossOrigin() },
             { self.tus(first) },
         ]
         for check in checks where !isStopped() { check() }
@@ -167,6 +168,29 @@ package final class UploadProbe {
         guard !isStopped() else { return false }
         tell(seen.finding)
         return seen.finding.level != .failure
+    }
+
+    /// Looks whether files of other names, in the same directory, reach the gateway, too.
+    private func names() {
+        let url = question.url
+        guard url.path.hasSuffix("/") else {
+            return tell(.skipped("names", "the URL is not a directory's"))
+        }
+        func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
+            let name = "spoolgate-probe\(ending)"
+            let (transfer, upload) = requests.create(at: url.path + name)
+            // Its resource is below its name: what takes that is told by the answer.
+            let end = upload.map { requests.cancel($0) }
+            let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
+            return (name, answer ?? ProbeAnswer(transfer))
+        }
+        let plain = creation("").answer
+        guard NamesSeen.isTaken(plain) else {
+            return tell(.skipped("names", "the gateway takes this URL alone"))
+        }
+        let others = NamesSeen.endings.compactMap { isStopped() ? nil : creation($0) }
+        guard !isStopped() else { return }
+        tell(NamesSeen(others, below: url.path).finding)
     }
 
     // MARK: Content

@@ -3,8 +3,10 @@
 //
 // Invariant: whichever way it ends, the file is back, or the upload is left locked by whoever still has it.
 
+import Delivery
 import Exchange
 import Posix
+import Settings
 import Spool
 import UploadProtocol
 
@@ -14,7 +16,9 @@ extension Request {
     /// How long it may take to close the file before its connection is closed.
     private static let lanePatience = Duration.seconds(1)
 
-    /// Receives content by the lane, where the web server offers it and as far as it may go.
+    /// Receives content by the lane, where the route has it on, the web server offers it, and as far as it may go.
+    ///
+    /// An offer that is not granted here is declined with the first read of content.
     ///
     /// - Parameters:
     ///   - upload: where it goes.
@@ -28,7 +32,9 @@ extension Request {
         afterEach: (Int64) throws(SpoolError) -> Void
     ) throws(SpoolError) -> ReceptionEnd? {
         do throws(ContentError) {
-            guard most > 0, upload.canBeLent, try content.offersLane() else { return nil }
+            guard route.settings.spoolReceive == .on, most > 0, upload.canBeLent,
+                try content.offersLane()
+            else { return nil }
         } catch {
             return .interrupted(error)
         }

@@ -48,6 +48,7 @@ struct Check: ParsableCommand {
         try spoolgate.run { () throws(CommandFailure) in
             // As another user one may not look into nginx.
             let nginx = live ? NginxProcesses() : nil
+            let files = nginx?.dumps() ?? []
             // Another user might not even see that it is there.
             let file = options.file
             let isSystems = SettingsOptions.isSystems(file)
@@ -69,9 +70,8 @@ struct Check: ParsableCommand {
             if let nginx {
                 let report = FindingReport("spoolgate check \(source)", json: json)
                 for finding in Self.findings(faults, settings) { report.tell(finding) }
-                for finding in LiveCheck(settings, as: judge, nginx: nginx).findings {
-                    report.tell(finding)
-                }
+                let check = LiveCheck(settings, as: judge, nginx: nginx, files: files)
+                for finding in check.findings { report.tell(finding) }
                 return try report.end()
             }
             for fault in faults { printError(fault) }

@@ -1,6 +1,7 @@
 """The scenes of the day, in order."""
 
 from . import (
+    configurations,
     crashes,
     install,
     nodes,
@@ -26,4 +27,5 @@ SCENES = (
     + upgrade.SCENES
     + nodes.SCENES
     + removal.SCENES
+    + configurations.SCENES
 )

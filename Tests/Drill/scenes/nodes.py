@@ -8,7 +8,7 @@ import re
 import shutil
 
 import roots
-from day import CURL, SETTINGS, SNIPPET, UNITS, URL, Scene
+from day import CURL, NODES, SETTINGS, SNIPPET, UNITS, URL, Scene
 from machine import Machine
 
 from .upgrade import VERSION as OLD
@@ -16,7 +16,6 @@ from .upgrade import repack
 
 NEW = "100.0"
 PORTS = {"n1": 9001, "n2": 9002}
-NODES = "/etc/nginx/conf.d/spoolgate_nodes.conf"
 DROP_IN = "/etc/systemd/system/spoolgate.socket.d/node.conf"
 ONE_NODE = "    include /usr/share/spoolgate/nginx/pass*.conf;\n"
 NODE_IN_PATH = "    fastcgi_pass $spoolgate_node;\n    fastcgi_next_upstream error timeout;\n"

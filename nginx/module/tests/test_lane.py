@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import random
+import resource
 import socket
 import subprocess
 import tempfile
@@ -270,6 +271,8 @@ class NotOffered(LaneTestCase):
         spool_receive on;
         location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; }
         location /off { fastcgi_pass %%UPSTREAM%%; interim_responses 104; spool_receive off; }
+        location /on_off { fastcgi_pass %%UPSTREAM%%; spool_receive on; spool_receive off; }
+        location /off_on { fastcgi_pass %%UPSTREAM%%; spool_receive off; spool_receive on; }
         location /buffered { fastcgi_pass %%UPSTREAM%%; fastcgi_request_buffering on; }
     """
 
@@ -283,6 +286,11 @@ class NotOffered(LaneTestCase):
     def test_little_content(self):
         self.check("/", CONTENT[:1000])
         self.check("/", CONTENT[:100_000])
+
+    def test_on_and_off(self):
+        """An include may have it as well: then one "off" is enough."""
+        self.check("/on_off", CONTENT[:1000], chunked=True)
+        self.check("/off_on", CONTENT[:1000], chunked=True)
 
     def test_off(self):
         self.check("/off", CONTENT[:1000], chunked=True)
@@ -621,6 +629,150 @@ class WorkerKilled(Begun):
             time.sleep(0.01)
         # It was asked for.
         self.nginx._checked = len(self.nginx.read("error.log"))
+
+
+class LimitedFiles(LaneTestCase):
+    """RLIMIT_FSIZE (ulimit -f, LimitFSIZE=): the kernel kills a process that writes beyond it, so nginx does not."""
+
+    LIMIT = 1 << 20
+    MORE = {"byte_less": -1, "same": 0, "byte_more": 1}
+
+    def setUp(self):
+        super().setUp()
+        self.limit(self.LIMIT)
+
+    def tearDown(self):
+        workers = self.nginx.workers()
+        self.limit(resource.RLIM_INFINITY)
+        super().tearDown()
+        self.assertEqual(self.nginx.workers(), workers)
+        self.assertNotIn("exited on signal", self.logged())
+
+    def limit(self, size):
+        for worker in self.nginx.workers():
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def begin(self, content, protocol=PLAIN, start=b"", limit=1 << 40):
+        """A request of which a first part is sent and all is granted."""
+        message = self.connect(protocol).start("PUT", "/a", length=content)
+        one = self.lane(self.upstream.accept(), start)
+        one.expect_offer()
+        one.grant(limit)
+        return message, one
+
+    @case.over(*case.PROTOCOLS)
+    def test_rest(self, protocol):
+        """As much as may be is written, the rest comes as ever, and nothing is wrong."""
+        rest = []
+
+        def script(one, exchange):
+            one.grant(1 << 40)
+            self.assertEqual(one.until_end(), 0)
+            rest.append(exchange.content())
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(protocol), [], 201)
+        self.assertEqual(self.lanes[0].count, self.LIMIT)
+        self.assertTrue(self.lanes[0].content() == CONTENT[:self.LIMIT])
+        self.assertTrue(rest == [CONTENT[self.LIMIT:]])
+
+    def test_rest_of_chunked(self):
+        rest = []
+
+        def script(one, exchange):
+            one.grant(1 << 40)
+            self.assertEqual(one.until_end(), 0)
+            rest.append(exchange.content())
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(chunked=True), [], 201)
+        self.assertTrue(self.lanes[0].content() + rest[0] == CONTENT)
+
+    @case.over(*MORE)
+    def test_what_is_there_counts(self, more):
+        """A file that is as large as may be, a byte smaller or larger."""
+        more = self.MORE[more]
+        start = bytes(self.LIMIT + more)
+        rest = []
+
+        def script(one, exchange):
+            one.grant(1 << 40)
+            self.assertEqual(one.until_end(), 0)
+            rest.append(exchange.content())
+            exchange.final(201)
+        self.serve(script, start=start)
+        self.assertStatuses(self.put(), [], 201)
+        self.assertEqual(self.lanes[0].count, max(0, -more))
+        self.assertTrue(self.lanes[0].content() + rest[0] == CONTENT)
+
+    def test_none_may_be_written(self):
+        """The lane ends at once, before any content comes."""
+        message, one = self.begin(len(CONTENT), start=bytes(self.LIMIT))
+        self.assertEqual(one.until_end(), 0)
+        self.assertEqual(one.count, 0)
+        self.assertFalse(one.is_locked())
+        message.write(CONTENT, end=True)
+        self.assertTrue(one.exchange.content() == CONTENT)
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+    @case.over(*MORE)
+    def test_content_that_fits(self, more):
+        """Content that ends at the limit, a byte before it or behind it."""
+        more = self.MORE[more]
+        size = self.LIMIT + more
+        rest = []
+
+        def script(one, exchange):
+            one.grant(1 << 40)
+            self.assertEqual(one.until_end(), 0)
+            rest.append(exchange.content())
+            exchange.final(201)
+        self.serve(script)
+        self.assertStatuses(self.put(content=CONTENT[:size]), [], 201)
+        self.assertEqual((self.lanes[0].count, len(rest[0])), (min(size, self.LIMIT), max(0, more)))
+        self.assertTrue(self.lanes[0].content() + rest[0] == CONTENT[:size])
+
+    def test_windows(self):
+        """The file's limit lies within a window that the responder gave without a rest."""
+        message, one = self.begin(len(CONTENT), limit=600_000)
+        threading.Thread(target=message.write, args=(CONTENT, True)).start()
+        self.assertEqual(one.until_end(widen=lambda count: one.widen(count + 600_000)), 0)
+        self.assertEqual(one.count, self.LIMIT)
+        self.assertTrue(one.content() + one.exchange.content() == CONTENT)
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+    def test_lowered(self):
+        """The limit is another one in mid-upload (prlimit), below what is written."""
+        message, one = self.begin(len(CONTENT))
+        message.write(CONTENT[:500_000])
+        deadline = time.monotonic() + options.patience(10)
+        while len(one.content()) < 500_000:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        self.limit(400_000)
+        message.write(CONTENT[500_000:], end=True)
+        self.assertEqual(one.until_end(), 0)
+        self.assertTrue(one.content() == CONTENT[:500_000])
+        self.assertTrue(one.content() + one.exchange.content() == CONTENT)
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+
+    @case.over(*case.PROTOCOLS)
+    def test_client_goes(self, protocol):
+        """What nginx has read of a client that goes is written as far as it may be."""
+        self.limit(100_000)
+        message, one = self.begin(len(CONTENT), protocol)
+        message.write(CONTENT[:90_000])
+        deadline = time.monotonic() + options.patience(10)
+        while len(one.content()) < 90_000:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        message.write(CONTENT[90_000:200_000])
+        message.client.close()
+        one.exchange.until_closed()
+        self.assertTrue(one.content() == CONTENT[:100_000])
 
 
 class Failures(LaneTestCase):

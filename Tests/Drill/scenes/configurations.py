@@ -1,0 +1,217 @@
+"""Each package is removed and purged, in every configuration of nginx that the docs show.
+
+Each configuration is a file of nginx's own, so that `nginx -t` judges each alone; together they are what nginx runs
+with. Each has its own copy of the package's location, as the docs say for another path: a copy stays when the package
+is purged, and nginx has to start with it.
+"""
+
+import os
+import re
+
+import packages
+from day import NODES, SETTINGS, Scene
+
+MODULE = "libnginx-mod-http-interim"
+FOLDER = "/etc/nginx/drill"
+WHOLE = "/root/whole"
+SHARE = "/usr/share/spoolgate/nginx"
+EXAMPLES = "/usr/share/doc/spoolgate/examples"
+SITE = "/etc/nginx/sites-enabled/drill"
+PORT = 8100
+
+# Configurations that are no server block of their own.
+WITHOUT_PORT = ("shared", "whole")
+
+# What is around a site in a file of its own: as Debian's nginx.conf, but of conf.d what the site needs.
+ALONE = """user www-data;
+pid /run/nginx-drill.pid;
+include /etc/nginx/modules-enabled/*.conf;
+events {{}}
+http {{
+    include /etc/nginx/conf.d/{names}.con*;
+    include {site};
+}}
+"""
+
+
+def switched_on(text, mark):
+    """A shipped file with the lines of a mark switched on, as its comments say."""
+    return re.sub(rf"(?m)^( *)#(.*# run: {mark}\b)", r"\1\2", text)
+
+
+def recipe(name, kind):
+    """A block of docs/RECIPES.md."""
+    with open(os.path.join(packages.REPOSITORY, "docs/RECIPES.md")) as file:
+        text = file.read()
+    return re.search(rf"<!-- block: {name} {kind} -->\n```\w*\n(.*?)```\n", text, re.DOTALL)[1]
+
+
+def unnamed_recipe(beginning):
+    """A block of nginx in docs/RECIPES.md or docs/OPERATIONS.md that no test runs, by its first words."""
+    for name in ("RECIPES", "OPERATIONS"):
+        with open(os.path.join(packages.REPOSITORY, f"docs/{name}.md")) as file:
+            found = re.search(rf"```nginx\n({re.escape(beginning)}.*?)```\n", file.read(), re.DOTALL)
+        if found:
+            return found[1]
+    raise ValueError(f"the docs have no block that begins with {beginning}")
+
+
+def sites(day):
+    """The content of server blocks, by the names of their configurations, and of the http block around them."""
+    with open(os.path.join(packages.REPOSITORY, "nginx/snippets/spoolgate.conf")) as file:
+        snippet = file.read()
+    login = switched_on(snippet, "login")
+    asking = switched_on(snippet, "auth")
+    auth = day.machine.read(f"{EXAMPLES}/spoolgate_auth.conf")
+    passing = f"    include {SHARE}/pass*.conf;\n"
+    location = day.machine.read(f"{SHARE}/location.conf")
+    admin = day.machine.read(f"{SHARE}/admin.conf")
+    demo = day.machine.read(f"{SHARE}/demo.conf")
+    origin = re.compile(r"    fastcgi_param SPOOLGATE_ORIGIN .*\n")
+    routes = re.sub(r"(?m)^location (.|\n)*?^\}\n", "", snippet)
+    return {
+        "shipped": snippet,
+        "login": login,
+        "login-cors": login.replace('"Uploads"', "$spoolgate_realm"),
+        "auth-request": asking + auth,
+        "auth-request-cors": asking + switched_on(auth, "preflight"),
+        "page": switched_on(snippet, "page"),
+        "admin": switched_on(snippet, "admin"),
+        "location-copied": snippet.replace(f"    include {SHARE}/location*.conf;\n", location),
+        "admin-copied": snippet + admin,
+        "page-copied": snippet + demo,
+        "upstream": snippet.replace(passing, "    fastcgi_pass spoolgate;\n"),
+        "socket": snippet.replace(passing, "    fastcgi_pass unix:/run/spoolgate/spoolgate.sock;\n"),
+        "nodes": snippet.replace(
+            passing, "    fastcgi_pass $spoolgate_node;\n    fastcgi_next_upstream error timeout;\n"
+        ),
+        "routes": recipe("routes", "nginx") + routes,
+        "proxy": origin.sub(lambda _: recipe("haproxy", "nginx"), snippet),
+        "php": "include snippets/spoolgate*.conf;\n",
+    }
+
+
+def write(day):
+    """Writes all configurations; the names of those that `nginx -t` judges alone, with its options."""
+    options = {}
+    for number, (name, text) in enumerate(sites(day).items()):
+        listen = f"    listen 127.0.0.1:{PORT + number};\n    server_name {name}.example;\n"
+        site = f"server {{\n{listen}{text}}}\n"
+        if name == "php":
+            site += unnamed_recipe("server {\n    listen 127.0.0.1:3000;").replace("3000", "3999")
+        day.machine.write(f"{FOLDER}/{name}.site", site)
+        names = "spoolgate*" if name == "nodes" else "spoolgate"
+        alone = ALONE.format(names=names, site=f"{FOLDER}/{name}.site")
+        # What is included by a relative path is looked for beside the main file.
+        day.machine.write(f"/etc/nginx/drill-{name}.conf", alone)
+        options[name] = f"-c /etc/nginx/drill-{name}.conf"
+    # The upstream and its map of several nodes with one spool, whose names are others than those of the nodes' file.
+    shared = unnamed_recipe("map $uri $spoolgate_upload").replace("spoolgate_any", "spoolgate_shared")
+    day.machine.write(f"{FOLDER}/shared.site", shared)
+    alone = ALONE.format(names="spoolgate", site=f"{FOLDER}/shared.site")
+    day.machine.write("/etc/nginx/drill-shared.conf", alone)
+    options["shared"] = "-c /etc/nginx/drill-shared.conf"
+    day.machine.quietly(f"cp {EXAMPLES}/spoolgate_nodes.conf {NODES}; mkdir -p {WHOLE}/log {WHOLE}/snippets")
+    # A whole nginx of the operator's own.
+    whole = re.sub(r"(?m)^.*\[::\]:.*\n", "", day.machine.read(f"{EXAMPLES}/nginx.conf"))
+    whole = re.sub(r"/etc/ssl/\S+;", "/etc/nginx/uploads.pem;", whole)
+    day.machine.write("/etc/nginx/drill-whole.conf", whole)
+    options["whole"] = f"-p {WHOLE} -c /etc/nginx/drill-whole.conf"
+    day.machine.write(SITE, f"include {FOLDER}/*.site;\n")
+    return options
+
+
+def judge(day, options, when):
+    """nginx takes each configuration alone, and starts with all of them."""
+    day.transcript.command(f"for each of {len(options)} configurations: nginx -t -c FILE")
+    wrong = {}
+    for name, option in options.items():
+        result = day.machine.quietly(f"nginx -t {option}")
+        if not result.ok:
+            wrong[name] = next((l for l in result.output.splitlines() if "emerg" in l), result.output)
+    day.check(
+        not wrong,
+        f"nginx takes each of {len(options)} configurations, {when}",
+        "\n".join(f"{name}: {said}" for name, said in wrong.items()),
+    )
+    day.must("nginx -t && systemctl restart nginx", f"nginx restarts with all of them, {when}")
+    answers = day.value(
+        f"for port in $(seq {PORT} {PORT + len(options) - len(WITHOUT_PORT) - 1}); do "
+        "curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:$port/; done | sort | uniq -c"
+    )
+    day.check(answers and " 000" not in answers, f"and each site answers, {when}", answers)
+
+
+def lane(day, wants_module):
+    """nginx writes content by itself if the route wants it and the module is there; uploads go through in any case."""
+    before = received(day)
+    name = f"lane-{wants_module}.bin".lower()
+    result = day.machine.run(f"upload send {name} 3000000")
+    day.arrives(name, size=3_000_000)
+    day.check("answered 201" in result.output, "an upload goes through", result.output[-500:])
+    day.check_delivered(name)
+    how = "by itself" if wants_module else "through the gateway"
+    day.check((received(day) > before) == wants_module, f"and nginx has sent it {how}")
+
+
+def received(day):
+    """Bytes that nginx has written into the spool by itself."""
+    port = PORT + list(sites(day)).index("admin")
+    command = f"curl -s http://127.0.0.1:{port}/-/spoolgate/metrics"
+    found = re.search(r"spoolgate_spool_receive_bytes_total\S* (\d+)", day.value(command))
+    return int(found[1]) if found else 0
+
+
+def apt(day, words, sentence):
+    result = day.run(f"cd /root && apt {words}", timeout=300, network=True, limit=4)
+    day.check(result.ok, sentence, result.output[-2000:])
+    return result
+
+
+def install(day):
+    names = " ".join(f"./{name}" for name in day.packages)
+    apt(day, f"install -y {names}", "the packages are installed")
+
+
+def remove_each(day):
+    install(day)
+    day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
+    day.edit_settings(routes__default__anonymous="allow", routes__default__spool_receive="on")
+    day.must(
+        "systemctl enable -q --now spoolgate && systemctl reload spoolgate", "the service starts"
+    )
+    options = write(day)
+    judge(day, options, "with all packages")
+    lane(day, True)
+    # It has no file that a purge takes.
+    apt(day, "remove -y spoolgate-client", "the client's package: remove")
+    judge(day, options, "after remove of the client")
+    for step in ("remove", "purge"):
+        apt(day, f"{step} -y {MODULE}", f"the module's package: {step}")
+        judge(day, options, f"after {step} of the module")
+    lane(day, False)
+    install(day)
+    judge(day, options, "with all packages again")
+    for step in ("remove", "purge"):
+        apt(day, f"{step} -y spoolgate", f"the gateway's package: {step}")
+        judge(day, options, f"after {step} of the gateway")
+    apt(day, f"remove -y {MODULE}", "the module's package, after the gateway's: remove")
+    judge(day, options, "without gateway and module")
+
+
+def purge_all(day):
+    install(day)
+    options = write(day)
+    result = apt(day, f"purge -y spoolgate spoolgate-client {MODULE}", "all packages: purge")
+    day.check("conf.d/spoolgate.conf stays" in result.output, "it says which file stays for nginx")
+    judge(day, options, "after a purge of everything at once")
+    day.must("test -s /etc/nginx/conf.d/spoolgate.conf", "the names are there")
+    day.must(f"rm -r {SITE} {FOLDER} {NODES} /etc/nginx/drill-*", "the operator takes them away")
+    day.must("rm /etc/nginx/conf.d/spoolgate.conf", "and then the names")
+    day.must("nginx -t && systemctl restart nginx", "nginx lives on")
+
+
+SCENES = [
+    Scene("Remove each package, in every configuration", remove_each),
+    Scene("Purge all at once, in every configuration", purge_all),
+]
