@@ -89,7 +89,7 @@ let package = Package(
         ),
         .target(
             name: "Exchange",
-            dependencies: ["UploadProtocol", "Posix", httpTypes],
+            dependencies: ["UploadProtocol", "TextFormats", "Posix", httpTypes],
             swiftSettings: settings
         ),
         .target(

@@ -1,12 +1,14 @@
 // What the web server says of one request beside the request itself: who, by which way, and what its
 // parameters show of its configuration.
 
+package import TextFormats
+
 /// What the web server, as the operator's word, says of one request.
 package struct ExchangeContext: Sendable, Equatable {
     /// The route's name; nil: the default route (`SPOOLGATE_ROUTE`).
     package var route: String?
     /// Who the client is; nil: unknown (`SPOOLGATE_OWNER`).
-    package var owner: String?
+    package var owner: ExactText?
     /// The public origin, `https://example.org:8443`; nil: path-absolute `Location` (`SPOOLGATE_ORIGIN`).
     package var origin: String?
     /// What was passed for an origin and is none; nil: nothing was.
@@ -25,7 +27,7 @@ package struct ExchangeContext: Sendable, Equatable {
     /// Makes a context from its parts.
     package init(
         route: String? = nil,
-        owner: String? = nil,
+        owner: ExactText? = nil,
         origin: String? = nil,
         badOrigin: String? = nil,
         interimStatuses: Set<Int> = [],

@@ -219,7 +219,7 @@ extension RequestParameters {
         case "REMOTE_ADDR": context.remoteAddress = word(name, value)
         case "REQUEST_SCHEME": context.scheme = word(name, value)
         case "SPOOLGATE_ROUTE": context.route = word(name, value)
-        case "SPOOLGATE_OWNER": context.owner = word(name, value)
+        case "SPOOLGATE_OWNER": context.owner = word(name, value).map { ExactText($0) }
         case "SPOOLGATE_ORIGIN": setOrigin(value)
         case "SPOOLGATE_INTERIM": setInterimStatuses(name, value)
         case "SERVER_SOFTWARE": isNginx = value.hasPrefix("nginx")

@@ -12,6 +12,7 @@ import HTTPTypes
 import Journal
 import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 
 extension Request {

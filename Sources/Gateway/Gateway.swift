@@ -10,6 +10,7 @@ package import Journal
 import Posix
 package import Settings
 package import Spool
+import TextFormats
 import UploadProtocol
 
 /// The gateway.
@@ -103,7 +104,7 @@ package final class Gateway: Sendable {
         }
         head.fields.takeHost(from: context)
         let name = context.route ?? RouteSettings.defaultName
-        guard let route = configuration.routes[name] else {
+        guard let route = configuration.routes[exactly: name] else {
             noteUnknownRoute(name, target: head.target)
             let refusal = Refusal.unknownRoute(name: name)
             count(refusal, RouteMetrics.MethodName(head.method))

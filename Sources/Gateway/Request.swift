@@ -8,6 +8,7 @@ import Journal
 import Posix
 import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 
@@ -243,14 +244,14 @@ final class Request {
 
     /// Whether the client may use an upload.
     func isOurs(_ creation: UploadCreation) -> Bool {
-        creation.route == route.name && creation.owner == context.owner
+        creation.route.hasSameBytes(as: route.name) && creation.owner == context.owner
     }
 
     /// The upload resource's URI as the client must use it (draft-12 §4.2.2).
     func location(_ path: String) -> String {
         if let origin = context.origin { return origin + path }
         // What follows two slashes would be taken for a host (RFC 3986 §4.2).
-        return path.hasPrefix("//") ? "/." + path : path
+        return path.beginsWithBytes(of: "//") ? "/." + path : path
     }
 }
 

@@ -112,7 +112,7 @@ package struct Event: Sendable {
         upload = id
         self.creation = creation
         route = creation?.route
-        owner = creation?.principal
+        owner = creation?.principal?.text
         method = creation?.head.method.rawValue
         target = creation?.head.target
     }

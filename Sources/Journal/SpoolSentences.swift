@@ -25,8 +25,7 @@ extension SpoolError: CustomStringConvertible {
                 + "there or make its file system with more inodes"
         case .noSpace(let error, let directory, let free):
             "\(error); \(free.map { "\($0.words) on" } ?? "it is not known what is free on") "
-                + "\(directory): free space and files there, or raise this user's share (disk quota) of "
-                + "it"
+                + "\(directory): \(error.roomRemedy)"
         case .overQuota(let directory, let needed, let used, let quota):
             Self.need(needed)
                 + "\(directory) holds \(ByteSize.rounded(used)) of at most "

@@ -58,8 +58,16 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the file system, or this process's view of it, cannot be written to.
     package var isReadOnly: Bool { errno == EROFS }
 
-    /// Whether the disk, or somebody's share of it, is full.
-    package var isFull: Bool { errno == ENOSPC || errno == EDQUOT }
+    /// Whether the disk, somebody's share of it, or what one file may hold is used up.
+    package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == Self.tooLarge }
+
+    /// What makes room again, of an error that is `isFull`: a clause for its sentence.
+    package var roomRemedy: String {
+        errno == Self.tooLarge
+            ? "raise this process's limit of file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
+                + "system with larger files"
+            : "free space and files there, or raise this user's share (disk quota) of it"
+    }
 
     /// Whether the process, or the system, has no descriptor left.
     package var isExhausted: Bool { errno == EMFILE || errno == ENFILE }

@@ -120,9 +120,8 @@ final class DownloadPlace {
     }
 
     private static func fault(_ call: String, _ subject: String) -> ContentFault {
-        ContentFault(
-            kind: .unreadable,
-            reason: "\(SystemError(call, on: subject)); look at the directory and its disk"
-        )
+        let error = SystemError(call, on: subject)
+        let remedy = error.isFull ? error.roomRemedy : "look at the directory and its disk"
+        return ContentFault(kind: .unreadable, reason: "\(error); \(remedy)")
     }
 }

@@ -173,7 +173,7 @@ extension UploadRun {
     }
 
     private func isAllowed(_ url: URLText) -> Bool {
-        url.origin == target.origin || options.allowsOtherOrigin
+        url.hasOrigin(of: target) || options.allowsOtherOrigin
     }
 
     private func isForeign(_ url: URLText) -> TransferError {

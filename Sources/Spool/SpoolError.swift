@@ -48,3 +48,15 @@ package enum UploadBound: Sendable, Equatable {
     /// On those of one client that are not delivered.
     case ofClient(Int)
 }
+
+extension SpoolError {
+    /// Whether the reserve or the quota leaves no room.
+    package var isNoRoom: Bool {
+        switch self {
+        case .full, .overQuota: true
+        case .disk, .fewFiles, .tooMany, .noSpace, .busy, .exhausted, .corrupt, .newer,
+            .contradiction, .unusable, .bootUnknown:
+            false
+        }
+    }
+}

@@ -8,6 +8,7 @@ import TextFormats
 @main
 enum Program {
     static func main() {
+        Signals.ignoreFileSizeLimit()
         let arguments = Array(CommandLine.arguments.dropFirst())
         let name = CommandLine.arguments.first ?? ""
         let status =

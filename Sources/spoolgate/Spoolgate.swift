@@ -20,6 +20,11 @@ struct Spoolgate: ParsableCommand {
             Purge.self, Probe.self, StatusCommand.self,
         ]
     )
+
+    static func main() {
+        Signals.ignoreFileSizeLimit()
+        main(nil)
+    }
 }
 
 /// What a command ends with that did not do all it should: one sentence for the operator and the exit

@@ -28,7 +28,7 @@ extension UploadSummary {
             ("last-activity", .string(lastActivity.description)),
             ("created", creation.map { .string($0.created.description) } ?? .null),
             ("route", creation.map { .string($0.route) } ?? .null),
-            ("owner", creation?.principal.map { .string($0) } ?? .null),
+            ("owner", creation?.principal.map { .string($0.text) } ?? .null),
             ("method", creation.map { .string($0.head.method.rawValue) } ?? .null),
             (
                 "target",

@@ -48,8 +48,9 @@ struct UploadSelection: ParsableArguments {
     func admits(_ creation: UploadCreation?) -> Bool {
         guard isNarrow else { return true }
         guard let creation else { return false }
-        return (route.isEmpty || route.contains(creation.route))
-            && (owner.isEmpty || owner.contains(creation.principal ?? ""))
+        let principal = creation.principal ?? ""
+        return (route.isEmpty || route.contains { $0.hasSameBytes(as: creation.route) })
+            && (owner.isEmpty || owner.contains { ExactText($0) == principal })
     }
 
     /// Whether an upload is selected at `now`.
@@ -60,7 +61,9 @@ struct UploadSelection: ParsableArguments {
 
     /// Says which of the routes named cannot be meant, after no upload was found.
     func requireRoutes(of settings: Settings) throws(CommandFailure) {
-        guard let strange = route.first(where: { settings.routes[$0] == nil }) else { return }
+        guard let strange = route.first(where: { settings.routes[exactly: $0] == nil }) else {
+            return
+        }
         let known = settings.routes.keys.sorted().joined(separator: ", ")
         throw CommandFailure(
             code: .unknownUpload,

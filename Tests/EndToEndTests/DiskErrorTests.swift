@@ -19,6 +19,7 @@ struct DiskFault: CustomTestStringConvertible, Sendable {
     /// The calls by which the spool changes the disk while uploads come and go, all of them and some.
     static let all: [DiskFault] = [
         ("pwrite64", "EIO", "1+"), ("pwrite64", "ENOSPC", "2+3"), ("pwrite64", "EDQUOT", "3+2"),
+        ("pwrite64", "EFBIG", "2+3"),
         ("fdatasync", "EIO", "1+"), ("fdatasync", "EIO", "2+2"), ("fsync", "EIO", "1+"),
         ("openat", "EMFILE", "1+"), ("openat", "EMFILE", "2+3"), ("unlinkat", "EIO", "1+"),
         ("ftruncate", "EIO", "1+"),

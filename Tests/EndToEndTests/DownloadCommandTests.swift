@@ -66,6 +66,27 @@ struct DownloadCommandTests {
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
     }
 
+    @Test(
+        "a limit of file sizes ends it with a reason; what came is kept, and without the limit it goes on",
+        .enabled(if: FileSizeLimit.isPossible, "prlimit is not installed")
+    )
+    func fileSizeLimit() throws {
+        let path = world.file("came")
+        let command = FileSizeLimit().launcher + [world.file("spoolgate-download"), url, path]
+        let limited = try Command(
+            command[0],
+            Array(command.dropFirst()),
+            environment: world.environment
+        )
+        #expect(limited.status == 1)
+        #expect(limited.errors.contains("File too large"))
+        #expect(limited.errors.contains("ulimit -f"))
+        let again = try run("--progress", "json", url, path)
+        #expect(again.status == 0, "\(again.errors)")
+        #expect(!again.errors.contains("begun-anew"))
+        #expect(try came() == bytes)
+    }
+
     @Test("to standard output it comes whole and once, whatever the network does")
     func standardOutput() throws {
         let line = "'\(world.file("spoolgate-download"))' '\(url)' - >came"

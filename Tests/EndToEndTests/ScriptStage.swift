@@ -135,7 +135,7 @@ final class ScriptStage {
         UploadCreation(
             id: id,
             route: facts["route"] ?? "default",
-            owner: facts["owner"],
+            owner: facts["owner"].map { ExactText($0) },
             head: RequestHead(
                 method: HTTPRequest.Method(rawValue: facts["method"] ?? "POST") ?? .post,
                 target: facts["target"] ?? "/files/a.txt",

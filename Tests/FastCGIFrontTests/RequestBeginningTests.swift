@@ -8,6 +8,7 @@ import Gateway
 import HTTPTypes
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 
 @Suite struct RequestBeginningTests {
@@ -16,7 +17,8 @@ import UploadProtocol
         try TestServer { exchange in
             switch exchange.head {
             case .failure(let refusal): TestServer.reply(exchange, refusal.response)
-            case .success: TestServer.reply(exchange, 200, "[\(exchange.context.owner ?? "-")]")
+            case .success:
+                TestServer.reply(exchange, 200, "[\(exchange.context.owner?.text ?? "-")]")
             }
         }
     }

@@ -5,6 +5,7 @@ import FastCGIFront
 import Gateway
 import HTTPTypes
 import Testing
+import TextFormats
 import UploadProtocol
 
 @Suite struct RequestParametersTests {

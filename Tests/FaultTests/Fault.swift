@@ -77,7 +77,9 @@ enum Fault: Sendable, CustomStringConvertible {
         }
         var faults: [Fault] = [.fails(EIO), .death]
         if needsRoom(call) {
-            let full: [Fault] = [.stays(ENOSPC), .fails(ENOSPC), .stays(EDQUOT), .fails(EDQUOT)]
+            var full: [Fault] = [.stays(ENOSPC), .fails(ENOSPC), .stays(EDQUOT), .fails(EDQUOT)]
+            // The limit of file sizes is met by content alone.
+            if call == .write || call == .copy { full += [.stays(EFBIG), .fails(EFBIG)] }
             faults += effort.choice(of: full, at: number)
         }
         switch call {
@@ -130,6 +132,7 @@ enum Fault: Sendable, CustomStringConvertible {
         case EIO: "EIO"
         case ENOSPC: "ENOSPC"
         case EDQUOT: "EDQUOT"
+        case EFBIG: "EFBIG"
         case EMFILE: "EMFILE"
         default: "\(errno)"
         }

@@ -60,7 +60,7 @@ private let allowed: [String: Set<String>] = {
         "Crypto": ["COpenSSL", "Synchronization"],
         "Curl": base.union(["CCurl", "Glibc"]),
         "ResumableUpload": base.union(["Crypto", "Curl", "Glibc"]),
-        "Exchange": ["UploadProtocol", "Posix", "HTTPTypes"],
+        "Exchange": ["UploadProtocol", "TextFormats", "Posix", "HTTPTypes"],
         "Spool": base.union(["Crypto", "Glibc"]),
         "Upstream": base.union(["Crypto", "Curl", "Glibc"]),
         "FastCGIFront": base.union(["Exchange", "CFastCGI", "Glibc"]),

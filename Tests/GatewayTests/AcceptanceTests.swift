@@ -7,6 +7,7 @@ import HTTPTypes
 import Posix
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 import Upstream
 

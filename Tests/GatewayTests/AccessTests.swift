@@ -7,11 +7,16 @@ import Logging
 import Settings
 import Spool
 import Testing
+import TextFormats
 import UploadProtocol
 
 @Suite struct AccessTests {
     private func context(_ owner: String?, route: String? = nil) -> ExchangeContext {
-        ExchangeContext(route: route, owner: owner, interimStatuses: [104])
+        ExchangeContext(
+            route: route,
+            owner: owner.map { ExactText($0) },
+            interimStatuses: [104]
+        )
     }
 
     @Test(

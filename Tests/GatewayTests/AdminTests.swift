@@ -151,7 +151,7 @@ struct AdminTests {
                 ["hello", .stuck],
                 length: .known(10),
                 context: ExchangeContext(
-                    owner: evil,
+                    owner: ExactText(evil),
                     interimStatuses: [104],
                     remoteAddress: "\(evil)"
                 )

@@ -2,6 +2,7 @@
 
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Exchange

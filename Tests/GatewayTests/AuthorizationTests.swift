@@ -5,6 +5,7 @@ import HTTPTypes
 import Spool
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 import Upstream
 

@@ -7,6 +7,7 @@ import Posix
 import Spool
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 import Upstream
 

@@ -372,7 +372,7 @@ struct FailingRouteTests {
         let health = RouteHealth { 0 }
         for number in 0..<10_000 {
             health.addFailure(
-                of: ClientName(owner: "client \(number)", address: nil),
+                of: ClientName(owner: ExactText("client \(number)"), address: nil),
                 .sent,
                 reason: String(repeating: "x", count: 10_000)
             )

@@ -129,16 +129,23 @@ import Upstream
         #expect(match.2 == "free space there, or lower spool.reserve and reload")
     }
 
-    @Test("the true cause is told where the disk itself has no room", arguments: [ENOSPC, EDQUOT])
+    @Test(
+        "the true cause is told where the disk itself has no room",
+        arguments: [ENOSPC, EDQUOT, EFBIG]
+    )
     func diskReason(errno: Int32) throws {
         let test = try GatewayUnderTest()
         test.disk.refuse(.create, errno: errno)
         #expect(test.serve(.creation(["x"])).status == 507)
         let reason = try #require(test.log.values(of: "reason", in: "spool failed").first)
-        #expect(
-            reason.contains(errno == ENOSPC ? "No space left on device" : "Disk quota exceeded")
-        )
-        #expect(reason.contains(" free on \(test.spool.directory): free space"))
+        let (cause, remedy) =
+            switch errno {
+            case ENOSPC: ("No space left on device", "free space")
+            case EDQUOT: ("Disk quota exceeded", "free space")
+            default: ("File too large", "raise this process's limit of file sizes")
+            }
+        #expect(reason.contains(cause))
+        #expect(reason.contains(" free on \(test.spool.directory): \(remedy)"))
     }
 
     @Test("each kind of want has its figures and its mend")

@@ -5,6 +5,7 @@ import Foundation
 import HTTPTypes
 import Posix
 import TestSupport
+import TextFormats
 import UploadProtocol
 
 @testable import Spool

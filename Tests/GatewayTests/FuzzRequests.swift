@@ -8,6 +8,7 @@ import Exchange
 import Gateway
 import HTTPTypes
 import TestSupport
+import TextFormats
 import UploadProtocol
 
 /// Draws requests.

@@ -40,7 +40,9 @@ import Upstream
         let record = test.serve(.creation(halves.map { .bytes($0) }).offer(lane))
         #expect(record.status == 201)
         #expect(try test.drops() == [Self.large])
-        #expect(lane.events == ["grant 0 300000 rest"])
+        #expect(
+            lane.events == ["grant 0 65536", "widen 131072", "widen 200000", "widen 300000 rest"]
+        )
         let counts = test.gateway.metrics.routes[0].counts
         #expect(counts.receivedByLane.count == 300_000 && counts.received.count == 300_000)
     }
@@ -106,25 +108,101 @@ import Upstream
             .creation([.bytes(Self.large)], uploadLength: 300_000, version: 6).offer(lane)
         )
         #expect(record.status == 201)
-        #expect(lane.events == ["grant 0 299999 rest"])
+        #expect(lane.events.first == "grant 0 65536" && lane.events.last == "widen 299999 rest")
         #expect(try test.drops() == [Self.large])
     }
 
-    @Test("more is granted before what was granted is used up")
+    @Test(
+        "what is granted doubles with what comes up to 64 MiB, before what was granted is used up"
+    )
     func windows() throws {
         let test = try GatewayUnderTest()
         let lane = ScriptedLane()
-        let part = [UInt8](repeating: 7, count: 20 << 20)
+        let part = [UInt8](repeating: 7, count: 4 << 20)
+        let parts = [ScriptedExchange.Step](repeating: .bytes(part), count: 40)
         let record = test.serve(
-            .creation(
-                [.bytes(part), .bytes(part), .bytes(part), .bytes(part)],
-                complete: false,
-                length: .unknown
-            )
-            .offer(lane)
+            .creation(parts, complete: false, length: .unknown).offer(lane)
         )
-        #expect(record.status == 201 && record.offset == 80 << 20)
-        #expect(lane.events.prefix(2) == ["grant 0 67108864", "widen 134217728"])
+        #expect(record.status == 201 && record.offset == 160 << 20)
+        let limits = lane.events.compactMap { Int($0.split(separator: " ").last ?? "") }
+        #expect(limits.prefix(8) == [16, 17, 18, 19, 20, 21, 22, 23].map { 1 << $0 }[...])
+        let steps = zip(limits.dropFirst(), limits).map { $0 - $1 }
+        #expect(limits.count == lane.events.count && limits.count < 20)
+        #expect(steps.allSatisfy { $0 <= 64 << 20 } && steps.contains { $0 > 16 << 20 })
+    }
+
+    @Test("a client that has sent a byte keeps room for little more, and no loan counts as content")
+    func idle() throws {
+        let test = try GatewayUnderTest(quota: 1 << 20) { settings, _ in
+            settings.clients.maximumConcurrent = 32
+        }
+        var idle: [(exchange: ScriptedExchange, running: Running)] = []
+        var ofOne: Int64 = 0
+        for number in 0..<16 {
+            let exchange = ScriptedExchange.creation([.bytes([1]), .stuck], length: .unknown)
+                .offer(ScriptedLane())
+            idle.append((exchange, try test.start(exchange)))
+            #expect(exchange.waitUntilStuck())
+            // Its record, and the byte.
+            if number == 0 { ofOne = test.spool.figures.bytes }
+        }
+        #expect(ofOne < 32 << 10 && test.spool.figures.bytes <= 16 * ofOne)
+        let lane = ScriptedLane()
+        let content = [UInt8](repeating: 7, count: 200 << 10)
+        let record = test.serve(
+            .creation([.bytes(content)], length: .unknown).offer(lane)
+        )
+        #expect(record.status == 201)
+        #expect(lane.events.count > 3)
+        #expect(try test.drops() == [content])
+        for (exchange, running) in idle {
+            exchange.interrupt()
+            #expect(try running.finish().isAborted)
+            let location = try #require(exchange.record.location)
+            #expect(test.serve(.cancellation(location)).status == 204)
+        }
+        // All that was lent is room again.
+        let full = [UInt8](repeating: 7, count: 1 << 20)
+        let last = test.serve(
+            .creation([.bytes(full)], complete: false, length: .unknown).offer(ScriptedLane())
+        )
+        #expect(last.status == 201 && last.offset == 1 << 20)
+    }
+
+    @Test("content of an unknown length gets all the room there is, and not a byte more")
+    func lastByteOfRoom() throws {
+        let test = try GatewayUnderTest(quota: 1 << 20)
+        let lane = ScriptedLane()
+        let content = [UInt8](repeating: 7, count: (1 << 20) + 1)
+        let record = test.serve(
+            .creation([.bytes(content)], complete: false, length: .unknown).offer(lane)
+        )
+        #expect(record.status == 507)
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == 1 << 20)
+    }
+
+    @Test("nothing stays lent if the front is gone before it is granted, or in the middle")
+    func returned() throws {
+        let test = try GatewayUnderTest(quota: 1 << 20)
+        for _ in 0..<40 {
+            let record = test.serve(
+                .creation([.bytesThenFails([1], .truncated)], length: .unknown)
+                    .offer(ScriptedLane())
+            )
+            #expect(record.isAborted)
+            #expect(test.serve(.cancellation(try #require(record.location))).status == 204)
+            let silent = test.serve(
+                .creation([.fails(.released)], length: .unknown).offer(ScriptedLane())
+            )
+            #expect(silent.isAborted)
+            #expect(test.serve(.cancellation(try #require(silent.location))).status == 204)
+        }
+        let content = [UInt8](repeating: 7, count: 1 << 20)
+        let last = test.serve(
+            .creation([.bytes(content)], complete: false, length: .unknown).offer(ScriptedLane())
+        )
+        #expect(last.status == 201)
     }
 
     @Test("what the front did not tell of is cut off; nothing that was told is")
@@ -143,7 +221,7 @@ import Upstream
     @Test("a client that sends little at a time is waited for, and one that sends nothing is not")
     func slow() throws {
         let test = try GatewayUnderTest()
-        let halves = [Array(Self.large[..<100_000]), Array(Self.large[100_000...])]
+        let halves = [Array(Self.large[..<60_000]), Array(Self.large[60_000...])]
         let lane = ScriptedLane()
         // What is written and not told of yet.
         let slow = test.serve(
@@ -165,7 +243,7 @@ import Upstream
         #expect(silent.status != 201)
         #expect(try test.drops() == [Self.large])
         let location = try #require(silent.location)
-        #expect(test.serve(.retrieval(location)).offset == 100_000)
+        #expect(test.serve(.retrieval(location)).offset == 60_000)
     }
 
     @Test("a front that tells of more than is there has not sent all")
@@ -206,9 +284,9 @@ import Upstream
             .offer(lane)
         )
         #expect(record.status == 507)
-        #expect(lane.events == ["grant 0 67108864", "stop"])
+        #expect(lane.events.last == "widen \(70 << 20) rest")
         let location = try #require(record.location)
-        #expect(test.serve(.retrieval(location)).offset == 64 << 20)
+        #expect(test.serve(.retrieval(location)).offset == 70 << 20)
         #expect(test.serve(.cancellation(location)).status == 204)
         let second = ScriptedLane()
         let again = test.serve(

@@ -4,6 +4,7 @@ import Exchange
 import HTTPTypes
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 import Upstream
 

@@ -192,7 +192,11 @@ final class ScriptedExchange: Exchange, Sendable {
                 if !rest.isEmpty { monitor.update { $0.steps.insert(.bytes(rest), at: 0) } }
                 return report
             case .bytesThenFails(let bytes, let error):
-                _ = lane.write(bytes)
+                let (report, rest) = lane.write(bytes)
+                if !rest.isEmpty {
+                    monitor.update { $0.steps.insert(.bytesThenFails(rest, error), at: 0) }
+                    return report
+                }
                 lane.leave()
                 throw error
             case .stuck:

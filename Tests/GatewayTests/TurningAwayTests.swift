@@ -10,12 +10,13 @@ import Settings
 import Spool
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 import Upstream
 
 @Suite struct TurningAwayTests {
     private func context(_ owner: String?) -> ExchangeContext {
-        ExchangeContext(owner: owner, interimStatuses: [104])
+        ExchangeContext(owner: owner.map { ExactText($0) }, interimStatuses: [104])
     }
 
     @Test(

@@ -37,6 +37,14 @@ import Testing
         #expect(try run("kill -SEGV $$").1 == .signalled(SIGSEGV))
     }
 
+    @Test("a signal that its parent ignores ends it all the same", arguments: [SIGXFSZ, SIGPIPE])
+    func defaultDispositions(number: Int32) throws {
+        Signals.ignoreFileSizeLimit()
+        // Both are what every program here does first.
+        _ = signal(number, SIG_IGN)
+        #expect(try run("kill -\(number) $$").1 == .signalled(number))
+    }
+
     @Test("a program that is not there is an error that names it")
     func missing() {
         let error = #expect(throws: SystemError.self) {

@@ -45,7 +45,9 @@ struct TextTests {
             ("http://h/a", "//other/x", "http://other/x"), ("https://h/a", "//o/x", "https://o/x"),
             ("http://h/a", "HTTPS://o/x#f", "HTTPS://o/x"), ("http://h/a", "ftp://o/x", nil),
             ("http://h/a", "", nil), ("http://h/a", "http://u@h/", nil),
-            ("http://h/a", "/a b", nil),
+            ("http://h/a", "/a b", nil), ("http://h/a", "/\u{301}x", "http://h/\u{301}x"),
+            ("http://h/\u{301}a/b", "u", "http://h/\u{301}a/u"),
+            ("http://h/a?\u{301}q", "u", "http://h/u"),
         ] as [(String, String, String?)]
     )
     func references(base: String, reference: String, whole: String?) throws {
@@ -59,6 +61,12 @@ struct TextTests {
         #expect(origin("https://host:443") == origin("https://HOST/"))
         #expect(origin("https://host:80") != origin("http://host:80"))
         #expect(origin("http://host:8080") != origin("http://host"))
+        // The Kelvin sign, and a small letter that Swift makes of it.
+        let kelvin = try #require(URLText("http://\u{212A}"))
+        for other in ["http://k", "http://K"] {
+            #expect(try !kelvin.hasOrigin(of: #require(URLText(other))))
+        }
+        #expect(try #require(URLText("http://k")).hasOrigin(of: #require(URLText("http://K/"))))
     }
 
     @Test(

@@ -5,6 +5,7 @@
 import Posix
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Spool

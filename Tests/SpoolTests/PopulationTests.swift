@@ -3,6 +3,7 @@
 import Foundation
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Spool

@@ -1,6 +1,7 @@
 // The quota: what counts, when it refuses, and that what was freed is seen.
 
 import Foundation
+import Glibc
 import HTTPTypes
 import Posix
 import Testing
@@ -226,5 +227,108 @@ struct QuotaTests {
         #expect(areDone == true)
         let total = try spool.summaries().reduce(0) { $0 + $1.offset }
         #expect(total == 994)
+    }
+
+    // MARK: Room that is lent
+
+    /// An upload whose file another process has open for adding.
+    private func lend(
+        _ spool: Spool,
+        upTo count: Int64
+    ) throws -> (upload: Upload, file: Int32) {
+        let upload = try spool.create(.sample(), requestRelease: {})
+        let lent = try upload.lend(upTo: count)
+        // The lock goes with the last copy.
+        return (upload, dup(lent.number))
+    }
+
+    @Test("room that is lent counts in the quota and not as content; what was not written returns")
+    func lent() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 1 << 20)
+        let (upload, file) = try lend(spool, upTo: 60_000)
+        let records = spool.figures.bytes
+        #expect(upload.lent == 60_000)
+        #expect(performing: { try spool.checkRoom(for: 990_000) }, throws: isOverQuota)
+        #expect(write(file, [UInt8](repeating: 1, count: 60_000), 60_000) == 60_000)
+        try upload.noteAdded(50_000)
+        #expect(spool.figures.bytes == records + 50_000)
+        try upload.lendMore(upTo: 50_000)
+        #expect(upload.lent == 110_000)
+        // A count that finds more than was reported is put right by the next one.
+        spool.recount(isDue: true)
+        close(file)
+        #expect(try upload.takeBack(60_000, until: .after(.seconds(60))))
+        spool.recount(isDue: false)
+        #expect(spool.figures.bytes == records + 60_000)
+        try spool.checkRoom(for: (1 << 20) - 60_000)
+        #expect(
+            performing: { try spool.checkRoom(for: (1 << 20) - 59_999) },
+            throws: isOverQuota
+        )
+    }
+
+    @Test(
+        "loans become smaller as room does, and all of them together are never more than there is"
+    )
+    func loans() throws {
+        let directory = TemporarySpool()
+        let room = try spool(directory, quota: 1 << 20).room
+        var loans: [Int64] = []
+        while let loan = try? room.lend(upTo: 64 << 10) { loans.append(loan) }
+        #expect(loans[0] == 64 << 10)
+        #expect(zip(loans, loans.dropFirst()).allSatisfy { $0 >= $1 })
+        #expect(loans.reduce(0, +) == 1 << 20)
+        // Sixteen that write nothing leave a third and more to others.
+        #expect(loans.prefix(16).reduce(0, +) < (2 << 20) / 3)
+        #expect(performing: { try room.take(1) }, throws: isOverQuota)
+        for loan in loans { room.endLoan(of: loan, written: 0) }
+        try room.take(1 << 20)
+    }
+
+    @Test("what is lent is kept free of the reserve as well")
+    func lentAboveReserve() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        let free = try spool.space().freeBytes
+        // Others may write to the file system meanwhile: all figures are far apart.
+        spool.setReserve(free - (1 << 30))
+        var loans: Int64 = 0
+        while loans < 2 << 30, let loan = try? spool.room.lend(upTo: 64 << 20) { loans += loan }
+        #expect(loans > 1 << 29 && loans < 3 << 29)
+        #expect(throws: SpoolError.self) { try spool.room.take(1 << 29) }
+        spool.room.endLoan(of: loans, written: 0)
+        try spool.room.take(1 << 29)
+    }
+
+    @Test("a file that cannot be lent leaves nothing lent")
+    func notLent() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 1 << 20)
+        let upload = try spool.create(.sample(), requestRelease: {})
+        try upload.append("x")
+        try upload.files.openedData()
+        let stranger = open(directory.data(upload.creation.id), O_RDWR)
+        let name = directory.data(upload.creation.id)
+        #expect(rename(name, "\(name).away") == 0)
+        for _ in 0..<40 {
+            #expect(throws: SpoolError.self) { _ = try upload.lend(upTo: 64 << 10) }
+        }
+        close(stranger)
+        try spool.checkRoom(for: (1 << 20) - 1)
+    }
+
+    @Test("a file that is not returned counts as written, until a count finds what was")
+    func abandoned() throws {
+        let directory = TemporarySpool()
+        let spool = try spool(directory, quota: 1 << 20)
+        let (upload, file) = try lend(spool, upTo: 60_000)
+        #expect(write(file, [1, 2, 3], 3) == 3)
+        #expect(try !upload.takeBack(nil, until: .after(.zero)))
+        upload.unlock()
+        close(file)
+        #expect(performing: { try spool.checkRoom(for: 1 << 20) }, throws: isOverQuota)
+        spool.recount(isDue: false)
+        try spool.checkRoom(for: (1 << 20) - 3)
     }
 }

@@ -4,6 +4,7 @@ import Foundation
 import HTTPTypes
 import Posix
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Spool

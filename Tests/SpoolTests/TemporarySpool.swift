@@ -5,6 +5,7 @@
 import Foundation
 import HTTPTypes
 import Posix
+import TextFormats
 import UploadProtocol
 
 @testable import Spool
@@ -118,7 +119,7 @@ extension UploadCreation {
     static func sample(
         _ id: UploadID = .random(),
         repeatable: Bool = true,
-        owner: String? = nil,
+        owner: ExactText? = nil,
         fields: HTTPFields = [.contentType: "text/plain"]
     ) -> UploadCreation {
         UploadCreation(

@@ -1,6 +1,7 @@
 // Who is one client, and who is another.
 
 import Testing
+import TextFormats
 import UploadProtocol
 
 @Suite struct ClientNameTests {

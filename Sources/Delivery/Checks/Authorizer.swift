@@ -7,13 +7,14 @@ package import HTTPTypes
 import Posix
 import Settings
 package import Spool
+package import TextFormats
 package import UploadProtocol
 package import Upstream
 
 /// What an authorizer lets an upload have.
 package struct Grant: Equatable {
     /// Who the client is, as the authorizer says.
-    package var owner: String?
+    package var owner: ExactText?
     /// Most bytes the upload may have.
     package var maxSize: Int64?
     /// Fields to set in the request to the upstream; one without a value is left out there.
@@ -137,7 +138,9 @@ package final class Authorizer: Sendable {
         guard (200..<300).contains(head.status.code) else { return .refused(response) }
         guard let grant = Grant(head.fields) else {
             return .unavailable(
-                reason: "\(url.text) answered with a Spoolgate-Max-Size that is no number above 0"
+                reason:
+                    "\(url.text) answered with a Spoolgate-Max-Size that is no number above 0, or a "
+                    + "Spoolgate-Owner that is no UTF-8 text"
             )
         }
         return .granted(grant)
@@ -168,7 +171,7 @@ package final class Authorizer: Sendable {
         )
         fields[.xForwardedMethod] = creation.head.method.rawValue
         fields[.xForwardedUri] = creation.head.target
-        fields[.spoolgateOwner] = creation.principal
+        fields[.spoolgateOwner] = creation.principal?.text
         return fields
     }
 
@@ -185,7 +188,14 @@ extension Grant {
 
     /// Reads the fields of an answer that lets an upload in; nil where they say what cannot be.
     package init?(_ fields: HTTPFields) {
-        if let owner = fields[.spoolgateOwner], !owner.isEmpty { self.owner = owner }
+        // Repaired bytes could make one owner of two.
+        for field in fields where field.name == .spoolgateOwner {
+            let isText = field.withUnsafeBytesOfValue {
+                String(validating: $0, as: UTF8.self) != nil
+            }
+            guard isText else { return nil }
+        }
+        if let owner = fields[.spoolgateOwner], !owner.isEmpty { self.owner = ExactText(owner) }
         if let text = fields[.spoolgateMaxSize] {
             guard let size = Int64(text), size > 0 else { return nil }
             maxSize = min(size, UploadLimits.mostSize)

@@ -143,7 +143,8 @@ package final class Inspection: Sendable {
         return [
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
             ("SPOOLGATE_FILE", path), ("SPOOLGATE_UPLOAD", "\(creation.id)"),
-            ("SPOOLGATE_ROUTE", creation.route), ("SPOOLGATE_OWNER", creation.principal ?? ""),
+            ("SPOOLGATE_ROUTE", creation.route),
+            ("SPOOLGATE_OWNER", creation.principal?.text ?? ""),
             ("SPOOLGATE_NAME", name(head)),
             ("SPOOLGATE_TYPE", UpstreamFields.delivered(head.fields)[.contentType] ?? ""),
             ("SPOOLGATE_LENGTH", "\(length)"), ("SPOOLGATE_TARGET", head.target),

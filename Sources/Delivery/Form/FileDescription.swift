@@ -81,7 +81,7 @@ struct FileDescription {
         if let coding { notice.add("content-encoding", .string(coding)) }
         notice.add("name", .string(name.text))
         for digest in digests { notice.add(digest.name, .string(digest.value)) }
-        if let owner = creation.principal { notice.add("owner", .string(owner)) }
+        if let owner = creation.principal { notice.add("owner", .string(owner.text)) }
         if !metadata.isEmpty {
             let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })
             notice.add("metadata", .string(object.text))

@@ -44,8 +44,10 @@ struct Handover {
             try files.sync()
         } catch let error as SystemError {
             throw FormFailure(
-                reason: "hand over \(path): \(error); look whether the directory exists, may be "
-                    + "written by this user",
+                reason: "hand over \(path): \(error); "
+                    + (error.isFull
+                        ? error.roomRemedy
+                        : "look whether the directory exists, may be written by this user"),
                 isFull: error.isFull
             )
         } catch let error as DropContentError {

@@ -9,6 +9,7 @@ import Journal
 package import Posix
 import Settings
 package import Spool
+import TextFormats
 import UploadProtocol
 
 extension Deliveries {
@@ -90,7 +91,7 @@ extension Deliveries {
             let longest = settings.routes.values.map(\.queue.maximumBackoff).max() ?? .zero
             let horizon = WallTime(seconds: now.seconds + longest.components.seconds)
             try spool.forEachQueued(until: limit, or: looksFar ? horizon : nil) { queued in
-                let policy = settings.routes[queued.route]?.queue
+                let policy = settings.routes[exactly: queued.route]?.queue
                 let since = queued.wholeSince ?? confirmed
                 // Of a route that is no more, the attempt says so.
                 let isOver = policy?.isOver(since: since, at: confirmed) ?? (since < confirmed)
@@ -150,7 +151,7 @@ extension Deliveries {
     package func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
-        guard let route = configuration.routes[name] else { return nil }
+        guard let route = configuration.routes[exactly: name] else { return nil }
         return Delivery(
             self,
             route: route,

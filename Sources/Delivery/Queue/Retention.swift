@@ -6,6 +6,7 @@
 package import Posix
 package import Settings
 package import Spool
+import TextFormats
 import UploadProtocol
 
 /// What the settings promise to keep, and for how long.
@@ -24,7 +25,9 @@ package struct Retention: Sendable {
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
     /// Whether the settings have a route of that name.
-    package func knows(_ route: String?) -> Bool { route.map { routes[$0] != nil } ?? false }
+    package func knows(_ route: String?) -> Bool {
+        route.map { routes[exactly: $0] != nil } ?? false
+    }
 
     /// Whether nothing is promised of an upload any more at `time`.
     ///
@@ -51,7 +54,7 @@ package struct Retention: Sendable {
     private func promised(_ summary: UploadSummary) -> Int64? {
         // What else is in `hold` waits for a person, however long that takes.
         if summary.queue == .hold, summary.holdCause != .failed { return nil }
-        guard let route = summary.creation.flatMap({ routes[$0.route] }) else {
+        guard let route = summary.creation.flatMap({ routes[exactly: $0.route] }) else {
             return all.compactMap { $0.kept(summary.queue) }.max()
         }
         return route.kept(summary.queue)

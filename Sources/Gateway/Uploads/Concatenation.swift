@@ -12,6 +12,7 @@ import Journal
 import Posix
 import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 
@@ -44,8 +45,8 @@ extension Request {
         var ids: [UploadID] = []
         for url in urls {
             var path = url
-            if let origin = exchange.context.origin, url.hasPrefix(origin + "/") {
-                path = String(url.dropFirst(origin.count))
+            if let origin = exchange.context.origin, url.beginsWithBytes(of: origin + "/") {
+                path = String(decoding: url.utf8.dropFirst(origin.utf8.count), as: UTF8.self)
             }
             switch route.resources.match(path) {
             case .resource(let id) where !ids.contains(id): ids.append(id)

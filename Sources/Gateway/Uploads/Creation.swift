@@ -6,6 +6,7 @@ import Exchange
 import Journal
 import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 

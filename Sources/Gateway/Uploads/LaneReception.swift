@@ -11,8 +11,10 @@ import Spool
 import UploadProtocol
 
 extension Request {
-    /// Bytes that the web server may write before it asks for more.
-    private static let laneWindow: Int64 = 64 << 20
+    /// Bytes that the web server may write beyond those it has written: as many again, within these bounds.
+    ///
+    /// Room is taken for them, which a client that sends nothing would keep from all others.
+    private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
     /// How long it may take to close the file before its connection is closed.
     private static let lanePatience = Duration.seconds(1)
 
@@ -39,11 +41,11 @@ extension Request {
             return .interrupted(error)
         }
         let start = upload.state.offset
-        var lane = Lane(expected: min(head.contentLength.count ?? most, most))
-        let file = try upload.lend(lane.granted)
+        let expected = min(head.contentLength.count ?? most, most)
+        let file = try upload.lend(upTo: Self.most(written: 0, expected: expected))
         do throws(SpoolError) {
             do throws(ContentError) {
-                try exchange.grant(file, at: start, lane.limit)
+                try exchange.grant(file, at: start, limit(of: upload, expected: expected))
             } catch {
                 return try end(upload, .interrupted(error))
             }
@@ -65,46 +67,47 @@ extension Request {
                 }
                 try upload.noteAdded(report.count)
                 try afterEach(upload.state.offset - before)
-                try widen(&lane, of: upload, written: report.count)
+                try widen(upload, written: report.count, expected: expected)
             }
         } catch {
-            if upload.isLent { _ = try end(upload, .ended) }
+            if upload.lent != nil { _ = try end(upload, .ended) }
             throw error
         }
     }
 
-    /// How much the web server may write.
-    private struct Lane {
-        /// Bytes that may come this way.
-        let expected: Int64
-        /// Bytes that may be written now.
-        var granted: Int64
+    /// The most bytes that the web server may write in all, once so many are written.
+    private static func most(written: Int64, expected: Int64) -> Int64 {
+        min(expected, written + min(max(written, laneWindows.lowerBound), laneWindows.upperBound))
+    }
 
-        init(expected: Int64) {
-            self.expected = expected
-            granted = min(expected, Request.laneWindow)
-        }
-
-        var limit: LaneLimit { LaneLimit(count: granted, restFollows: granted == expected) }
+    private func limit(of upload: Upload, expected: Int64) -> LaneLimit {
+        let count = upload.lent ?? 0
+        return LaneLimit(count: count, restFollows: count == expected)
     }
 
     /// Lets more be written before what may be is used up.
     private func widen(
-        _ lane: inout Lane,
-        of upload: Upload,
-        written: Int64
+        _ upload: Upload,
+        written: Int64,
+        expected: Int64
     ) throws(SpoolError) {
-        let left = lane.granted - written
-        let more = min(Self.laneWindow, lane.expected - lane.granted)
-        guard more > 0, left <= Self.laneWindow / 2 else { return }
-        do throws(SpoolError) { try upload.lendMore(more) } catch {
-            // There may be room again when it is needed.
-            guard left > 0 else { throw error }
-            return
+        guard let lent = upload.lent else { return }
+        let left = lent - written
+        let most = Self.most(written: written, expected: expected)
+        // No more than was written: a client that sends a byte now and then gets no second loan.
+        guard most > lent, left <= min(written, (most - written) / 2) else { return }
+        var limit = LaneLimit(count: lent, restFollows: true)
+        do throws(SpoolError) {
+            try upload.lendMore(upTo: most - lent)
+            limit = self.limit(of: upload, expected: expected)
+        } catch {
+            guard error.isNoRoom else { throw error }
+            // There may be room again when it is needed. Then the content may be at its end: what follows, if
+            // anything does, is refused as it comes.
+            guard left == 0 else { return }
         }
-        lane.granted += more
         // Where it cannot be told, the next report fails.
-        try? exchange.widen(lane.limit)
+        try? exchange.widen(limit)
     }
 
     /// Ends the lane from this side.

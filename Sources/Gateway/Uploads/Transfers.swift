@@ -7,6 +7,7 @@ import Journal
 package import Posix
 import Spool
 import Synchronization
+import TextFormats
 package import UploadProtocol
 
 /// Content that one request brings to an upload.
@@ -42,7 +43,7 @@ package final class Transfer: Sendable {
         self.number = number
         id = creation.id
         route = creation.route
-        owner = creation.principal
+        owner = creation.principal?.text
         self.client = client
         length = state.length
         first = state.offset

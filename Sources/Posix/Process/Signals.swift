@@ -38,14 +38,20 @@ package struct Signals: Sendable {
         return set
     }
 
+    /// Ignores SIGXFSZ in the whole process: a write beyond its limit of file sizes then fails with EFBIG.
+    ///
+    /// Call it first in every program that writes files. A child process gets the default back.
+    package static func ignoreFileSizeLimit() { _ = Glibc.signal(SIGXFSZ, SIG_IGN) }
+
     /// Blocks the signals of `Signal` in the calling thread and in all it starts from now on, and
-    /// ignores SIGPIPE in the whole process.
+    /// ignores SIGPIPE and SIGXFSZ in the whole process.
     ///
     /// Call it first in the program.
     package static func block() -> Signals {
         var set = Signals.set
         pthread_sigmask(SIG_BLOCK, &set, nil)
         ignorePipe()
+        ignoreFileSizeLimit()
         // Inherited as ignored, it would keep children from being waited for.
         _ = Glibc.signal(SIGCHLD, SIG_DFL)
         return Signals()

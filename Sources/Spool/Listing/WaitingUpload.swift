@@ -3,6 +3,7 @@
 // Invariant: looking locks nothing, and reads no record that is known already.
 
 package import Posix
+import TextFormats
 package import UploadProtocol
 
 /// One upload in `deferred` or `hold`.
@@ -34,7 +35,7 @@ package struct WaitingUpload: Sendable, Equatable {
         }
         id = creation.id
         route = creation.route
-        owner = creation.principal
+        owner = creation.principal?.text
         cause = state.queue == .hold ? state.cause ?? .indeterminate : nil
         size = state.length ?? 0
         since = state.whole

@@ -39,6 +39,8 @@ final class SpoolRoom: Sendable {
     private static let lookInterval: Int64 = 64 << 20
     /// Bytes of content that all uploads together may keep in memory.
     private static let memory: Int64 = 8 << 20
+    /// Bytes that are lent whatever share of the room that is.
+    private static let leastLoan: Int64 = 4 << 10
 
     private struct State {
         /// Bytes to keep free on the file system.
@@ -49,6 +51,8 @@ final class SpoolRoom: Sendable {
         /// Bytes without a name, in files and in memory, which a count does not find; and those in memory.
         var nameless: Int64 = 0
         var inMemory: Int64 = 0
+        /// Bytes that another process may write and of which it has reported nothing: room, not content.
+        var lent: Int64 = 0
         /// Bytes that may be written before the free space is looked at again.
         var allowance: Int64 = 0
         /// What was taken and is not made yet, so that a count which begins now may miss it.
@@ -62,7 +66,9 @@ final class SpoolRoom: Sendable {
         var nextCount = Deadline.after(.zero)
 
         /// Bytes that count.
-        var bytes: Int64 { known.data + nameless + max(0, known.records - SpoolRoom.freeRecords) }
+        var bytes: Int64 {
+            known.data + nameless + lent + max(0, known.records - SpoolRoom.freeRecords)
+        }
 
         /// Takes something that a count may or may not find: better too much than too little.
         mutating func take(_ body: (inout Census) -> Void) {
@@ -160,9 +166,7 @@ final class SpoolRoom: Sendable {
             }
             guard isShort else { return }
             let free = try look(for: count)
-            state.update {
-                $0.allowance = max(count, min(Self.lookInterval, free - $0.reserve))
-            }
+            state.update { $0.allowance = max(count, min(Self.lookInterval, free)) }
         }
     }
 
@@ -205,6 +209,65 @@ final class SpoolRoom: Sendable {
             state.inMemory -= count
             state.nameless -= count
             if isStored { state.take { $0.data += count } }
+        }
+    }
+
+    // MARK: Lending bytes
+
+    /// Lends room to another process that is about to write content; `endLoan` must follow for all of it.
+    ///
+    /// One loan takes at most a sixteenth of what is left, so that those who were lent room and write nothing
+    /// never hold all of it.
+    ///
+    /// - Parameter count: the most bytes to lend, > 0.
+    /// - Returns: the bytes that may be written, at least one: fewer than `count` if little room is left.
+    /// - Throws: `.full`, `.overQuota` if there is no room at all; then nothing was lent.
+    func lend(upTo count: Int64) throws(SpoolError) -> Int64 {
+        var hasLooked = false
+        while true {
+            var lent: Int64 = 0
+            try counted { state in
+                lent = count
+                if let quota {
+                    guard quota > state.bytes else {
+                        return overQuota(1, used: state.bytes, quota: quota)
+                    }
+                    lent = Self.loan(of: quota - state.bytes, upTo: lent)
+                }
+                if lent > state.allowance {
+                    // Another thread may have used it since.
+                    lent = hasLooked ? Self.loan(of: state.allowance, upTo: lent) : 0
+                }
+                state.allowance -= lent
+                state.lent += lent
+                return nil
+            }
+            guard lent == 0 else { return lent }
+            let free = try look(for: 1)
+            state.updateQuietly { $0.allowance = min(Self.lookInterval, free) }
+            hasLooked = true
+        }
+    }
+
+    private static func loan(of room: Int64, upTo count: Int64) -> Int64 {
+        min(count, room, max(room / 16, leastLoan))
+    }
+
+    /// Notes that `count` bytes are no longer lent, and that the upload's content has grown by `written`.
+    ///
+    /// - Parameters:
+    ///   - count: bytes, of those lent.
+    ///   - written: bytes that are content now; below zero if content has gone.
+    ///   - isCertain: false if nobody knows, so that they count as written until the next count.
+    func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
+        state.updateQuietly { state in
+            state.lent -= count
+            if written > 0 {
+                state.take { $0.data += written }
+            } else {
+                state.known.data = max(0, state.known.data + written)
+            }
+            if !isCertain { state.isTooHigh = true }
         }
     }
 
@@ -272,7 +335,7 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Refuses where `count` more bytes would leave less than the reserve; gives what is free.
+    /// Refuses where `count` more bytes would leave less than the reserve; gives how many would not.
     @discardableResult
     private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
         let space: FileSystemSpace
@@ -280,16 +343,12 @@ final class SpoolRoom: Sendable {
         if makesFile, let files = space.freeFiles, files < Self.reservedFiles {
             throw .fewFiles(directory: root.path, free: files, reserve: Self.reservedFiles)
         }
-        let reserve = state.updateQuietly { $0.reserve }
-        guard space.freeBytes - reserve >= count else {
-            throw .full(
-                directory: root.path,
-                needed: count,
-                free: space.freeBytes,
-                reserve: reserve
-            )
+        // What is lent will be written without another look.
+        let (reserve, free) = state.updateQuietly { ($0.reserve, space.freeBytes - $0.lent) }
+        guard free - reserve >= count else {
+            throw .full(directory: root.path, needed: count, free: free, reserve: reserve)
         }
-        return space.freeBytes
+        return free - reserve
     }
 
     private func overQuota(_ count: Int64, used: Int64, quota: Int64) -> SpoolError {
@@ -349,7 +408,8 @@ final class SpoolRoom: Sendable {
         state.update { state in
             if case .success(var census) = counted {
                 if let since = state.since { census += since }
-                state.isTooHigh = state.since.map { $0 != Census() } ?? false
+                // A count finds what was written of a loan, and the next report adds it once more.
+                state.isTooHigh = state.since.map { $0 != Census() } ?? false || state.lent > 0
                 state.known = census
             }
             state.since = nil

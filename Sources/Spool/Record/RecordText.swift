@@ -46,8 +46,8 @@ extension UploadCreation {
         writer.add(line: Self.firstLine)
         writer.add("id", escaping: id.description)
         writer.add("route", escaping: route)
-        writer.add("owner", escaping: owner)
-        writer.add("authorized-owner", escaping: authorizedOwner)
+        writer.add("owner", escaping: owner?.text)
+        writer.add("authorized-owner", escaping: authorizedOwner?.text)
         writer.add("max-size", maxSize)
         writer.add("method", escaping: head.method.rawValue)
         writer.add("target", escaping: head.target)
@@ -126,8 +126,8 @@ extension UploadCreation {
         self.init(
             id: id,
             route: route,
-            owner: values["owner"],
-            authorizedOwner: values["authorized-owner"],
+            owner: values["owner"].map { ExactText($0) },
+            authorizedOwner: values["authorized-owner"].map { ExactText($0) },
             maxSize: maxSize,
             head: RequestHead(
                 method: method,

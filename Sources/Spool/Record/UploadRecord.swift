@@ -1,6 +1,7 @@
 // What the spool keeps of one upload beside its content.
 
 package import Posix
+package import TextFormats
 package import UploadProtocol
 
 /// What is known of an upload when it is created; never changes.
@@ -10,9 +11,9 @@ package struct UploadCreation: Sendable, Equatable {
     /// The route that received it.
     package var route: String
     /// Who created it, as the web server said; only the same, or the same nobody, gets at it again.
-    package var owner: String?
+    package var owner: ExactText?
     /// Who created it, as the authorizer said where the web server did not; decides nothing.
-    package var authorizedOwner: String?
+    package var authorizedOwner: ExactText?
     /// Most bytes it may have, as the authorizer said; nil: the route's limit.
     package var maxSize: Int64?
     /// The creation's method, target and fields: what the upstream will be sent.
@@ -33,7 +34,7 @@ package struct UploadCreation: Sendable, Equatable {
     package let kind: UploadKind
 
     /// Who it belongs to, whoever said so: what events, lists and forms show.
-    package var principal: String? { owner ?? authorizedOwner }
+    package var principal: ExactText? { owner ?? authorizedOwner }
 
     /// The client whose bounds it counts against.
     package var client: ClientName { ClientName(owner: owner, address: remoteAddress) }
@@ -42,8 +43,8 @@ package struct UploadCreation: Sendable, Equatable {
     package init(
         id: UploadID,
         route: String,
-        owner: String?,
-        authorizedOwner: String? = nil,
+        owner: ExactText?,
+        authorizedOwner: ExactText? = nil,
         maxSize: Int64? = nil,
         head: RequestHead,
         resourcePath: String,

@@ -74,23 +74,24 @@ package final class Upload {
     /// Until `takeBack` the offset is what `noteAdded` said, and nothing can be appended here. Whatever dies
     /// meanwhile, nobody else gets the content before the other has closed the file.
     ///
-    /// - Parameter count: bytes that may be added, > 0.
+    /// - Parameter count: the most bytes that may be added, > 0; `lent` says how many, fewer if there is little
+    ///   room, and at least one.
     /// - Returns: the file, open for adding alone; the only copy of that opening.
-    /// - Throws: as `append`.
-    package func lend(_ count: Int64) throws(SpoolError) -> Descriptor {
+    /// - Throws: as `append`; `.full` and `.overQuota` only if there is no room for a single byte.
+    package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try require(canBeLent)
-        return try files.lend(count)
+        return try files.lend(upTo: count)
     }
 
-    /// Lets `count` bytes more be added.
-    /// - Throws: as `append`; then the bound is what it was.
-    package func lendMore(_ count: Int64) throws(SpoolError) { try files.lendMore(count) }
+    /// Lets up to `count` bytes more be added, at least one.
+    /// - Throws: as `lend`; then the bound is what it was.
+    package func lendMore(upTo count: Int64) throws(SpoolError) { try files.lendMore(upTo: count) }
 
     /// Notes that `count` bytes were added in all, which survive the death of any process.
     package func noteAdded(_ count: Int64) throws(SpoolError) { try files.noteAdded(count) }
 
-    /// Whether somebody else has its file.
-    package var isLent: Bool { files.isLent }
+    /// Bytes that somebody else may add in all; nil: nobody else has its file.
+    package var lent: Int64? { files.lent }
 
     /// Whether content was added of which nothing was noted.
     package var hasGrown: Bool { files.hasGrown }
@@ -207,7 +208,7 @@ package final class Upload {
     /// the file open may be told to nobody.
     package func unlock() {
         guard !isUnlocked else { return }
-        guard !files.isLent else { return end() }
+        guard files.lent == nil else { return end() }
         // Where it fails, nobody was told of it: its client resumes before what is lost.
         switch queue {
         case .incoming, .deferred:

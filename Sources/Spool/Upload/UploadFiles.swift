@@ -96,7 +96,10 @@ final class UploadFiles {
     /// Closes all, and with that gives up the kernel's locks; content in memory is gone.
     func close() {
         dropMemory()
-        if let loan { spool.room.wasWritten(loan.taken) }
+        // Whoever has the file may write all of it yet.
+        if let loan {
+            spool.room.endLoan(of: left(of: loan), written: left(of: loan), isCertain: false)
+        }
         loan = nil
         data = nil
         record = nil
@@ -316,27 +319,29 @@ final class UploadFiles {
         var taken: Int64
     }
 
-    /// Whether somebody else adds content now.
-    var isLent: Bool { loan != nil }
+    /// Bytes that somebody else may add in all; nil: nobody has the file.
+    var lent: Int64? { loan?.taken }
+
+    /// Bytes of a loan that were not reported as added.
+    private func left(of loan: Loan) -> Int64 { loan.start + loan.taken - size }
 
     /// Opens the content's file for somebody else who adds content to its end.
     ///
     /// The lock of that opening stands for the content from now on: whoever dies, nobody else touches it before
     /// the other is done. Nothing may be appended here until `takeBack`.
     ///
-    /// - Parameter count: bytes that may be added.
+    /// - Parameter count: the most bytes that may be added; `lent` says how many, at least one.
     /// - Returns: the file.
-    /// - Throws: where there is no room; nothing is lent then.
-    func lend(_ count: Int64) throws(SpoolError) -> Descriptor {
+    /// - Throws: where there is no room at all; nothing is lent then.
+    func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try openedData()
-        try spool.room.take(count)
+        let taken = try spool.room.lend(upTo: count)
         do throws(SpoolError) {
             let lent = try openForLending()
-            loan = Loan(start: size, taken: count)
+            loan = Loan(start: size, taken: taken)
             return lent
         } catch {
-            spool.room.wasWritten(count)
-            spool.room.giveBack(count)
+            spool.room.endLoan(of: taken, written: 0)
             throw error
         }
     }
@@ -356,18 +361,19 @@ final class UploadFiles {
         throw .contradiction(id, reason: "its content is not its own")
     }
 
-    /// Lets `count` bytes more be added.
-    func lendMore(_ count: Int64) throws(SpoolError) {
+    /// Lets up to `count` bytes more be added, at least one.
+    func lendMore(upTo count: Int64) throws(SpoolError) {
         guard loan != nil else { throw .contradiction(id, reason: "its content is not lent") }
-        try spool.room.take(count)
-        loan?.taken += count
+        loan?.taken += try spool.room.lend(upTo: count)
     }
 
     /// Notes that so many bytes were added in all; no more count than may be, and than there are.
     func noteAdded(_ count: Int64) throws(SpoolError) {
         guard let loan, let data else { return }
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
+        let before = size
         size = max(size, min(loan.start + min(count, loan.taken), found))
+        spool.room.endLoan(of: size - before, written: size - before)
         lastActivity = spool.clock.now
         writeBack(data)
     }
@@ -397,10 +403,10 @@ final class UploadFiles {
         self.data = data
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
         let most = loan.start + min(count ?? loan.taken, loan.taken)
+        let (before, lent) = (size, left(of: loan))
         size = min(found, most)
         self.loan = nil
-        spool.room.wasWritten(loan.taken)
-        spool.room.giveBack(loan.start + loan.taken - size)
+        spool.room.endLoan(of: lent, written: size - before)
         lastActivity = spool.clock.now
         if found > size {
             try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: size) }

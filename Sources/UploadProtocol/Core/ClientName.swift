@@ -2,20 +2,25 @@
 //
 // Pure. Invariant: nobody becomes another client by choosing among the addresses of his own network.
 
+package import TextFormats
+
 /// The name one client is counted under.
 package struct ClientName: Hashable, Sendable, CustomStringConvertible {
     /// An owner as it is, or an address or network.
-    package let description: String
+    private let name: ExactText
     private let isOwner: Bool
+
+    /// The same as text.
+    package var description: String { name.text }
 
     /// Names a client.
     ///
     /// - Parameters:
     ///   - owner: who it is, as the web server says; nil: not known, and its address stands for it.
     ///   - address: its address as text; nil: not known, and it is counted with all of that kind.
-    package init(owner: String?, address: String?) {
+    package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
-        description = owner ?? address.map(Self.network) ?? "-"
+        name = owner ?? ExactText(address.map(Self.network) ?? "-")
     }
 
     /// An IPv4 address as it is; of an IPv6 address the network of 64 bits that one site has at least.

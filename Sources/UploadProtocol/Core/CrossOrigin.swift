@@ -73,7 +73,7 @@ package struct CrossOrigin: Sendable, Equatable {
     /// Says that an origin is allowed; false, with nothing said, where it is not.
     private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
         let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
-        guard origins.contains(allowed) else { return false }
+        guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
         fields.append(.accessControlAllowOrigin, allowed)
         if allowsCredentials { fields.append(.accessControlAllowCredentials, "true") }
         return true

@@ -11,13 +11,13 @@ package enum MediaType {
 
     /// A text that is a media type, with or without parameters; nil for another.
     package static func wellFormed(_ text: String) -> String? {
-        let essence = text.prefix { $0 != ";" }.split(
-            separator: "/",
+        let essence = text.utf8.prefix { $0 != UInt8(ascii: ";") }.split(
+            separator: UInt8(ascii: "/"),
             omittingEmptySubsequences: false
         )
         let isType =
             essence.count == 2
-            && essence.allSatisfy { HTTPField.Name(String($0)) != nil }
+            && essence.allSatisfy { HTTPField.Name(String(decoding: $0, as: UTF8.self)) != nil }
         return isType && HTTPField.isValidValue(text) ? text : nil
     }
 

@@ -1,6 +1,7 @@
 // What tus 1.0 calls things: its version, its media type, its fields.
 
 package import HTTPTypes
+import TextFormats
 
 /// tus 1.0 (tus.io/protocols/resumable-upload).
 package enum Tus {
@@ -51,10 +52,11 @@ package enum UploadConcat: Sendable, Equatable {
             return
         }
         let mark = "final;"
-        guard text.hasPrefix(mark) else { return nil }
-        let urls = text.dropFirst(mark.count).split { $0 == " " || $0 == "\t" }
+        guard text.beginsWithBytes(of: mark) else { return nil }
+        // Bytes, not characters: a combining mark would hide a space.
+        let urls = text.utf8.dropFirst(mark.utf8.count).split { $0 == 0x20 || $0 == 0x09 }
         guard !urls.isEmpty else { return nil }
-        self = .final(urls.map { String($0) })
+        self = .final(urls.map { String(decoding: $0, as: UTF8.self) })
     }
 }
 

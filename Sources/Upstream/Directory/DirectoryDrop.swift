@@ -33,11 +33,7 @@ struct DirectoryDrop {
             do {
                 response = try store(request, upload, sink)
             } catch let error as SystemError where error.isFull {
-                return .noRoom(
-                    reason:
-                        "\(purpose): \(error); free space and files there, or raise this user's "
-                        + "share (disk quota) of it"
-                )
+                return .noRoom(reason: "\(purpose): \(error); \(error.roomRemedy)")
             } catch let error as SystemError {
                 return .notReached(
                     reason: "\(purpose): \(error); look whether the directory exists, may be "

@@ -237,8 +237,10 @@ package enum UpstreamFields {
         for field in fields where field.name == .connection {
             // The two that nearly every request has name no field that would pass anyway.
             if field.value == "keep-alive" || field.value == "close" { continue }
-            for option in field.value.split(separator: ",") {
-                options.insert(option.withoutOuterWhitespace.lowercased())
+            // Bytes, not characters: a combining mark would hide a comma, and the Kelvin sign is no k.
+            for option in field.value.utf8.split(separator: UInt8(ascii: ",")) {
+                let text = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
+                if let name = HTTPField.Name(text) { options.insert(name.canonicalName) }
             }
         }
         return options

@@ -107,7 +107,7 @@ struct Show: ParsableCommand {
         line("response", summary.status.map { "\($0)" })
         guard let creation = summary.creation else { return }
         line("route", creation.route)
-        line("owner", creation.principal)
+        line("owner", creation.principal?.text)
         line("client", creation.remoteAddress)
         line("resource", creation.resourcePath)
         let target = creation.head.target.shownTarget(withQuery: showsQueries)
@@ -124,7 +124,7 @@ extension UploadCreation {
 
     /// The creation's fields with credentials left out, its route's own among them.
     fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
-        let own = settings.routes[route]?.fields.credentialFields ?? []
+        let own = settings.routes[exactly: route]?.fields.credentialFields ?? []
         return head.fields.map { field in
             let isSecret =
                 Self.secret.contains(field.name.canonicalName) || own.contains(field.name)

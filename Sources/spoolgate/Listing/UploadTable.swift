@@ -124,7 +124,7 @@ final class UploadTable {
         row[.idle] = DurationText.rounded(now.seconds - summary.lastActivity.seconds)
         row[.next] = nextText(summary)
         row[.route] = cut(summary.creation?.route ?? "-")
-        row[.owner] = cut(summary.creation?.principal ?? "-")
+        row[.owner] = cut(summary.creation?.principal?.text ?? "-")
         row[.target] = cut(target(summary) ?? "-")
         row[.reason] = cut(summary.reason ?? "")
         return row

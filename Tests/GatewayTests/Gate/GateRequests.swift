@@ -6,6 +6,7 @@
 import Exchange
 import HTTPTypes
 import Posix
+import TextFormats
 import UploadProtocol
 
 /// A request without its content.
@@ -141,7 +142,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
             [.happens(trace)] + (isCut ? [half, .fails(.truncated)] : [.bytes(bytes)]),
             length: saysLength ? .known(Int64(content)) : .unknown,
             context: ExchangeContext(
-                owner: owner,
+                owner: owner.map { ExactText($0) },
                 interimStatuses: [104],
                 remoteAddress: "192.0.2.1"
             )
