@@ -1,6 +1,7 @@
 // Upstream, authorizer and webhook get into trouble between two requests and within one: what is told then is true,
 // nothing is lost, and once they are well again the next request succeeds.
 
+import Exchange
 import Foundation
 import HTTPTypes
 import Posix
@@ -10,6 +11,7 @@ import Testing
 import UploadProtocol
 import Upstream
 
+@testable import Admin
 @testable import Gateway
 @testable import Journal
 @testable import Settings
@@ -44,8 +46,7 @@ struct NeighbourTests {
             try neighbour.become(trouble)
             // Each has a name of its own, so that libcurl asks for the neighbour's again.
             test.reload { settings in
-                let unit = settings.routes["default"]?.upstream.connectTimeout ?? .zero
-                settings.routes["default"]?.upstream.connectTimeout = unit + .milliseconds(1)
+                settings.routes["default"]?.upstream.connectTimeout += .milliseconds(1)
             }
             let kept = test.serve(
                 .creation([.bytes(tooLargeToBePlain)], method: .put, target: "/kept")
@@ -62,6 +63,37 @@ struct NeighbourTests {
             let offset = Int64(tooLargeToBePlain.count)
             #expect(test.serve(.append(location, at: offset)).status == 201, "\(trouble)")
             succeed("\(trouble)")
+        }
+    }
+
+    @Test("the status names a route in trouble, and no longer once an upload got through")
+    func status() throws {
+        let origin = try LoopbackOrigin(status: "201 Created", content: "")
+        let neighbour = try BadNeighbour(before: origin.port)
+        let test = try GatewayUnderTest(.http(base: neighbour.base)) { _, route in
+            quick(&route.upstream)
+        }
+        func concerns() -> [String] { Status(of: Admin.of(test.gateway)).concerns }
+        func upload(_ client: Int) {
+            test.serve(
+                ScriptedExchange(
+                    .put,
+                    "/files/a",
+                    [:],
+                    [.bytes(tooLargeToBePlain)],
+                    context: ExchangeContext(remoteAddress: "192.0.2.\(client)")
+                )
+            )
+        }
+        // These end at once; the others end by the same outcome.
+        for trouble in [BadNeighbour.Trouble.noName, .refuses, .notHTTP, .closes(after: 60)] {
+            try neighbour.become(trouble)
+            test.reload { $0.routes["default"]?.upstream.connectTimeout += .milliseconds(1) }
+            for number in 0..<RouteHealth.mostFailures { upload(number % 2) }
+            #expect(concerns().contains { $0.contains("route default is failing") }, "\(trouble)")
+            try neighbour.become(nil)
+            upload(1)
+            #expect(concerns() == [], "after \(trouble)")
         }
     }
 
@@ -121,10 +153,11 @@ struct NeighbourTests {
             try neighbour.become(nil)
             // New settings: the next attempt is made at once.
             test.reload { $0.events.webhook.timeout += .milliseconds(1) }
-            try eventually("the events after \(trouble)") { origin.requests.count >= told }
+            // One whose answer was lost comes twice.
+            try eventually("the events after \(trouble)") {
+                Set(origin.requests.flatMap { $0.values("spoolgate-delivery") }).count == told
+            }
         }
         #expect(test.gateway.events.stopSending(until: .after(.seconds(300))))
-        let deliveries = Set(origin.requests.flatMap { $0.values("spoolgate-delivery") })
-        #expect(deliveries.count == told)
     }
 }
