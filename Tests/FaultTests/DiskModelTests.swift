@@ -198,7 +198,8 @@ struct DiskModelTests {
         }
         #expect(
             found() == [
-                [false, false, false], [true, false, false], [true, true, false], [true, true, true],
+                [false, false, false], [true, false, false], [true, true, false],
+                [true, true, true],
             ]
         )
         model.syncFolder("a")
