@@ -226,6 +226,9 @@ def put_nginx(root):
     root.put(f"{ROOT}/nginx/module/keepalive.conf", f"{SHARED}/modules/upstream/keepalive.conf")
     root.put("/etc/nginx/mime.types", "/etc/nginx/mime.types")
     root.put(f"{HERE}/guest/nginx.conf", "/etc/nginx/nginx.conf")
+    run(tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-keyout", f"{root.path}/etc/nginx/guest.key", "-out", f"{root.path}/etc/nginx/guest.crt",
+        "-days", "3650", "-subj", "/CN=localhost", stderr=subprocess.DEVNULL)
 
 
 # The accelerator.

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 
+from transport import TRANSPORTS
 from upload import Upload
 
 # Kinds of answers and events at which the power may be cut.
@@ -58,6 +59,7 @@ class Ledger:
             upload.note(f"told {offset} ({kind})")
             self.figures[f"told {kind}"] += 1
             self.figures["told"] += 1
+            self.figures[f"told by {upload.transport}"] += 1
             upload.told = max(upload.told or 0, offset)
         self.event(kind)
 
@@ -142,10 +144,14 @@ class Ledger:
             else:
                 upload = Upload(label, route, method, family, size)
             upload.is_busy = True
+            upload.transport = chance.choice(TRANSPORTS)
+            for part in upload.parts:
+                part.transport = upload.transport
             self.live += [upload, *upload.parts]
             self.by_path[upload.path] = upload
             self.figures["uploads"] += 1
             self.figures[f"uploads {family}"] += 1
+            self.figures[f"uploads by {upload.transport}"] += 1
         return upload
 
     def _size(self):

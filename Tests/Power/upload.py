@@ -19,6 +19,8 @@ class Upload:
         self.content = random.Random(label).randbytes(size) if content is None else content
         self.size = len(self.content)
         self.sha = hashlib.sha256(self.content).hexdigest()
+        # How its client reaches nginx (transport.py).
+        self.transport = "tcp"
         # The path of its resource.
         self.url = None
         # The highest offset told; None: none.
@@ -80,6 +82,6 @@ class Upload:
 
     def describe(self):
         return (
-            f"{self.family} {self.method} {self.path} size {self.size} told {self.told} sent {self.sent} "
+            f"{self.family} {self.transport} {self.method} {self.path} size {self.size} told {self.told} sent {self.sent} "
             f"cuts {self.cuts} url {self.url}"
         )
