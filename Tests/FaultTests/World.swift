@@ -209,6 +209,8 @@ final class World {
         let recovery = daemon.spool.recover()
         for upload in locked { upload.unlock() }
         try note(recovery, of: daemon)
+        // Those that were locked, the lock has repaired.
+        checkNames()
         try note(daemon.spool.recoverAgain(recovery.skipped), of: daemon)
     }
 
