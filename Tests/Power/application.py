@@ -4,6 +4,7 @@ It notes each request with the digest of its content. Sometimes it is slow; some
 or ends the connection without an answer. So an attempt is under way, or due again, when the power goes.
 """
 
+import email.message
 import hashlib
 import http.server
 import random
@@ -15,8 +16,8 @@ import time
 class Request:
     """One request, as far as it came."""
 
-    def __init__(self, number, method):
-        self.number, self.method = number, method
+    def __init__(self, number, method, target):
+        self.number, self.method, self.target = number, method, target
         self.at = time.monotonic()
         self.size = 0
         self.sha = None
@@ -43,7 +44,12 @@ class Application(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self._lock = threading.Lock()
         # Target: its requests.
         self.seen = {}
+        # Whether it takes uploads of the route `later`.
+        self._is_open = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def open(self):
+        self._is_open = True
 
     def stop(self):
         self.shutdown()
@@ -52,7 +58,7 @@ class Application(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def begin(self, target, method):
         with self._lock:
             before = self.seen.setdefault(target, [])
-            request = Request(len(before), method)
+            request = Request(len(before), method, target)
             before.append(request)
             return request
 
@@ -68,6 +74,8 @@ class Application(socketserver.ThreadingMixIn, http.server.HTTPServer):
         """The status of the answer to a whole request, and the seconds before it; 0 closes without an answer."""
         with self._lock:
             mood, delay = self.chance.random(), self.chance.choice([0, 0, 0, 0.2, 1.0, 2.0])
+        if request.target.startswith("/later/") and not self._is_open:
+            return 503, 0
         if request.method == "PUT" and mood < 0.10 and request.number < 2:
             return 503, delay
         return (0 if mood > 0.95 else 201), delay
@@ -108,17 +116,36 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         rest = int(self.headers.get("Content-Length", -1))
         if rest < 0:
             request.fault, rest = "no Content-Length", 0
-        digest = hashlib.sha256()
+        content = bytearray()
         while rest > 0:
             data = self.rfile.read(min(rest, 1 << 16))
             if not data:
                 return False
-            digest.update(data)
+            content += data
             rest -= len(data)
-            request.size += len(data)
-        request.sha = digest.hexdigest()
+        if self.path.startswith("/form/"):
+            content = file_of_form(content, self.headers.get("Content-Type", ""), request)
+        request.size = len(content)
+        request.sha = hashlib.sha256(content).hexdigest()
         request.is_whole = True
         return True
 
     def log_message(self, *_):
         pass
+
+
+def file_of_form(content, kind, request):
+    """The file of a multipart/form-data form, its last field; what is wrong with the form is noted."""
+    message = email.message.Message()
+    message["Content-Type"] = kind
+    boundary = message.get_boundary()
+    if message.get_content_type() != "multipart/form-data" or not boundary:
+        request.fault = f"Content-Type {kind}"
+        return content
+    end = b"\r\n--" + boundary.encode() + b"--\r\n"
+    start = content.rfind(b"--" + boundary.encode() + b"\r\n")
+    head, _, file = content[start:].partition(b"\r\n\r\n")
+    if not content.endswith(end) or b'name="file"' not in head:
+        request.fault = f"a form that begins {bytes(content[:200])!r} and ends {bytes(content[-60:])!r}"
+        return content
+    return file[: -len(end)]

@@ -13,12 +13,12 @@ from upload import Upload
 
 # Kinds of answers and events at which the power may be cut.
 MOMENTS = (
-    "created appended head conflict progress postponed 104-location accepted cancelled joined requeued"
-    " answered-dir answered-other answered-http application-head application-whole application-answered"
+    "created appended head conflict progress postponed 104-location accepted cancelled joined requeued held released purged"
+    " answered-dir answered-other answered-http answered-form application-head application-whole application-answered"
 ).split()
 FAMILIES = ["8", "8", "8", "10", "9", "7", "6", "5", "tus", "tus", "tus", "plain", "plain", "join"]
-ROUTES = ["dir", "dir", "other", "http", "http"]
-ACCEPTING_ROUTES = ["acc", "acc", "accdir"]
+ROUTES = ["dir", "dir", "other", "http", "http", "form", "form"]
+ACCEPTING_ROUTES = ["acc", "acc", "accdir", "later", "later"]
 # Uploads that wait for a worker, at the most.
 MOST_WAITING = 60
 
@@ -137,6 +137,10 @@ class Ledger:
             route = chance.choice(ROUTES + (ACCEPTING_ROUTES if self._accepts else []))
             method, family = chance.choice(["POST", "PUT"]), chance.choice(FAMILIES)
             size = self._size()
+            if route == "later":
+                # Refused with 503 until the end, which is repeated only if that is safe. Clients of versions 5 and 6
+                # hear no offset meanwhile.
+                method, family = "PUT", chance.choice(["7", "8", "9", "10"])
             if family in ("tus", "join"):
                 method = "POST"
             if family == "join":
@@ -180,6 +184,23 @@ class Ledger:
                 upload.is_busy = True
                 return upload
         return self.new() if is_fresh else None
+
+    def take_waiting(self, chance):
+        """For the operator: an upload that waits for the upstream, or that its client has not finished; or None."""
+        with self.lock:
+            found = [
+                upload
+                for upload in self.live
+                if not upload.is_busy and upload.url and not upload.cancelled and not upload.is_part
+                and (upload.route == "later" and upload.is_accepted
+                     or upload.family != "join" and upload.told is not None and not upload.is_over
+                     and chance.random() < 0.1)
+            ]
+            if not found:
+                return None
+            upload = chance.choice(found)
+            upload.is_busy = True
+            return upload
 
     def forget_finished(self):
         """Half of those that were answered are not looked at again after a cut."""

@@ -92,7 +92,7 @@ class Oracle:
         ledger = self._ledger
         attempts = len(ledger.application.requests(upload.path))
         upload.is_retired = True
-        if upload.method != "POST" or not upload.is_completing:
+        if upload.is_repeatable or not upload.is_completing:
             return ledger.fail(upload, "held", f"410, the application saw {attempts} attempts")
         shown = ledger.machine.ask(f"show={upload.id}").split("attempts ")
         known = int(shown[1].split()[0]) if len(shown) > 1 else 0
@@ -142,6 +142,29 @@ class Oracle:
             self._ledger.count("answers kept")
         else:
             self._ledger.fail(upload, "answer lost", f"told {upload.answer}, now {answer}")
+
+    def check_holds(self):
+        """What an operator was told of uploads that wait, against what `list` says."""
+        ledger = self._ledger
+        known = [one for one in ledger.live if one.hold and not one.cancelled]
+        if not known:
+            return
+        states = {}
+        for line in ledger.machine.ask("json").splitlines():
+            if line.startswith("{"):
+                said = json.loads(line)
+                states[said["upload"]] = said["state"]
+        for upload in known:
+            state = states.get(upload.id)
+            upload.note(f"after cut: state {state}")
+            if upload.hold == "held" and state != "held":
+                ledger.fail(upload, "hold lost", f"it was held, now {state}")
+            elif upload.hold == "released" and state == "held":
+                ledger.fail(upload, "release lost", "it was released, now it is held")
+            else:
+                ledger.count("holds and releases kept")
+            if upload.hold == "unknown":
+                upload.hold, upload.held_at = ("held", time.monotonic()) if state == "held" else ("", 0)
 
     # Directories.
 
@@ -233,11 +256,13 @@ class Oracle:
                     ledger.fail(upload, "wrong content delivered", f"{one}")
                 if upload.cancelled == "told" and one.at > upload.cancelled_at:
                     ledger.fail(upload, "delivered after it was cancelled", f"{one}")
+                if upload.hold == "held" and one.at > upload.held_at:
+                    ledger.fail(upload, "delivered while it was held", f"{one}")
                 if one.fault:
                     ledger.fail(upload, "wrong request", f"{one}")
             if not upload.is_completing:
                 ledger.fail(upload, "delivered unfinished", f"{requests}")
-            if upload.method == "POST" and len(requests) > 1 + math.ceil(upload.requeues):
+            if not upload.is_repeatable and len(requests) > 1 + math.ceil(upload.requeues):
                 ledger.fail(upload, "POST delivered twice", f"{requests}")
             ledger.count("upstream requests", len(new))
             ledger.count("upstream requests cut", sum(not one.is_whole for one in new))
@@ -248,7 +273,7 @@ class Oracle:
         upload.is_done = upload.is_dropped or any(one.is_whole and one.answered == 201 for one in requests)
         if upload.is_done or upload.is_unknown:
             return True
-        if upload.method == "POST" and upload.url:
+        if not upload.is_repeatable and upload.url:
             try:
                 answer = request(self._port, "HEAD", upload.url, upload.marks(), limit=15)
             except Broken:

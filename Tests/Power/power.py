@@ -6,13 +6,14 @@ Environment: POWER_ROUNDS, cuts on each file system (default 4); POWER_FS, file 
 POWER_MOMENT, at which every cut comes (default: drawn); POWER_SAMPLE, not empty: a sample of two minutes at the most;
 POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, what is drawn;
 POWER_DIRECTORY, where all of it lives (default: .build/power); POWER_KERNEL, the directory of an unpacked kernel
-package; POWER_PROCESSORS, of the guest (default 1); SPOOLGATE, the program. Exit status: 0 all promises hold and every
+package; POWER_PREVIOUS, the program that each spool begins with; POWER_PROCESSORS, of the guest (default 1); SPOOLGATE, the program. Exit status: 0 all promises hold and every
 control was noticed, or nothing could be done here; 1 not. With --check it only says what stands in the way.
 """
 
 import fcntl
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -126,8 +127,25 @@ def prepare(run):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         sys.exit(f"make power-test: another run works in {run.directory}; set POWER_DIRECTORY for a second one")
-    guest.build(build, guest.program(), None)
-    return Host(build, work, guest.accelerator(build), int(setting("PROCESSORS", "1")))
+    before = previous(run.directory)
+    guest.build(build, guest.program(), before)
+    return Host(build, work, guest.accelerator(build), int(setting("PROCESSORS", "1")), bool(before))
+
+
+def previous(directory):
+    """The program that each spool begins with: the one named, or the one of the last run that had another than this.
+
+    None: there is none yet.
+    """
+    if named := setting("PREVIOUS"):
+        return named
+    last, before = (os.path.join(directory, f"{name}-program") for name in ("last", "previous"))
+    current = guest.program()
+    if not os.path.exists(last) or guest.digest(last) != guest.digest(current):
+        if os.path.exists(last):
+            os.replace(last, before)
+        shutil.copy(current, last)
+    return before if os.path.exists(before) else None
 
 
 def play_series(run, host, results, file_system):

@@ -10,12 +10,13 @@ from application import Application
 from client import Client
 from ledger import MOMENTS, Ledger
 from machine import Conduct, Machine, make_disks
+from operating import Operator
 from oracle import Oracle
 from transport import send
 from wire import Broken
 
 # The longest time in one round that clients are at work, in seconds.
-WORK = 15
+WORK = 12
 
 
 class Plan:
@@ -75,9 +76,13 @@ class Series:
 
     # One boot.
 
-    def _boot(self, conduct, checks_disks=False, writes_eagerly=False):
+    def _boot(self, conduct, checks_disks=False, writes_eagerly=False, is_last=False):
         ledger, plan = self.ledger, self.plan
         ledger.boot += 1
+        is_plain = plan.is_control or is_last
+        # The first boot has the previous build; what it leaves is the current one's to go on with.
+        self._program = "previous" if self._host.has_previous and ledger.boot == 1 and not is_plain else "current"
+        self._daemons = 2 if not is_plain and self._chance.random() < 0.3 else 1
         # Every other boot with nginx that writes content into the spool by itself.
         self._has_lane = ledger.boot % 2 == 0
         words = {
@@ -88,14 +93,26 @@ class Series:
             "lie": plan.lie,
             "fsck": int(checks_disks),
             "eager": int(writes_eagerly),
+            "daemons": self._daemons,
+            "program": self._program,
         }
         conduct.lies = plan.lies
+        self._how = (words, conduct)
         ledger.machine = Machine(self._host, words, conduct, ledger.boot)
 
     def _settle(self):
         """After a boot: checks every promise; False: the gateway does not serve."""
         ledger, oracle = self.ledger, self._oracle
         took = ledger.machine.wait()
+        for _ in range(2):
+            if took is not None or ledger.machine.has_booted:
+                break
+            # The emulator or the kernel failed before anything was mounted: the disks are as they were.
+            ledger.machine.cut()
+            self._bury()
+            ledger.count("boots that failed")
+            ledger.machine = Machine(self._host, *self._how, ledger.boot)
+            took = ledger.machine.wait()
         self._is_ruined = oracle.check_console() or self._is_ruined
         if took is None:
             ledger.fail(None, "no gateway", str(ledger.machine.words()))
@@ -109,6 +126,7 @@ class Series:
         parallel(lambda: self._verify(queue), 6)
         oracle.check_directories()
         oracle.check_application()
+        oracle.check_holds()
         oracle.check_corrupt()
         ledger.forget_finished()
         self._note()
@@ -186,13 +204,19 @@ class Series:
             self._bury()
             return
         self._bury()
-        self._cuts.append({"at": ledger.last_cut, "lane": self._has_lane, "disks": str(conduct)})
+        self._cuts.append({"at": ledger.last_cut, "lane": self._has_lane, "disks": str(conduct),
+                           "daemons": self._daemons, "program": self._program})
         print(
-            f"  {self.plan.name} cut {self._number + 1}, at {ledger.last_cut}{', lane' if self._has_lane else ''}: "
+            f"  {self.plan.name} cut {self._number + 1}, at {ledger.last_cut}{self._described()}: "
             f"{time.monotonic() - began:.1f} s, {ledger.figures['uploads']} uploads, {ledger.figures['told']} offsets "
             f"told, {len(ledger.faults)} broken; {conduct}",
             flush=True,
         )
+
+    def _described(self):
+        words = [", spool_receive" if self._has_lane else "", ", two daemons" if self._daemons == 2 else "",
+                 ", previous build" if self._program == "previous" else ""]
+        return "".join(words)
 
     def _work(self):
         """Clients and an operator at work, until the power goes."""
@@ -205,12 +229,13 @@ class Series:
         elif moment or chance.random() < 0.5:
             ledger.look_out(moment or chance.choice(MOMENTS), chance.choice([1, 1, 2, 5]))
         else:
-            lasts = chance.uniform(0.2, 10)
+            lasts = chance.uniform(0.2, 8)
         threads = [
             threading.Thread(target=self._client, args=(f"{self.plan.seed}-{self._number}-{worker}", True, until))
             for worker in range(workers)
         ]
-        threads.append(threading.Thread(target=self._operate))
+        threads.append(threading.Thread(target=Operator(ledger, f"{self.plan.seed}-{self._number}").work,
+                                        args=(until,)))
         for thread in threads:
             thread.start()
         end = time.monotonic() + lasts
@@ -244,34 +269,15 @@ class Series:
             finally:
                 upload.is_busy = False
 
-    def _operate(self):
-        """An operator, who queues again the uploads that are held; done once the command has returned."""
-        ledger = self.ledger
-        while not ledger.is_dead and ledger.held:
-            upload = ledger.held.pop()
-            try:
-                said = ledger.machine.ask(f"requeue={upload.id}", limit=20)
-            except OSError:
-                # It may have been done.
-                upload.requeues += 0.5
-                continue
-            upload.note(f"requeue: {said.strip()}")
-            if said.rstrip().endswith("status 0"):
-                upload.requeues += 1
-                upload.is_unknown, upload.is_retired, upload.is_accepted = False, False, True
-                with ledger.lock:
-                    if upload not in ledger.live:
-                        ledger.live.append(upload)
-                ledger.count("requeued")
-                ledger.event("requeued")
-
     # The end.
 
     def _finish(self):
         """No more cuts: every upload is finished, what was accepted is delivered, and all is checked once more."""
         ledger, oracle = self.ledger, self._oracle
-        self._boot(Conduct())
+        self._boot(Conduct(), is_last=True)
+        ledger.application.open()
         if self._settle():
+            Operator(ledger, self.plan.seed).release_all()
             end = time.monotonic() + 40
             parallel(lambda: self._client(f"{self.plan.seed}-{threading.get_ident()}", False, end), 6)
             self._wait_for_deliveries()
@@ -280,7 +286,7 @@ class Series:
         self._bury()
         if self._is_ruined:
             return
-        self._boot(Conduct(), checks_disks=True)
+        self._boot(Conduct(), checks_disks=True, is_last=True)
         self._settle()
         ledger.machine.cut()
         self._bury()

@@ -5,7 +5,7 @@ import random
 import time
 
 # Routes that answer 202.
-ACCEPTING = ("acc", "accdir")
+ACCEPTING = ("acc", "accdir", "later")
 # Routes to a directory: its name among nginx's locations.
 DIRECTORIES = {"dir": "drop", "other": "otherdrop", "accdir": "drop"}
 
@@ -32,7 +32,7 @@ class Upload:
         # The final response, and whether 202 was told.
         self.answer = None
         self.is_accepted = False
-        # Whether a cancellation was asked for, or confirmed (with the time).
+        # Whether its removal was asked for, or confirmed (with the time): by its client, or by an operator (purge).
         self.cancelled = ""
         self.cancelled_at = 0
         # Whether its client was told, or found, that the outcome is unknown.
@@ -51,12 +51,20 @@ class Upload:
         self.judged = 0
         # How often an operator has queued it again, and the attempts before that.
         self.requeues = self.attempts = 0
+        # What an operator was last told of it: held (since when), released, unknown (no answer), or nothing.
+        self.hold = ""
+        self.held_at = 0
         self.cuts = 0
         self.history = []
 
     @property
     def is_tus(self):
         return self.family in ("tus", "join")
+
+    @property
+    def is_repeatable(self):
+        """Whether the gateway may send it twice: a form is a POST."""
+        return self.method == "PUT" and self.route != "form"
 
     @property
     def id(self):
