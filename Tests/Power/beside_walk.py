@@ -53,8 +53,14 @@ def play(host, is_over=lambda: False):
 def create(machine, number):
     """The URL of an upload that was answered 202."""
     found = []
-    answer = request(machine.http, "PUT", f"/acc/{number}.bin", {**MARKS, "Upload-Complete": "?1"},
-                     bytes([number]) * 200_000, on_interim=lambda one: found.append(one.fields.get("location")))
+    answer = request(
+        machine.http,
+        "PUT",
+        f"/acc/{number}.bin",
+        {**MARKS, "Upload-Complete": "?1"},
+        bytes([number]) * 200_000,
+        on_interim=lambda one: found.append(one.fields.get("location")),
+    )
     if answer.status != 202:
         raise RuntimeError(f"an upload was answered {answer}")
     return "/" + found[0].split("://")[1].partition("/")[2]
@@ -86,8 +92,11 @@ def ask_all(machine, urls):
 def wait_for_deliveries(application, machine):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        came = [target for target in application.targets()
-                if any(one.answered == 201 for one in application.requests(target))]
+        came = [
+            target
+            for target in application.targets()
+            if any(one.answered == 201 for one in application.requests(target))
+        ]
         if len(came) == UPLOADS:
             return []
         time.sleep(0.2)

@@ -19,7 +19,18 @@ class Client:
 
     # One exchange.
 
-    def send(self, upload, method, target, fields, content=b"", base=0, completes=False, slowly=False, **more):
+    def send(
+        self,
+        upload,
+        method,
+        target,
+        fields,
+        content=b"",
+        base=0,
+        completes=False,
+        slowly=False,
+        **more,
+    ):
         ledger = self.ledger
 
         def on_interim(answer):
@@ -39,10 +50,22 @@ class Client:
         if completes and not content:
             upload.is_completing = True
         shown = {name: value for name, value in fields.items() if name.startswith("Upload")}
-        upload.note(f"> {method} {target} {shown} {base}+{len(content)}{' completes' if completes else ''}")
+        upload.note(
+            f"> {method} {target} {shown} {base}+{len(content)}{' completes' if completes else ''}"
+        )
         try:
-            answer = self._request(ledger, upload, method, target, {**upload.marks(), **fields}, content,
-                                   on_interim=on_interim, on_sent=on_sent, **self._pace(content, slowly), **more)
+            answer = self._request(
+                ledger,
+                upload,
+                method,
+                target,
+                {**upload.marks(), **fields},
+                content,
+                on_interim=on_interim,
+                on_sent=on_sent,
+                **self._pace(content, slowly),
+                **more,
+            )
         except Broken as broken:
             upload.note(f"< broken: {broken}")
             raise
@@ -68,7 +91,10 @@ class Client:
         draw = self.chance.random()
         if draw < 0.15:
             return self.head(upload)
-        if draw < 0.15 + (0.5 if self.ledger.moment == "cancelled" else 0.05) and not upload.is_part:
+        if (
+            draw < 0.15 + (0.5 if self.ledger.moment == "cancelled" else 0.05)
+            and not upload.is_part
+        ):
             return self.cancel(upload)
         if draw > 0.93 and upload.told and not upload.is_completing:
             return self.conflict(upload)
@@ -76,8 +102,15 @@ class Client:
 
     def create(self, upload):
         if upload.family == "plain":
-            answer = self.send(upload, upload.method, upload.path, {}, upload.content, completes=True,
-                               slowly=self._half())
+            answer = self.send(
+                upload,
+                upload.method,
+                upload.path,
+                {},
+                upload.content,
+                completes=True,
+                slowly=self._half(),
+            )
             return self.conclude(upload, answer)
         answer = self._create_tus(upload) if upload.is_tus else self._create_draft(upload)
         if answer.status == 201 and not upload.is_completing:
@@ -99,8 +132,15 @@ class Client:
         if count:
             fields["Content-Type"] = TUS
         completes = count == size and not upload.is_part
-        return self.send(upload, "POST", upload.path, fields, upload.content[:count], completes=completes,
-                         slowly=self._half())
+        return self.send(
+            upload,
+            "POST",
+            upload.path,
+            fields,
+            upload.content[:count],
+            completes=completes,
+            slowly=self._half(),
+        )
 
     def _create_draft(self, upload):
         size = upload.size
@@ -111,9 +151,17 @@ class Client:
             fields["Upload-Length"] = size
         count = {"empty": 0, "part": self.chance.randint(0, size)}.get(kind, size)
         more = {"stop_after": self.chance.randint(0, size)} if kind == "cut" else {}
-        return self.send(upload, upload.method, upload.path, fields, upload.content[:count],
-                         completes=completes, slowly=self._half() or kind == "cut",
-                         midway=self._asks(upload), **more)
+        return self.send(
+            upload,
+            upload.method,
+            upload.path,
+            fields,
+            upload.content[:count],
+            completes=completes,
+            slowly=self._half() or kind == "cut",
+            midway=self._asks(upload),
+            **more,
+        )
 
     def _half(self):
         return self.chance.random() < 0.5
@@ -139,7 +187,11 @@ class Client:
     def conflict(self, upload):
         """An append at an offset that is too low: 409 and, in the draft's versions, the right one."""
         fields = {"Upload-Offset": self.chance.randrange(upload.told)}
-        fields |= {"Content-Type": TUS} if upload.is_tus else {"Content-Type": PARTIAL, "Upload-Complete": "?0"}
+        fields |= (
+            {"Content-Type": TUS}
+            if upload.is_tus
+            else {"Content-Type": PARTIAL, "Upload-Complete": "?0"}
+        )
         answer = self.send(upload, "PATCH", upload.url, fields)
         if answer.status == 409 and (offset := answer.number("upload-offset")) is not None:
             self.ledger.tell(upload, "conflict", offset)
@@ -149,7 +201,9 @@ class Client:
         answer = self.send(upload, "DELETE", upload.url, {})
         if answer.status == 204:
             upload.cancelled, upload.cancelled_at = "told", time.monotonic()
-            self.ledger.count("cancelled promised" if upload.told is not None else "cancelled unpromised")
+            self.ledger.count(
+                "cancelled promised" if upload.told is not None else "cancelled unpromised"
+            )
             self.ledger.event("cancelled")
         elif answer.status in (404, 409):
             upload.cancelled = ""
@@ -175,9 +229,23 @@ class Client:
             completes = is_last
             fields = self._draft_fields(content, is_last)
         fields["Upload-Offset"] = offset
-        more = {"stop_after": self.chance.randint(0, count)} if content and self.chance.random() < 0.2 else {}
-        answer = self.send(upload, "PATCH", upload.url, fields, content, offset, completes,
-                           slowly=bool(more) or self._half(), midway=self._asks(upload), **more)
+        more = (
+            {"stop_after": self.chance.randint(0, count)}
+            if content and self.chance.random() < 0.2
+            else {}
+        )
+        answer = self.send(
+            upload,
+            "PATCH",
+            upload.url,
+            fields,
+            content,
+            offset,
+            completes,
+            slowly=bool(more) or self._half(),
+            midway=self._asks(upload),
+            **more,
+        )
         if not completes and answer.status in (201, 204):
             self.ledger.tell(upload, "appended", answer.number("upload-offset"))
         else:
@@ -222,10 +290,16 @@ class Client:
         ledger, said = self.ledger, answer.fields.get("upload-complete")
         offset = answer.number("upload-offset")
         # Without a resource (an ordinary upload, or one below `min-size`) the answer is the upstream's alone.
-        is_good = 200 <= answer.status < 300 and (said == "?1" or upload.url is None or upload.is_tus)
+        is_good = 200 <= answer.status < 300 and (
+            said == "?1" or upload.url is None or upload.is_tus
+        )
         if is_good and upload.is_completing and upload.route in ACCEPTING:
             self._accept(upload, answer)
-        elif is_good and upload.is_completing and (not upload.is_tus or offset in (None, upload.size)):
+        elif (
+            is_good
+            and upload.is_completing
+            and (not upload.is_tus or offset in (None, upload.size))
+        ):
             if upload.answer is None:
                 upload.answer = answer
                 ledger.count(f"answered {upload.route}")

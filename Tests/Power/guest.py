@@ -100,8 +100,12 @@ def kernel(out):
 def wanted_packages():
     """The kernel that the newest of KERNELS depends on, and its modules if they are a package of their own."""
     for name in KERNELS:
-        found = subprocess.run(["apt-cache", "depends", "--recurse", "--important", name],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+        found = subprocess.run(
+            ["apt-cache", "depends", "--recurse", "--important", name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ).stdout
         versions = re.findall(r"^(linux-(?:image|modules)-\d\S*)$", found, re.MULTILINE)
         if versions:
             return sorted(set(versions))
@@ -114,7 +118,9 @@ def module_bytes(path):
         with lzma.open(path) as file:
             return file.read()
     if path.endswith(".zst"):
-        return subprocess.run([tool("zstd"), "-dc", path], check=True, stdout=subprocess.PIPE).stdout
+        return subprocess.run(
+            [tool("zstd"), "-dc", path], check=True, stdout=subprocess.PIPE
+        ).stdout
     with open(path, "rb") as file:
         return file.read()
 
@@ -145,8 +151,9 @@ def in_order(directory):
 
 
 def libraries(path):
-    said = subprocess.run([tool("ldd"), path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True).stdout
+    said = subprocess.run(
+        [tool("ldd"), path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ).stdout
     return re.findall(r"(/[^ ]+\.so[^ ]*) \(0x", said)
 
 
@@ -176,8 +183,13 @@ class Root:
     def pack(self, target):
         names = run("find", ".", cwd=self.path)
         with open(target, "wb") as file:
-            subprocess.run([tool("cpio"), "-o", "-H", "newc", "-R", "0:0", "--quiet"], check=True,
-                           input=names.encode(), stdout=file, cwd=self.path)
+            subprocess.run(
+                [tool("cpio"), "-o", "-H", "newc", "-R", "0:0", "--quiet"],
+                check=True,
+                input=names.encode(),
+                stdout=file,
+                cwd=self.path,
+            )
 
 
 def build(out, gateway, previous):
@@ -186,9 +198,23 @@ def build(out, gateway, previous):
     unpacked = kernel(out)
     shutil.copy(glob.glob(f"{unpacked}/boot/vmlinuz-*")[0], f"{out}/vmlinuz")
     root = Root(f"{out}/root")
-    root.directories("bin", "sbin", "proc", "sys", "dev", "tmp", "run/spoolgate", "data", "other", "modules",
-                     "etc", "var/log/nginx", "var/lib/nginx", "www/cgi-bin",
-                     SHARED[1:] + "/modules/upstream")
+    root.directories(
+        "bin",
+        "sbin",
+        "proc",
+        "sys",
+        "dev",
+        "tmp",
+        "run/spoolgate",
+        "data",
+        "other",
+        "modules",
+        "etc",
+        "var/log/nginx",
+        "var/lib/nginx",
+        "www/cgi-bin",
+        SHARED[1:] + "/modules/upstream",
+    )
     root.put(BUSYBOX, "/bin/busybox", 0o755)
     needed = set()
     for name, path in (("spoolgate", gateway), ("spoolgate-previous", previous)):
@@ -202,13 +228,24 @@ def build(out, gateway, previous):
         root.put(os.path.realpath(library), library, 0o755)
     # A C library whose syncs can be made to do nothing: a negative control.
     os.makedirs(f"{root.path}/usr/lib", exist_ok=True)
-    run(tool("gcc"), "-O2", "-shared", "-fPIC", "-o", f"{root.path}/usr/lib/liar.so", f"{HERE}/guest/liar.c",
-        "-ldl")
+    run(
+        tool("gcc"),
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-o",
+        f"{root.path}/usr/lib/liar.so",
+        f"{HERE}/guest/liar.c",
+        "-ldl",
+    )
     for number, (name, content) in enumerate(in_order(glob.glob(f"{unpacked}/lib/modules/*")[0])):
         root.write(f"/modules/{number:02}-{name}.ko", content)
     put_nginx(root)
-    for name, path, mode in (("init", "/init", 0o755), ("ask", "/www/cgi-bin/ask", 0o755),
-                             ("spoolgate.yaml", "/etc/spoolgate.yaml", None)):
+    for name, path, mode in (
+        ("init", "/init", 0o755),
+        ("ask", "/www/cgi-bin/ask", 0o755),
+        ("spoolgate.yaml", "/etc/spoolgate.yaml", None),
+    ):
         root.put(f"{HERE}/guest/{name}", path, mode)
     root.write("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n")
     root.write("/etc/group", "root:x:0:\n")
@@ -226,9 +263,25 @@ def put_nginx(root):
     root.put(f"{ROOT}/nginx/module/keepalive.conf", f"{SHARED}/modules/upstream/keepalive.conf")
     root.put("/etc/nginx/mime.types", "/etc/nginx/mime.types")
     root.put(f"{HERE}/guest/nginx.conf", "/etc/nginx/nginx.conf")
-    run(tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-        "-keyout", f"{root.path}/etc/nginx/guest.key", "-out", f"{root.path}/etc/nginx/guest.crt",
-        "-days", "3650", "-subj", "/CN=localhost", stderr=subprocess.DEVNULL)
+    run(
+        tool("openssl"),
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-keyout",
+        f"{root.path}/etc/nginx/guest.key",
+        "-out",
+        f"{root.path}/etc/nginx/guest.crt",
+        "-days",
+        "3650",
+        "-subj",
+        "/CN=localhost",
+        stderr=subprocess.DEVNULL,
+    )
 
 
 # The accelerator.
@@ -241,10 +294,31 @@ def accelerator(out):
     console = f"{out}/console-of-kvm"
     with open(console, "w") as output:
         process = subprocess.Popen(
-            [tool("qemu-system-x86_64"), "-accel", "kvm", "-cpu", "host", "-m", "512", "-nodefaults",
-             "-no-reboot", "-display", "none", "-kernel", f"{out}/vmlinuz", "-initrd", f"{out}/guest.cpio",
-             "-append", "console=ttyS0 quiet panic=-1", "-serial", "stdio"],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            [
+                tool("qemu-system-x86_64"),
+                "-accel",
+                "kvm",
+                "-cpu",
+                "host",
+                "-m",
+                "512",
+                "-nodefaults",
+                "-no-reboot",
+                "-display",
+                "none",
+                "-kernel",
+                f"{out}/vmlinuz",
+                "-initrd",
+                f"{out}/guest.cpio",
+                "-append",
+                "console=ttyS0 quiet panic=-1",
+                "-serial",
+                "stdio",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and process.poll() is None:

@@ -36,10 +36,17 @@ class Connection:
         state = self._state
         self._peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         state.initiate_connection()
-        fields = [(":method", exchange.method), (":path", exchange.target), (":scheme", "https"),
-                  (":authority", exchange.fields.get("Host", "localhost"))]
-        fields += [(name.lower(), str(value)) for name, value in exchange.fields.items()
-                   if name.lower() not in CONNECTION]
+        fields = [
+            (":method", exchange.method),
+            (":path", exchange.target),
+            (":scheme", "https"),
+            (":authority", exchange.fields.get("Host", "localhost")),
+        ]
+        fields += [
+            (name.lower(), str(value))
+            for name, value in exchange.fields.items()
+            if name.lower() not in CONNECTION
+        ]
         has_content = bool(exchange.content)
         state.send_headers(1, fields, end_stream=not has_content)
         self._flush()
@@ -62,7 +69,9 @@ class Connection:
         while at < len(piece):
             if self._answer:
                 return False
-            room = min(self._state.local_flow_control_window(1), self._state.max_outbound_frame_size)
+            room = min(
+                self._state.local_flow_control_window(1), self._state.max_outbound_frame_size
+            )
             if room <= 0:
                 if time.monotonic() > exchange.until:
                     raise Broken("no window in time")

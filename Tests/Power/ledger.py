@@ -161,7 +161,11 @@ class Ledger:
     def _size(self):
         chance = self.chance
         return chance.choice(
-            [chance.randint(1, 1000), chance.randint(1000, 131072), chance.randint(1 << 20, 5 << 20)]
+            [
+                chance.randint(1, 1000),
+                chance.randint(1000, 131072),
+                chance.randint(1 << 20, 5 << 20),
+            ]
             + [chance.randint(131072, 1 << 20)] * 3
         )
 
@@ -191,10 +195,18 @@ class Ledger:
             found = [
                 upload
                 for upload in self.live
-                if not upload.is_busy and upload.url and not upload.cancelled and not upload.is_part
-                and (upload.route == "later" and upload.is_accepted
-                     or upload.family != "join" and upload.told is not None and not upload.is_over
-                     and chance.random() < 0.1)
+                if not upload.is_busy
+                and upload.url
+                and not upload.cancelled
+                and not upload.is_part
+                and (
+                    upload.route == "later"
+                    and upload.is_accepted
+                    or upload.family != "join"
+                    and upload.told is not None
+                    and not upload.is_over
+                    and chance.random() < 0.1
+                )
             ]
             if not found:
                 return None

@@ -97,8 +97,10 @@ class Machine:
                 where = f"driver=raw,file.driver=nbd,file.server.type=unix,file.server.path={image}.sock"
                 self._disks.append(self._start_disk(name, image, conduct))
             drives += [
-                "-drive", f"if=none,id={name},cache=writeback,discard=ignore,{where}",
-                "-device", f"virtio-blk-pci,drive={name},write-cache=on,physical_block_size=4096,"
+                "-drive",
+                f"if=none,id={name},cache=writeback,discard=ignore,{where}",
+                "-device",
+                f"virtio-blk-pci,drive={name},write-cache=on,physical_block_size=4096,"
                 "logical_block_size=512,discard=off,write-zeroes=off",
             ]
         return drives
@@ -108,9 +110,20 @@ class Machine:
         if os.path.exists(address):
             os.unlink(address)
         server = subprocess.Popen(
-            [sys.executable, f"{HERE}/disk.py", image, address, conduct.keeps, f"{conduct.seed}-{name}",
-             str(conduct.slowest), str(conduct.block), "lies" if conduct.lies else "honest"],
-            stdout=subprocess.PIPE, text=True)
+            [
+                sys.executable,
+                f"{HERE}/disk.py",
+                image,
+                address,
+                conduct.keeps,
+                f"{conduct.seed}-{name}",
+                str(conduct.slowest),
+                str(conduct.block),
+                "lies" if conduct.lies else "honest",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         if server.stdout.readline() != "ready\n":
             raise RuntimeError(f"the disk {name} does not start")
         return server
@@ -126,15 +139,43 @@ class Machine:
         line += " ".join(f"pow.{name}={value}" for name, value in words.items())
         with open(f"{host.work}/qemu.log", "a") as output:
             return subprocess.Popen(
-                [tool("qemu-system-x86_64"), "-accel", host.accelerator,
-                 "-cpu", "host" if host.accelerator == "kvm" else "max",
-                 "-smp", str(host.processors), "-m", "768", "-nodefaults", "-no-user-config", "-no-reboot",
-                 "-display", "none", "-kernel", f"{host.build}/vmlinuz",
-                 "-initrd", f"{host.build}/guest.cpio", "-append", line,
-                 "-serial", f"file:{self.console}", "-serial", f"file:{self.log}",
-                 "-device", "virtio-rng-pci", "-netdev", f"user,id=net,restrict=off,{forward}",
-                 "-device", "virtio-net-pci,netdev=net,romfile=", *drives],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+                [
+                    tool("qemu-system-x86_64"),
+                    "-accel",
+                    host.accelerator,
+                    "-cpu",
+                    "host" if host.accelerator == "kvm" else "max",
+                    "-smp",
+                    str(host.processors),
+                    "-m",
+                    "768",
+                    "-nodefaults",
+                    "-no-user-config",
+                    "-no-reboot",
+                    "-display",
+                    "none",
+                    "-kernel",
+                    f"{host.build}/vmlinuz",
+                    "-initrd",
+                    f"{host.build}/guest.cpio",
+                    "-append",
+                    line,
+                    "-serial",
+                    f"file:{self.console}",
+                    "-serial",
+                    f"file:{self.log}",
+                    "-device",
+                    "virtio-rng-pci",
+                    "-netdev",
+                    f"user,id=net,restrict=off,{forward}",
+                    "-device",
+                    "virtio-net-pci,netdev=net,romfile=",
+                    *drives,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
 
     # Its end.
 

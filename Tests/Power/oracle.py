@@ -99,7 +99,11 @@ class Oracle:
         if upload.requeues >= 1 and known == upload.attempts:
             ledger.fail(upload, "requeue lost", "an operator was told that it was queued again")
         where = " (directory)" if upload.route in DIRECTORIES else ""
-        ledger.count(f"held, outcome unknown{where}" if attempts or where else "held, the application saw nothing")
+        ledger.count(
+            f"held, outcome unknown{where}"
+            if attempts or where
+            else "held, the application saw nothing"
+        )
         upload.is_unknown, upload.attempts = True, known
         if upload.requeues < 1 and not upload.is_part and len(shown) > 1:
             ledger.held.append(upload)
@@ -137,7 +141,10 @@ class Oracle:
             return self._ledger.wonder(upload, f"asked again: {broken}")
         is_same = 200 <= answer.status < 300
         if not upload.is_tus:
-            is_same = (answer.status, answer.content) == (upload.answer.status, upload.answer.content)
+            is_same = (answer.status, answer.content) == (
+                upload.answer.status,
+                upload.answer.content,
+            )
         if is_same:
             self._ledger.count("answers kept")
         else:
@@ -164,7 +171,9 @@ class Oracle:
             else:
                 ledger.count("holds and releases kept")
             if upload.hold == "unknown":
-                upload.hold, upload.held_at = ("held", time.monotonic()) if state == "held" else ("", 0)
+                upload.hold, upload.held_at = (
+                    ("held", time.monotonic()) if state == "held" else ("", 0)
+                )
 
     # Directories.
 
@@ -172,13 +181,17 @@ class Oracle:
         """Everything in the directories, and each file that a client was answered for."""
         found = {}
         for place in sorted(set(DIRECTORIES.values())):
-            entries = {entry["name"]: entry.get("size") for entry in json.loads(self.get(f"/{place}/"))}
+            entries = {
+                entry["name"]: entry.get("size") for entry in json.loads(self.get(f"/{place}/"))
+            }
             for name in entries:
                 if not name.startswith(".") and name.endswith(".json"):
                     self._check_record(place, name, entries, found)
         for upload in list(self._ledger.by_path.values()):
             if upload.route == "accdir" and upload.is_delivered and upload.path not in found:
-                self._ledger.fail(upload, "delivered file lost", "its state is delivered, no file and record")
+                self._ledger.fail(
+                    upload, "delivered file lost", "its state is delivered, no file and record"
+                )
             if upload.answer and upload.route in ("dir", "other") and not upload.is_taken:
                 self._check_answered(upload, found)
 
@@ -192,7 +205,11 @@ class Oracle:
         target, file = record["target"], record["file"]
         upload = ledger.by_path.get(target)
         if entries.get(file) != record["length"]:
-            return ledger.fail(upload, "file not whole", f"{place}/{name}: {entries.get(file)} of {record['length']}")
+            return ledger.fail(
+                upload,
+                "file not whole",
+                f"{place}/{name}: {entries.get(file)} of {record['length']}",
+            )
         if upload is None:
             return ledger.fail(None, "unknown target", target)
         key = f"{place}/{file}"
@@ -203,7 +220,9 @@ class Oracle:
         if key not in self._files:
             content = self.get(f"/{place}/{file}")
             if content != upload.content:
-                ledger.fail(upload, "file damaged", f"{key}: {len(content or b'')} of {upload.size} bytes")
+                ledger.fail(
+                    upload, "file damaged", f"{key}: {len(content or b'')} of {upload.size} bytes"
+                )
             if not upload.is_completing:
                 ledger.fail(upload, "delivered unfinished", key)
             ledger.count("files checked")
@@ -213,7 +232,9 @@ class Oracle:
     def _check_answered(self, upload, found):
         if upload.path not in found:
             upload.is_taken = True
-            return self._ledger.fail(upload, "delivered file lost", "answered 2xx, no file and record")
+            return self._ledger.fail(
+                upload, "delivered file lost", "answered 2xx, no file and record"
+            )
         self._ledger.count("answered files kept")
         # As an application takes it.
         if self._ledger.chance.random() < 0.5:
@@ -225,7 +246,9 @@ class Oracle:
     def get(self, path):
         """A file of the guest's; None if there is none."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._port}{path}", timeout=30
+            ) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:
             if error.code == 404:
@@ -270,7 +293,9 @@ class Oracle:
     def is_settled(self, upload):
         """Whether an accepted upload came to its upstream, or is held because its outcome is unknown."""
         requests = self._ledger.application.requests(upload.path)
-        upload.is_done = upload.is_dropped or any(one.is_whole and one.answered == 201 for one in requests)
+        upload.is_done = upload.is_dropped or any(
+            one.is_whole and one.answered == 201 for one in requests
+        )
         if upload.is_done or upload.is_unknown:
             return True
         if not upload.is_repeatable and upload.url:
@@ -298,7 +323,14 @@ class Oracle:
             is_ruined = is_ruined or word == "mount-failed"
         with open(ledger.machine.console, errors="replace") as file:
             said = file.read()
-        for bad in ("EXT4-fs error", "EXT4-fs warning", "Corruption", "corrupt", "BTRFS error", "BTRFS critical"):
+        for bad in (
+            "EXT4-fs error",
+            "EXT4-fs warning",
+            "Corruption",
+            "corrupt",
+            "BTRFS error",
+            "BTRFS critical",
+        ):
             if bad in said:
                 ledger.fail(None, "kernel", bad)
         return is_ruined

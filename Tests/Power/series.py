@@ -22,8 +22,17 @@ WORK = 12
 class Plan:
     """What distinguishes one series from another."""
 
-    def __init__(self, name, file_system, seed, moment=None, lie="none", lies=False, promise="power-cut",
-                 is_control=False):
+    def __init__(
+        self,
+        name,
+        file_system,
+        seed,
+        moment=None,
+        lie="none",
+        lies=False,
+        promise="power-cut",
+        is_control=False,
+    ):
         self.name, self.file_system, self.seed, self.moment = name, file_system, seed, moment
         # Syncs that do nothing (guest/liar.c); disks that ignore flushes; the setting `promise`.
         self.lie, self.lies, self.promise = lie, lies, promise
@@ -40,7 +49,9 @@ class Series:
         self._chance = random.Random(f"{plan.seed} {plan.name} {first}")
         self._number = first
         name = plan.name if not first else f"{plan.name}-{first}"
-        self.ledger = Ledger(name, host.work, self._chance, plan.moment, plan.promise == "power-cut")
+        self.ledger = Ledger(
+            name, host.work, self._chance, plan.moment, plan.promise == "power-cut"
+        )
         self.ledger.application = Application(self.ledger.event, plan.seed)
         self._oracle = Oracle(self.ledger)
         self._is_ruined = False
@@ -81,7 +92,11 @@ class Series:
         ledger.boot += 1
         is_plain = plan.is_control or is_last
         # The first boot has the previous build; what it leaves is the current one's to go on with.
-        self._program = "previous" if self._host.has_previous and ledger.boot == 1 and not is_plain else "current"
+        self._program = (
+            "previous"
+            if self._host.has_previous and ledger.boot == 1 and not is_plain
+            else "current"
+        )
         self._daemons = 2 if not is_plain and self._chance.random() < 0.3 else 1
         # Every other boot with nginx that writes content into the spool by itself.
         self._has_lane = ledger.boot % 2 == 0
@@ -157,8 +172,11 @@ class Series:
             self._noted, self._faults_noted = figures, len(ledger.faults)
         now = time.monotonic()
         lines = [{"cut": cut} for cut in self._cuts] or [{}]
-        lines[-1] |= {"figures": {name: round(value, 1) for name, value in change.items()}, "broken": faults,
-                      "seconds": round(now - self._began, 1)}
+        lines[-1] |= {
+            "figures": {name: round(value, 1) for name, value in change.items()},
+            "broken": faults,
+            "seconds": round(now - self._began, 1),
+        }
         self._cuts, self._began = [], now
         for line in lines:
             self._results.write({"series": self.plan.name, "fs": self.plan.file_system, **line})
@@ -204,8 +222,15 @@ class Series:
             self._bury()
             return
         self._bury()
-        self._cuts.append({"at": ledger.last_cut, "lane": self._has_lane, "disks": str(conduct),
-                           "daemons": self._daemons, "program": self._program})
+        self._cuts.append(
+            {
+                "at": ledger.last_cut,
+                "lane": self._has_lane,
+                "disks": str(conduct),
+                "daemons": self._daemons,
+                "program": self._program,
+            }
+        )
         print(
             f"  {self.plan.name} cut {self._number + 1}, at {ledger.last_cut}{self._described()}: "
             f"{time.monotonic() - began:.1f} s, {ledger.figures['uploads']} uploads, {ledger.figures['told']} offsets "
@@ -214,8 +239,11 @@ class Series:
         )
 
     def _described(self):
-        words = [", spool_receive" if self._has_lane else "", ", two daemons" if self._daemons == 2 else "",
-                 ", previous build" if self._program == "previous" else ""]
+        words = [
+            ", spool_receive" if self._has_lane else "",
+            ", two daemons" if self._daemons == 2 else "",
+            ", previous build" if self._program == "previous" else "",
+        ]
         return "".join(words)
 
     def _work(self):
@@ -231,11 +259,16 @@ class Series:
         else:
             lasts = chance.uniform(0.2, 8)
         threads = [
-            threading.Thread(target=self._client, args=(f"{self.plan.seed}-{self._number}-{worker}", True, until))
+            threading.Thread(
+                target=self._client, args=(f"{self.plan.seed}-{self._number}-{worker}", True, until)
+            )
             for worker in range(workers)
         ]
-        threads.append(threading.Thread(target=Operator(ledger, f"{self.plan.seed}-{self._number}").work,
-                                        args=(until,)))
+        threads.append(
+            threading.Thread(
+                target=Operator(ledger, f"{self.plan.seed}-{self._number}").work, args=(until,)
+            )
+        )
         for thread in threads:
             thread.start()
         end = time.monotonic() + lasts
@@ -263,7 +296,9 @@ class Series:
                     upload.is_retired = True
                 if not is_fresh:
                     time.sleep(0.3)
-            except Exception as error:  # noqa: BLE001: a fault of the test's own must not end the round
+            except (
+                Exception
+            ) as error:  # noqa: BLE001: a fault of the test's own must not end the round
                 ledger.wonder(upload, f"worker: {error!r}")
                 upload.is_retired = True
             finally:
@@ -279,7 +314,9 @@ class Series:
         if self._settle():
             Operator(ledger, self.plan.seed).release_all()
             end = time.monotonic() + 40
-            parallel(lambda: self._client(f"{self.plan.seed}-{threading.get_ident()}", False, end), 6)
+            parallel(
+                lambda: self._client(f"{self.plan.seed}-{threading.get_ident()}", False, end), 6
+            )
             self._wait_for_deliveries()
             self._check_end()
         ledger.machine.cut()
@@ -301,8 +338,13 @@ class Series:
                 break
             time.sleep(0.5)
         for upload in waiting:
-            ledger.fail(upload, "accepted, not delivered", f"{ledger.application.requests(upload.path)}")
-        ledger.count("accepted and delivered", sum(one.is_accepted and one.is_done for one in ledger.by_path.values()))
+            ledger.fail(
+                upload, "accepted, not delivered", f"{ledger.application.requests(upload.path)}"
+            )
+        ledger.count(
+            "accepted and delivered",
+            sum(one.is_accepted and one.is_done for one in ledger.by_path.values()),
+        )
 
     def _check_end(self):
         ledger, oracle = self.ledger, self._oracle

@@ -73,7 +73,9 @@ class Upload:
     @property
     def is_over(self):
         """Whether its client has nothing more to ask."""
-        return bool(self.is_retired or self.answer or self.is_accepted or self.is_unknown or self.cancelled)
+        return bool(
+            self.is_retired or self.answer or self.is_accepted or self.is_unknown or self.cancelled
+        )
 
     def note(self, text):
         self.history.append(f"{time.time():.3f} {text}")

@@ -34,8 +34,21 @@ class Exchange:
     bytes sent, before they are. midway: called once, in the middle of the content. limit: seconds for all of it.
     """
 
-    def __init__(self, method, target, fields, content=b"", *, pieces=None, pause=None, stop_after=None,
-                 on_interim=None, on_sent=None, midway=None, limit=40):
+    def __init__(
+        self,
+        method,
+        target,
+        fields,
+        content=b"",
+        *,
+        pieces=None,
+        pause=None,
+        stop_after=None,
+        on_interim=None,
+        on_sent=None,
+        midway=None,
+        limit=40,
+    ):
         self.method, self.target, self.content = method, target, content
         self.fields = {"Host": "localhost", **fields}
         if method in ("POST", "PUT", "PATCH"):
