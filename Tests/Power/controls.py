@@ -29,6 +29,7 @@ def play(host, name, file_system, seed, results):
         plan = Plan(f"control-{name}", file_system, seed, moment, is_control=True, **words)
         with Series(host, plan, results) as series:
             series.play(MOST)
-            noticed = sorted({kind for kind, _, _ in series.ledger.faults})
+            # That a gateway does not serve in time is no promise.
+            noticed = sorted({kind for kind, _, _ in series.ledger.faults} - {"no gateway"})
         results.write({"control": name, "noticed": noticed})
     return noticed

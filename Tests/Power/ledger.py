@@ -20,7 +20,9 @@ FAMILIES = ["8", "8", "8", "10", "9", "7", "6", "5", "tus", "tus", "tus", "plain
 ROUTES = ["dir", "dir", "other", "http", "http", "form", "form"]
 ACCEPTING_ROUTES = ["acc", "acc", "accdir", "later", "later"]
 # Uploads that wait for a worker, at the most.
-MOST_WAITING = 60
+MOST_WAITING = 30
+# Uploads of the route `later`, which wait until the end.
+MOST_LATER = 12
 
 
 class Ledger:
@@ -137,6 +139,8 @@ class Ledger:
             route = chance.choice(ROUTES + (ACCEPTING_ROUTES if self._accepts else []))
             method, family = chance.choice(["POST", "PUT"]), chance.choice(FAMILIES)
             size = self._size()
+            if route == "later" and sum(one.route == "later" for one in self.live) >= MOST_LATER:
+                route = "acc"
             if route == "later":
                 # Refused with 503 until the end, which is repeated only if that is safe. Clients of versions 5 and 6
                 # hear no offset meanwhile.
@@ -215,10 +219,21 @@ class Ledger:
             return upload
 
     def forget_finished(self):
-        """Half of those that were answered are not looked at again after a cut."""
+        """Half of those that were answered, or accepted and delivered, are not looked at again after a cut."""
         with self.lock:
+            kept = []
             for upload in self.live:
-                is_answered = upload.answer and self.chance.random() < 0.5
-                if is_answered or (upload.url is None and upload.family != "join"):
+                is_finished = upload.answer or (upload.is_accepted and self.has_arrived(upload))
+                if is_finished and self.chance.random() < 0.5:
                     upload.is_retired = True
-            self.live = [one for one in self.live if not one.is_retired or one.is_accepted]
+                    continue
+                if upload.url is None and upload.family != "join":
+                    upload.is_retired = True
+                if not upload.is_retired or upload.is_accepted:
+                    kept.append(upload)
+            self.live = kept
+
+    def has_arrived(self, upload):
+        """Whether the upload has come to its upstream."""
+        requests = self.application.requests(upload.path)
+        return upload.is_dropped or any(one.is_whole and one.answered == 201 for one in requests)

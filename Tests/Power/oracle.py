@@ -292,11 +292,7 @@ class Oracle:
 
     def is_settled(self, upload):
         """Whether an accepted upload came to its upstream, or is held because its outcome is unknown."""
-        requests = self._ledger.application.requests(upload.path)
-        upload.is_done = upload.is_dropped or any(
-            one.is_whole and one.answered == 201 for one in requests
-        )
-        if upload.is_done or upload.is_unknown:
+        if self._ledger.has_arrived(upload) or upload.is_unknown:
             return True
         if not upload.is_repeatable and upload.url:
             try:

@@ -41,8 +41,8 @@ class Upload:
         self.is_part = False
         self.parts = []
         self.is_busy = self.is_retired = False
-        # Whether it came to its upstream, and whether that was a directory.
-        self.is_done = self.is_dropped = False
+        # Whether its file was seen in a directory.
+        self.is_dropped = False
         # Whether the gateway says after a cut that it was delivered.
         self.is_delivered = False
         # Whether its file was taken from the directory.
