@@ -229,7 +229,8 @@ class Ledger:
                     continue
                 if upload.url is None and upload.family != "join":
                     upload.is_retired = True
-                if not upload.is_retired or upload.is_accepted:
+                is_removed = upload.is_retired and upload.cancelled
+                if not upload.is_retired or (upload.is_accepted and not is_removed):
                     kept.append(upload)
             self.live = kept
 

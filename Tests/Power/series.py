@@ -336,7 +336,11 @@ class Series:
         end = time.monotonic() + 40
         while True:
             oracle.check_directories()
-            waiting = [one for one in ledger.live if one.is_accepted and not oracle.is_settled(one)]
+            waiting = [
+                one
+                for one in ledger.live
+                if one.is_accepted and not one.cancelled and not oracle.is_settled(one)
+            ]
             if not waiting or time.monotonic() > end:
                 break
             time.sleep(0.5)
