@@ -256,6 +256,10 @@ def build(out, gateway, previous):
 
 def put_nginx(root):
     """nginx's settings: the shipped files at their places, and a server that includes them."""
+    if not os.path.exists(MODULE):
+        raise Unavailable(
+            "there is no nginx module, which this machine's nginx needs: run make module"
+        )
     root.put(MODULE, "/usr/lib/nginx/modules/ngx_http_interim_module.so")
     for name in ("http", "location", "params", "pass", "server"):
         root.put(f"{ROOT}/nginx/{name}.conf", f"{SHARED}/{name}.conf")

@@ -120,6 +120,9 @@ def carry_out(run, transcript):
     host = prepare(run)
     program = guest.digest(guest.program())
     results = Results(os.path.join(run.directory, "results.jsonl"), program, run.selection)
+    if run.is_sample:
+        # It is too short to go on with another one.
+        results.end()
     transcript.say(
         f"{guest.program()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
         f"results in {results.path}"

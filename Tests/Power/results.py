@@ -54,7 +54,8 @@ class Results:
             os.fsync(file.fileno())
 
     def end(self):
-        """The run is complete: the next one begins anew."""
+        """The run is complete, or given up: the next one begins anew."""
+        self._lines = []
         with open(self.path, "a") as file:
             file.write(json.dumps({**self._head, "end": True}) + "\n")
 
