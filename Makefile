@@ -1,4 +1,5 @@
-# What a person types. `make` builds; `make run` serves; CI runs `make drill` and `make test` (.ci/run).
+# What a person types. `make` builds; `make run` serves; CI runs `make drill`, a sample of
+# `make power-test`, and `make test` (.ci/run).
 # Invariant: a target that needs packages asks for the missing ones and for nothing else.
 
 # make run: ports, the directory of delivered uploads (or the URL of an upstream instead), and the
@@ -28,7 +29,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb drill cluster-test release clean FORCE
+    attack client-test module module-test deb drill cluster-test power-test release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -200,6 +201,25 @@ cluster-test:
 	    mkdir -p .build; \
 	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
 	    exec python3 Tests/Cluster/cluster.py; \
+	fi
+
+# Power cuts, performed: a QEMU guest whose disks lose what was not flushed (Tests/Power/README.md). ROUNDS cuts on each
+# file system of FS, each at the MOMENT named; SAMPLE=1 takes two minutes at the most. The system's own Python has h2.
+FS ?=
+MOMENT ?=
+SAMPLE ?=
+CONTROLS ?=
+POWER = POWER_ROUNDS="$(if $(filter file default,$(origin ROUNDS)),,$(ROUNDS))" POWER_FS="$(FS)" \
+    POWER_MOMENT="$(MOMENT)" POWER_SAMPLE="$(SAMPLE)" POWER_CONTROLS="$(CONTROLS)" \
+    $(or $(wildcard /usr/bin/python3),python3) Tests/Power/power.py
+power-test:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh power || :
+	@if $(POWER) --check; then \
+	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || \
+	        $(MAKE) --no-print-directory build || exit 1; \
+	    mkdir -p .build; \
+	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
+	    exec env $(POWER); \
 	fi
 
 # Tries what is committed, packs it and tags it (CONTRIBUTING.md); the tag is pushed by hand.

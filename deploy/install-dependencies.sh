@@ -3,9 +3,9 @@
 # it needs no root, no network and says nothing. It begins with bash, git and Swift; make, sudo and
 # a compiler need not be there.
 #
-# usage: install-dependencies.sh build | run | test | deb | drill | cluster
+# usage: install-dependencies.sh build | run | test | deb | drill | cluster | power
 #        (run, test and deb include build, test includes run; drill is for a machine in a container,
-#        cluster for several nodes with a Ceph of their own)
+#        cluster for several nodes with a Ceph of their own, power for a guest in QEMU whose power is cut)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -25,10 +25,14 @@ drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsent
        python3:python3 make:make'
 cluster='ceph-mon:ceph-mon ceph-mgr:ceph-mgr ceph-osd:ceph-osd ceph-mds:ceph-mds ceph-fuse:ceph-fuse
          ceph-common:ceph nginx:nginx util-linux:unshare python3:python3'
+power='qemu-system-x86:qemu-system-x86_64 busybox-static cpio:cpio nginx:nginx gcc:gcc libc6-dev
+       binutils:strip openssl:openssl e2fsprogs:mkfs.ext4 xfsprogs:mkfs.xfs btrfs-progs:mkfs.btrfs
+       python3:python3'
 
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
-# package; what Python packages are installed with (tus clients, Django); and what recipes are for.
+# package; what Python packages are installed with (tus clients, Django); and what recipes are for. For power cuts HTTP/2, and
+# what Ubuntu's kernel modules are packed with.
 optional=''
 case ${1:-} in
     build) wanted=$build ;;
@@ -37,8 +41,9 @@ case ${1:-} in
     deb) wanted="$build $deb" ;;
     drill) wanted=$drill ;;
     cluster) wanted=$cluster ;;
+    power) wanted=$power optional='python3-h2 zstd' ;;
     *)
-        echo "usage: $0 build | run | test | deb | drill | cluster" >&2
+        echo "usage: $0 build | run | test | deb | drill | cluster | power" >&2
         exit 64
         ;;
 esac

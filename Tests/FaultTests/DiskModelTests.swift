@@ -150,7 +150,9 @@ struct DiskModelTests {
             let places = ["a/file", "b/file"].map { after.node($0) == node }
             found[cut.order, default: []].insert(places)
         }
-        #expect(found[.journal] == [[true, false], [false, true]])
+        for order in [PowerCut.Order.journal, .log] {
+            #expect(found[order] == [[true, false], [false, true]])
+        }
         #expect(found[.apart] == [[true, false], [true, true], [false, true]])
         model.syncFolder("b")
         model.syncFolder("a")
@@ -175,6 +177,32 @@ struct DiskModelTests {
         let found = Dictionary(grouping: Self.cuts, by: \.order).mapValues { cuts in
             Set(cuts.map { $0.after(model).node("a/file") == nil })
         }
-        #expect(found == [.journal: [true], .apart: [false, true]])
+        #expect(found == [.journal: [true], .log: [false, true], .apart: [false, true]])
+    }
+
+    @Test("with a log, what was not synced is lost in its order, over all directories")
+    func log() {
+        var (model, _) = model()
+        let nodes = (0..<3).map { _ in model.make(isFolder: false) }
+        model.enter(nodes[0], as: "a/first")
+        model.enter(nodes[1], as: "b/second")
+        model.enter(nodes[2], as: "a/third")
+        let paths = ["a/first", "b/second", "a/third"]
+        func found() -> Set<[Bool]> {
+            Set(
+                Self.cuts.filter { $0.order == .log }.map { cut in
+                    let after = cut.after(model)
+                    return paths.map { after.node($0) != nil }
+                }
+            )
+        }
+        #expect(
+            found() == [
+                [false, false, false], [true, false, false], [true, true, false],
+                [true, true, true],
+            ]
+        )
+        model.syncFolder("a")
+        #expect(found() == [[true, false, true], [true, true, true]])
     }
 }

@@ -44,7 +44,12 @@ struct SweepCase: CustomStringConvertible {
             try world.repair()
             if case .jumps = fault { world.removeOld() }
             if number % 2 == 0 {
-                try world.walk(by: world.daemon)
+                // Requests come beside the walk, too.
+                if number % 4 == 0 {
+                    try world.walkBeside(by: world.daemon)
+                } else {
+                    try world.walk(by: world.daemon)
+                }
                 world.checkWalk()
                 world.checkSpool()
             }

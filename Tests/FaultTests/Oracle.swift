@@ -225,16 +225,24 @@ extension World {
                 )
             }
         }
+        checkNames()
+        do {
+            let living = daemons.filter { !machine.isDead($0.process) }.count
+            let noted = try spool.layout.daemons.names().count
+            if noted != living { complain("\(noted) daemons are noted, \(living) live") }
+        } catch { complain("\(error)") }
+    }
+
+    /// Each state that needs a name in the queue has it.
+    func checkNames() {
+        let spool = daemon.spool
         do {
             let names = Set(try spool.layout.queue.names())
             try spool.forEachUpload { summary in
                 guard let time = record(of: summary.id)?.state.queueTime else { return }
                 let name = QueueName(time, summary.id).text
-                if !names.contains(name) { complain("the walk does not make \(name)") }
+                if !names.contains(name) { complain("nothing makes \(name)") }
             }
-            let living = daemons.filter { !machine.isDead($0.process) }.count
-            let noted = try spool.layout.daemons.names().count
-            if noted != living { complain("\(noted) daemons are noted, \(living) live") }
         } catch { complain("\(error)") }
     }
 

@@ -9,9 +9,11 @@
 // - the size is any that the file had since it was last synced;
 // - one directory keeps a first part of its changes, in their order;
 // - a moved file is never lost: its old entry goes only if the new one is there. It can have both.
-// `Order.journal` assumes more, what ext4, xfs and btrfs do: all directories together keep a first
-// part of all changes, a move is both of its entries or none, and fsync of one directory takes along
-// every earlier change of any other. `Order.apart` assumes nothing of one directory from another.
+// `Order.journal` assumes more, as ext4 and XFS do: all directories together keep a first part of all changes, a
+// move is both of its entries or none, and fsync of one directory keeps every earlier change of any other.
+// `Order.log` is btrfs: a commit keeps a first part of all changes, and between two commits fsync of a directory
+// keeps the changes of that directory only; it does not keep an earlier change of another.
+// `Order.apart` assumes nothing of one directory from another.
 
 /// What is left by one power cut.
 struct PowerCut: Sendable, CustomStringConvertible {
@@ -47,7 +49,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
     }
 
     /// What one directory's changes say of another's.
-    enum Order: Sendable, CaseIterable { case journal, apart }
+    enum Order: Sendable, CaseIterable { case journal, log, apart }
 
     var content: Content
     var names: Names
@@ -61,7 +63,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
         var random = Seeded(seed)
         let entries: [DiskModel.Node: [String: DiskModel.Node]]
         switch order {
-        case .journal:
+        case .journal, .log:
             let end = lastOrder(model, &random)
             entries = model.folders.mapValues { folder in
                 folder.entries(after: folder.changes.count { $0.order <= end })
@@ -120,11 +122,13 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     private func lastOrder(_ model: DiskModel, _ random: inout Seeded) -> Int {
         let orders = Set(model.folders.values.flatMap { $0.changes.map(\.order) })
-        let later = orders.filter { $0 > model.ordered }.sorted()
+        // With a journal, what was synced last has taken along what came before it.
+        let least = order == .journal ? model.ordered : 0
+        let later = orders.filter { $0 > least }.sorted()
         switch names {
-        case .undone: return model.ordered
+        case .undone: return least
         case .kept, .additions, .removals: return .max
-        case .some: return random.pick([model.ordered] + later) ?? .max
+        case .some: return random.pick([least] + later) ?? .max
         }
     }
 
@@ -176,6 +180,7 @@ extension PowerCut {
         PowerCut(content: .lost, names: .undone, order: .journal),
         PowerCut(content: .zeros, names: .kept, order: .journal),
         PowerCut(content: .garbage, names: .kept, order: .journal),
+        PowerCut(content: .kept, names: .undone, order: .log),
         PowerCut(content: .kept, names: .undone, order: .apart),
         PowerCut(content: .lost, names: .kept, order: .apart),
         PowerCut(content: .kept, names: .additions, order: .apart),

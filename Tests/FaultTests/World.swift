@@ -196,7 +196,26 @@ final class World {
     func walk(by daemon: Daemon) throws {
         letGoOfDead()
         daemon.spool.findsDead()
+        try note(daemon.spool.recover(), of: daemon)
+    }
+
+    /// The same while another request has each upload that a client knows; then the walk comes back to them.
+    func walkBeside(by daemon: Daemon) throws {
+        letGoOfDead()
+        daemon.spool.findsDead()
+        // As HEAD does, which repairs what it locks.
+        let locked = clients.compactMap { client in
+            client.identity.flatMap { UploadID($0) }.flatMap { try? daemon.spool.tryLock($0) }
+        }
         let recovery = daemon.spool.recover()
+        for upload in locked { upload.unlock() }
+        try note(recovery, of: daemon)
+        // Those that were locked, the lock has repaired.
+        checkNames()
+        try note(daemon.spool.recoverAgain(recovery.skipped), of: daemon)
+    }
+
+    private func note(_ recovery: Recovery, of daemon: Daemon) throws {
         if machine.isDead(daemon.process) { throw Stopped() }
         if recovery.corrupt != 0, !mayBeTorn {
             complain("the walk has set \(recovery.corrupt) aside")

@@ -41,6 +41,31 @@ import Upstream
         #expect(origin.requests.count == 3)
     }
 
+    @Test("the walk comes back to an upload that another process had locked; the queue tries it")
+    func lockedDuringWalk() throws {
+        let origin = try QueueScene.origin([])
+        let test = try QueueScene.gateway(origin.target) { settings, route in
+            route.reply = .accepted
+            settings.queueRunInterval = .seconds(1)
+        }
+        let location = try #require(test.serve(.creation()).location)
+        let id = try test.id(location)
+        // As after a power cut on btrfs: the record is there, its name in the queue is not.
+        let spool = test.gateway.spool
+        for name in try spool.layout.queue.names() where name.hasSuffix("\(id)") {
+            unlink(spool.layout.queue.path(of: name))
+        }
+        // An older program repairs less.
+        let other = try Spool(existing: spool.directory)
+        let files = try #require(try other.openUnused(id))
+        try test.gateway.deliveries.startQueue()
+        try eventually("the walk is over") { test.log.messages.contains("spool recovered") }
+        #expect(try spool.layout.queue.names().isEmpty)
+        files.close()
+        try test.waitUntil(location, isIn: .delivered)
+        #expect(origin.requests.count == 1)
+    }
+
     @Test(
         "one that is asked for while it is under way is looked at again, however long it is put off"
     )

@@ -44,9 +44,61 @@ struct RecoveryTests {
             return
         }
         #expect(directory.queue(of: ids[2]) == .active)
+        // The log has named it already.
+        let again = spool.recoverAgain(recovery.skipped) { _ in Issue.record("found again") }
+        #expect(again == Recovery(failed: 1, uploads: 1, skipped: [ids[2]]))
         scripted.allow()
         #expect(try spool.lock(ids[2])?.state.phase == .deferred)
         #expect(spool.recover() == Recovery(uploads: 5))
+    }
+
+    @Test("comes back to an upload that was locked, and repairs it once it is free")
+    func comesBack() throws {
+        let directory = TemporarySpool()
+        let id = try upload(in: directory, attempt: true)
+        // As a command that only looks, or an older program, which repairs nothing.
+        let other = try directory.open()
+        let files = try #require(try other.openUnused(id))
+        let spool = try directory.open()
+        var recovery = spool.recover()
+        #expect(recovery == Recovery(uploads: 1, skipped: [id]))
+        recovery = spool.recoverAgain(recovery.skipped)
+        #expect(recovery == Recovery(uploads: 1, skipped: [id]))
+        files.close()
+        recovery = spool.recoverAgain(recovery.skipped)
+        #expect(recovery == Recovery(interrupted: 1, uploads: 1))
+        #expect(directory.queue(of: id) == .deferred)
+    }
+
+    @Test("an upload that is gone when the walk comes back is not counted")
+    func comesBackTooLate() throws {
+        let directory = TemporarySpool()
+        let id = try upload(in: directory)
+        let spool = try directory.open()
+        #expect(spool.recoverAgain([id]) == Recovery(uploads: 1))
+        try spool.lock(id)?.remove()
+        #expect(spool.recoverAgain([id]) == Recovery())
+    }
+
+    @Test("the next request after a power cut makes the name in the queue again, beside a walk")
+    func nameBesideWalk() throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample()
+        let before = try directory.open()
+        let upload = try before.create(creation, requestRelease: {})
+        try upload.append("content")
+        try upload.postpone(reason: nil, .queue(WallTime(seconds: 5)))
+        try upload.sync()
+        upload.unlock()
+        // btrfs: the record is durable, the name that was made before it is not.
+        let name = QueueName(WallTime(seconds: 5), creation.id).text
+        try FileManager.default.removeItem(atPath: "\(directory.path)/queue/\(name)")
+        directory.cutPower()
+        let spool = try directory.open()
+        let locked = try #require(try spool.lock(creation.id))
+        #expect(spool.recover().uploads == 1)
+        locked.unlock()
+        #expect(directory.queueTimes(of: creation.id) == [WallTime(seconds: 5)])
     }
 
     @Test("what a power cut left is cut back by whoever comes next, once, and by nobody else")

@@ -128,7 +128,8 @@ struct StateTableTests {
         }
         // Nothing is left to do for a second one.
         let second = try directory.open().recover()
-        #expect(second == Recovery(uploads: second.uploads))
+        #expect(second == Recovery(uploads: second.uploads, skipped: second.skipped))
+        #expect(second.skipped == (row.state == "in-use" && afterPowerCut ? [id] : []))
         // What has a name that it does not need loses it when the queue comes to it.
         let needed = directory.state(of: id)?.queueTime
         try spool.forEachQueued(until: .now, or: .now) { _ in }
@@ -162,6 +163,9 @@ struct StateTableTests {
             try check(outcome, of: row, maker, from: before)
             let queue = try #require(directory.queue(of: id))
             #expect(upload.state.phase == queue.phase(upload.holdCause))
+            if afterPowerCut, let time = directory.state(of: id)?.queueTime {
+                #expect(directory.queueTimes(of: id).contains(time))
+            }
             guard ["done-torn", "done-damaged"].contains(row.state) else { return }
             #expect(throws: SpoolError.self) { try upload.response() }
             return try check("corrupt", of: row, maker, from: before)

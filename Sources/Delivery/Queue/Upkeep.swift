@@ -47,13 +47,17 @@ extension Deliveries {
     /// Starts the thread: a walk through the spool and one look at once, then from time to time.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
-            recoverSpool()
+            var skipped = recoverSpool()
             var nextLook = Deadline.after(.zero)
             var nextPartials = nextLook
             var wasDoubted = false
             repeat {
                 watchClock(&wasDoubted)
-                if spool.findsDead() { recoverSpool() }
+                if spool.findsDead() {
+                    skipped = recoverSpool()
+                } else if !skipped.isEmpty {
+                    skipped = recoverAgain(skipped)
+                }
                 // Where nobody asks anything, nothing else would show it.
                 try? spool.checkMembership()
                 // The next host to start goes on from it.
@@ -66,7 +70,9 @@ extension Deliveries {
                 removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
                 spool.recount(isDue: isTurnOfPartials)
                 spool.noteClock()
-            } while upkeep.pause(lookForDead)
+            } while upkeep.pause(
+                skipped.isEmpty ? lookForDead : min(lookForDead, current.settings.queueRunInterval)
+            )
         }
     }
 
@@ -76,17 +82,12 @@ extension Deliveries {
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Makes legal what nobody else would come for, and counts what there is.
-    private func recoverSpool() {
+    /// Makes legal what nobody else would come for, and counts what there is; returns the uploads that it
+    /// skipped.
+    private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
-        let recovery = spool.recover { finding in
-            switch finding {
-            case .held(let id): noteHeld(id)
-            case .setAside(let id, let reason): log.setAside(id, reason: reason)
-            case .leftAlone(let id, let error): log.notRecovered(id, error)
-            }
-        } step: {
+        let recovery = spool.recover(noteFinding) {
             looked += 1
             if looked % Self.step == 0 { upkeep.pause(Self.shortPause) }
         }
@@ -94,6 +95,23 @@ extension Deliveries {
         journal.metrics.waiting.noteWalk(isUnderWay: false)
         // It finds what the walk has mended, and tells of it.
         runQueue()
+        return recovery.skipped
+    }
+
+    /// Looks again at the uploads that were skipped; returns those that were skipped once more.
+    private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
+        let recovery = spool.recoverAgain(skipped, noteFinding)
+        // The queue gets those that can be tried now.
+        if recovery.skipped.count < skipped.count { runQueue() }
+        return recovery.skipped
+    }
+
+    private func noteFinding(_ finding: Recovery.Finding) {
+        switch finding {
+        case .held(let id): noteHeld(id)
+        case .setAside(let id, let reason): log.setAside(id, reason: reason)
+        case .leftAlone(let id, let error): log.notRecovered(id, error)
+        }
     }
 
     /// Tells once that the clock is doubted, and once that it is not any more.

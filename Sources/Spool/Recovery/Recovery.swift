@@ -1,9 +1,9 @@
 // After a daemon that did not end in good order: every state that it can have left becomes a legal one.
 //
 // It works beside serving and beside other processes: what is locked is in use and left alone. What cannot be
-// read is left alone too, and the rest goes on. It finds only what nobody would come for; all else is made legal
-// by the next lock. Invariant: an upload that is promised anything keeps its durable offset or ends in
-// `corrupt`; nothing is guessed at.
+// read is left alone too, and the rest goes on; later it comes back to both. It finds only what nobody would come
+// for; all else is made legal by the next lock. Invariant: an upload that is promised anything keeps its durable
+// offset or ends in `corrupt`; nothing is guessed at.
 
 package import Posix
 package import UploadProtocol
@@ -23,6 +23,8 @@ package struct Recovery: Sendable, Equatable {
     package var failed = 0
     /// Uploads in the spool, without those in `corrupt`.
     package var uploads = 0
+    /// The uploads that were locked, or could not be repaired: `recoverAgain(_:_:)` takes them.
+    package var skipped: [UploadID] = []
 
     /// One thing an operator should hear of.
     package enum Finding: Sendable, Equatable {
@@ -60,18 +62,7 @@ extension Spool {
                 },
                 { found in
                     step()
-                    do throws(SpoolError) {
-                        try recover(found, &recovery, &census, note)
-                    } catch .corrupt(_, let reason) {
-                        recovery.corrupt += 1
-                        note(.setAside(found.id, reason: reason))
-                    } catch .busy {
-                        recovery.uploads += 1
-                    } catch {
-                        recovery.failed += 1
-                        recovery.uploads += found.hasRecord ? 1 : 0
-                        note(.leftAlone(found.id, error))
-                    }
+                    look(at: found, &recovery, &census, note)
                 }
             )
             return census
@@ -80,6 +71,53 @@ extension Spool {
         noteClock()
         if recovery.failed == 0 { forgetDead() }
         return recovery
+    }
+
+    /// Looks again at uploads that an earlier look has skipped, and repairs them if it can.
+    ///
+    /// - Parameters:
+    ///   - skipped: the uploads, as `Recovery.skipped` names them.
+    ///   - note: called with each finding, but not again with an upload that still cannot be repaired.
+    /// - Returns: what it found and did, and what it skipped.
+    package func recoverAgain(
+        _ skipped: [UploadID],
+        _ note: (Recovery.Finding) -> Void = { _ in }
+    ) -> Recovery {
+        var recovery = Recovery()
+        // The room was counted by the walk.
+        var census = Census()
+        for id in skipped {
+            // That it has content costs one lock at most, which finds that nothing is to be removed.
+            let found = SpoolLayout.Found(id: id, hasRecord: true, hasData: true)
+            look(at: found, &recovery, &census) { finding in
+                if case .leftAlone = finding { return }
+                note(finding)
+            }
+        }
+        return recovery
+    }
+
+    /// Looks at one upload; what stands in the way is noted, never thrown.
+    private func look(
+        at found: SpoolLayout.Found,
+        _ recovery: inout Recovery,
+        _ census: inout Census,
+        _ note: (Recovery.Finding) -> Void
+    ) {
+        do throws(SpoolError) {
+            try recover(found, &recovery, &census, note)
+        } catch .corrupt(_, let reason) {
+            recovery.corrupt += 1
+            note(.setAside(found.id, reason: reason))
+        } catch .busy {
+            recovery.uploads += 1
+            recovery.skipped.append(found.id)
+        } catch {
+            recovery.failed += 1
+            recovery.uploads += found.hasRecord ? 1 : 0
+            if found.hasRecord { recovery.skipped.append(found.id) }
+            note(.leftAlone(found.id, error))
+        }
     }
 
     /// Looks at one upload, and locks it only where something is to be done.
@@ -103,6 +141,7 @@ extension Spool {
                 // Somebody uses it, or it is gone.
                 if isThere(found.id) {
                     recovery.uploads += 1
+                    recovery.skipped.append(found.id)
                 } else if before == nil {
                     recovery.orphans += 1
                 } else {

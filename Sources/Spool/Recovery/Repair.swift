@@ -24,6 +24,14 @@ enum Repair: Equatable {
     /// The record and the content do not fit each other.
     case setAside(reason: String)
 
+    /// Whether the upload stays in the spool.
+    var keepsUpload: Bool {
+        switch self {
+        case .forget, .setAside: false
+        case .keep, .cutBack, .receiveAgain, .retry, .hold, .removeContent: true
+        }
+    }
+
     /// Why there is no final response where the process died, for people.
     static let interrupted = "the process ended during the delivery attempt"
     /// The same where repeating is not safe.

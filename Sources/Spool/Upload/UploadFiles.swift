@@ -535,7 +535,7 @@ final class UploadFiles {
         }
     }
 
-    /// Makes the name again that the state needs and a power cut has taken.
+    /// Makes the name in `queue` that the state needs, if a power failure has removed it.
     func restoreName() throws(SpoolError) {
         if let time = state.queueTime { try makeName(time) }
     }
@@ -644,6 +644,9 @@ final class UploadFiles {
             isSlotDamaged: record.isSlotDamaged,
             isConcatenation: record.creation.kind.isFinal
         )
+        // A file system may keep the state and lose the name that was made before it (btrfs). Before the state is
+        // written anew: after that nothing shows that the name may be missing.
+        if isForeign, repair.keepsUpload { try restoreName() }
         try apply(repair, record.creation)
         // Who cut content back, or found that it need not be, answers for what comes after.
         if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),

@@ -1,0 +1,103 @@
+"""One scene: 202, a power cut, and clients that ask for their offsets while the daemon walks through the spool.
+
+btrfs keeps a record that was synced, and loses the name in `queue` that was made before it. Each upload was answered
+202 and must reach the application by itself.
+"""
+
+import threading
+import time
+
+from application import Application
+from machine import Conduct, Machine, make_disks
+from wire import Broken, request
+
+UPLOADS = 24
+MARKS = {"Upload-Draft-Interop-Version": "8"}
+TITLE = "202, a cut, and clients that ask during the walk (btrfs)"
+
+
+class Late(Application):
+    """Takes nothing before it is opened."""
+
+    is_open = False
+
+    def answer(self, request):
+        return (201, 0) if self.is_open else (0, 0)
+
+
+def play(host, is_over=lambda: False):
+    """What is wrong; empty: nothing."""
+    application = Late(lambda kind: None, 0)
+    machine = None
+    try:
+        words = {"fs": "btrfs", "port": application.port}
+        make_disks(host.work, "btrfs")
+        machine = Machine(host, words, Conduct(keeps="none", slowest=0), 1)
+        if machine.wait() is None:
+            return [f"no gateway: {machine.words()}"]
+        urls = [create(machine, number) for number in range(UPLOADS)]
+        machine.cut()
+        machine.bury()
+        application.is_open = True
+        # Slow flushes make the walk last.
+        machine = Machine(host, words, Conduct(keeps="none", slowest=0.4), 2)
+        if not ask_all(machine, urls):
+            return ["the gateway does not serve after the cut"]
+        return wait_for_deliveries(application, machine)
+    finally:
+        if machine:
+            machine.discard()
+        application.stop()
+
+
+def create(machine, number):
+    """The URL of an upload that was answered 202."""
+    found = []
+    answer = request(
+        machine.http,
+        "PUT",
+        f"/acc/{number}.bin",
+        {**MARKS, "Upload-Complete": "?1"},
+        bytes([number]) * 200_000,
+        on_interim=lambda one: found.append(one.fields.get("location")),
+    )
+    if answer.status != 202:
+        raise RuntimeError(f"an upload was answered {answer}")
+    return "/" + found[0].split("://")[1].partition("/")[2]
+
+
+def ask_all(machine, urls):
+    """Each client asks once, as soon as the gateway takes it; whether it came to serve."""
+
+    def ask(url):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                return request(machine.http, "HEAD", url, MARKS, limit=15)
+            except Broken:
+                time.sleep(0.05)
+
+    while not any(word == "up" for _, word, _ in machine.words()):
+        if machine.process.poll() is not None or time.monotonic() - machine.began > 120:
+            return False
+        time.sleep(0.02)
+    threads = [threading.Thread(target=ask, args=(url,)) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return machine.wait() is not None
+
+
+def wait_for_deliveries(application, machine):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        came = [
+            target
+            for target in application.targets()
+            if any(one.answered == 201 for one in application.requests(target))
+        ]
+        if len(came) == UPLOADS:
+            return []
+        time.sleep(0.2)
+    return [f"{len(came)} of {UPLOADS} came to the application within 60 s", machine.ask("list")]

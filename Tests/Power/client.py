@@ -1,0 +1,330 @@
+"""The clients: the draft's versions 5 to 10, tus 1.0, uploads joined of parts (tus), and ordinary uploads."""
+
+import base64
+import hashlib
+import time
+
+from upload import ACCEPTING
+from wire import Broken, request
+
+POSTPONED = (409, 424, 429, 502, 503, 504, 507)
+PARTIAL, TUS = "application/partial-upload", "application/offset+octet-stream"
+
+
+class Client:
+    """What a worker does with an upload, one step at a time; the ledger is told of everything that counts."""
+
+    def __init__(self, ledger, chance, send=request):
+        self.ledger, self.chance, self._request = ledger, chance, send
+
+    # One exchange.
+
+    def send(
+        self,
+        upload,
+        method,
+        target,
+        fields,
+        content=b"",
+        base=0,
+        completes=False,
+        slowly=False,
+        **more,
+    ):
+        ledger = self.ledger
+
+        def on_interim(answer):
+            if answer.status != 104:
+                return
+            if location := answer.fields.get("location"):
+                upload.locate(location)
+                ledger.event("104-location")
+            if (offset := answer.number("upload-offset")) is not None:
+                ledger.tell(upload, "progress", offset)
+
+        def on_sent(count):
+            upload.sent = max(upload.sent, base + count)
+            if completes and count == len(content):
+                upload.is_completing = True
+
+        if completes and not content:
+            upload.is_completing = True
+        shown = {name: value for name, value in fields.items() if name.startswith("Upload")}
+        upload.note(
+            f"> {method} {target} {shown} {base}+{len(content)}{' completes' if completes else ''}"
+        )
+        try:
+            answer = self._request(
+                ledger,
+                upload,
+                method,
+                target,
+                {**upload.marks(), **fields},
+                content,
+                on_interim=on_interim,
+                on_sent=on_sent,
+                **self._pace(content, slowly),
+                **more,
+            )
+        except Broken as broken:
+            upload.note(f"< broken: {broken}")
+            raise
+        upload.note(f"< {answer}")
+        return answer
+
+    def _pace(self, content, slowly):
+        if not slowly or not content:
+            return {}
+        most = max(1, len(content) // 8)
+        return {
+            "pieces": lambda: self.chance.randint(1, 2 * most),
+            "pause": lambda: self.chance.choice([0, 0.1, 0.3]),
+        }
+
+    # Steps.
+
+    def step(self, upload):
+        if upload.family == "join" and upload.url is None:
+            return self.join(upload)
+        if upload.url is None:
+            return self.create(upload)
+        draw = self.chance.random()
+        if draw < 0.15:
+            return self.head(upload)
+        if (
+            draw < 0.15 + (0.5 if self.ledger.moment == "cancelled" else 0.05)
+            and not upload.is_part
+        ):
+            return self.cancel(upload)
+        if draw > 0.93 and upload.told and not upload.is_completing:
+            return self.conflict(upload)
+        return self.append(upload)
+
+    def create(self, upload):
+        if upload.family == "plain":
+            answer = self.send(
+                upload,
+                upload.method,
+                upload.path,
+                {},
+                upload.content,
+                completes=True,
+                slowly=self._half(),
+            )
+            return self.conclude(upload, answer)
+        answer = self._create_tus(upload) if upload.is_tus else self._create_draft(upload)
+        if answer.status == 201 and not upload.is_completing:
+            upload.locate(answer.fields.get("location", ""))
+            self.ledger.tell(upload, "created", answer.number("upload-offset"))
+        else:
+            if upload.is_tus and answer.status == 201:
+                upload.locate(answer.fields.get("location", ""))
+            self.conclude(upload, answer)
+
+    def _create_tus(self, upload):
+        size = upload.size
+        fields = {"Upload-Metadata": "filename " + base64.b64encode(upload.label.encode()).decode()}
+        if upload.is_part:
+            fields["Upload-Concat"] = "partial"
+        is_known = upload.is_part or self.chance.random() < 0.8
+        fields |= {"Upload-Length": size} if is_known else {"Upload-Defer-Length": 1}
+        count = self.chance.choice([0, 0, size // 2, size]) if is_known else 0
+        if count:
+            fields["Content-Type"] = TUS
+        completes = count == size and not upload.is_part
+        return self.send(
+            upload,
+            "POST",
+            upload.path,
+            fields,
+            upload.content[:count],
+            completes=completes,
+            slowly=self._half(),
+        )
+
+    def _create_draft(self, upload):
+        size = upload.size
+        kind = self.chance.choice(["empty", "part", "part", "whole", "whole", "cut"])
+        completes = kind in ("whole", "cut")
+        fields = {"Upload-Complete": "?1" if completes else "?0"}
+        if self._half():
+            fields["Upload-Length"] = size
+        count = {"empty": 0, "part": self.chance.randint(0, size)}.get(kind, size)
+        more = {"stop_after": self.chance.randint(0, size)} if kind == "cut" else {}
+        return self.send(
+            upload,
+            upload.method,
+            upload.path,
+            fields,
+            upload.content[:count],
+            completes=completes,
+            slowly=self._half() or kind == "cut",
+            midway=self._asks(upload),
+            **more,
+        )
+
+    def _half(self):
+        return self.chance.random() < 0.5
+
+    def _asks(self, upload):
+        """Now and then a second connection asks for the offset while content comes: the newest request wins."""
+
+        def ask():
+            if upload.url and not self.ledger.is_dead:
+                try:
+                    self.head(upload)
+                except Broken:
+                    pass
+
+        return ask if self.chance.random() < 0.3 else None
+
+    def head(self, upload):
+        answer = self.send(upload, "HEAD", upload.url, {})
+        if 200 <= answer.status < 300:
+            self.ledger.tell(upload, "head", answer.number("upload-offset"))
+        return answer
+
+    def conflict(self, upload):
+        """An append at an offset that is too low: 409 and, in the draft's versions, the right one."""
+        fields = {"Upload-Offset": self.chance.randrange(upload.told)}
+        fields |= (
+            {"Content-Type": TUS}
+            if upload.is_tus
+            else {"Content-Type": PARTIAL, "Upload-Complete": "?0"}
+        )
+        answer = self.send(upload, "PATCH", upload.url, fields)
+        if answer.status == 409 and (offset := answer.number("upload-offset")) is not None:
+            self.ledger.tell(upload, "conflict", offset)
+
+    def cancel(self, upload):
+        upload.cancelled = "asked"
+        answer = self.send(upload, "DELETE", upload.url, {})
+        if answer.status == 204:
+            upload.cancelled, upload.cancelled_at = "told", time.monotonic()
+            self.ledger.count(
+                "cancelled promised" if upload.told is not None else "cancelled unpromised"
+            )
+            self.ledger.event("cancelled")
+        elif answer.status in (404, 409):
+            upload.cancelled = ""
+
+    def append(self, upload):
+        answer = self.head(upload)
+        if not 200 <= answer.status < 300:
+            upload.is_retired = answer.status in (404, 410)
+            return
+        offset = answer.number("upload-offset")
+        if offset is None or upload.is_accepted:
+            return
+        rest = upload.size - offset
+        is_last = self._half() or rest == 0
+        count = rest if is_last else self.chance.randint(1, rest)
+        content = upload.content[offset : offset + count]
+        completes = offset + count == upload.size and not upload.is_part
+        if upload.is_tus:
+            if upload.is_part and not content:
+                return
+            fields = self._tus_fields(upload, content, answer)
+        else:
+            completes = is_last
+            fields = self._draft_fields(content, is_last)
+        fields["Upload-Offset"] = offset
+        more = (
+            {"stop_after": self.chance.randint(0, count)}
+            if content and self.chance.random() < 0.2
+            else {}
+        )
+        answer = self.send(
+            upload,
+            "PATCH",
+            upload.url,
+            fields,
+            content,
+            offset,
+            completes,
+            slowly=bool(more) or self._half(),
+            midway=self._asks(upload),
+            **more,
+        )
+        if not completes and answer.status in (201, 204):
+            self.ledger.tell(upload, "appended", answer.number("upload-offset"))
+        else:
+            self.conclude(upload, answer)
+
+    def _tus_fields(self, upload, content, head):
+        fields = {"Content-Type": TUS}
+        # A cut may have taken the request that told it.
+        if "upload-defer-length" in head.fields:
+            fields["Upload-Length"] = upload.size
+        if content and self.chance.random() < 0.2:
+            digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+            fields["Upload-Checksum"] = f"sha256 {digest}"
+        return fields
+
+    def _draft_fields(self, content, is_last):
+        fields = {"Content-Type": PARTIAL, "Upload-Complete": "?1" if is_last else "?0"}
+        if content and self.chance.random() < 0.15:
+            digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+            fields["Content-Digest"] = f"sha-256=:{digest}:"
+        return fields
+
+    def join(self, upload):
+        """tus: the parts first, each an upload of its own; then the one that is made of them."""
+        for part in upload.parts:
+            if part.told != part.size or part.url is None:
+                return self.create(part) if part.url is None else self.append(part)
+        upload.sent = upload.size
+        upload.is_completing = True
+        for part in upload.parts:
+            part.is_completing = True
+        fields = {"Upload-Concat": "final;" + " ".join(part.url for part in upload.parts)}
+        answer = self.send(upload, "POST", upload.path, fields)
+        if answer.status == 201:
+            upload.locate(answer.fields.get("location", ""))
+            self.ledger.event("joined")
+        self.conclude(upload, answer)
+
+    # What the answer to a completing request says.
+
+    def conclude(self, upload, answer):
+        ledger, said = self.ledger, answer.fields.get("upload-complete")
+        offset = answer.number("upload-offset")
+        # Without a resource (an ordinary upload, or one below `min-size`) the answer is the upstream's alone.
+        is_good = 200 <= answer.status < 300 and (
+            said == "?1" or upload.url is None or upload.is_tus
+        )
+        if is_good and upload.is_completing and upload.route in ACCEPTING:
+            self._accept(upload, answer)
+        elif (
+            is_good
+            and upload.is_completing
+            and (not upload.is_tus or offset in (None, upload.size))
+        ):
+            if upload.answer is None:
+                upload.answer = answer
+                ledger.count(f"answered {upload.route}")
+                ledger.event(f"answered-{upload.route}")
+        elif answer.status in (502, 504, 410) and said == "?1":
+            upload.is_unknown = True
+            ledger.count("told that the outcome is unknown")
+        elif answer.status in POSTPONED:
+            # Kept whole, ask again; or (409) another request was faster.
+            if said == "?0" and offset is not None:
+                ledger.tell(upload, "postponed", offset)
+            elif upload.url is None and upload.family != "join":
+                upload.is_retired = True
+        elif answer.status in (201, 204) and offset is not None:
+            ledger.tell(upload, "appended", offset)
+        elif answer.status in (404, 410) and upload.told is None:
+            upload.is_retired = True
+        else:
+            ledger.wonder(upload, f"answer {answer}")
+            # It would be asked for again and again.
+            upload.is_retired = upload.family == "join"
+
+    def _accept(self, upload, answer):
+        if upload.url is None and (link := answer.fields.get("link")):
+            upload.locate(link.split("<")[1].split(">")[0].removesuffix("/status"))
+        upload.is_accepted = True
+        self.ledger.count("accepted")
+        self.ledger.event("accepted")

@@ -1,0 +1,35 @@
+"""The negative controls: syncs that do nothing, disks that ignore flushes, a promise that is less.
+
+Each must break a promise: a test that cannot fail shows nothing. A control plays rounds until one is broken.
+"""
+
+from series import Plan, Series
+
+# Name: (what is done, the moment of each cut or None, what is set). The first three are in every run.
+CONTROLS = {
+    "all-syncs": ("no sync of the gateway does anything", None, {"lie": "all"}),
+    "record": ("no sync of a record", "head", {"lie": "record"}),
+    "flushes": ("the disks ignore flushes", None, {"lies": True}),
+    "data": ("no sync of content", "head", {"lie": "data"}),
+    "spool-directories": ("no sync of the spool's directories", "cancelled", {"lie": "spooldir"}),
+    "drop-files": ("no sync of files in a directory:", "answered-dir", {"lie": "dropfile"}),
+    "drop-directory": ("no sync of that directory", "answered-dir", {"lie": "dropdir"}),
+    "process": ("promise: process", None, {"promise": "process"}),
+}
+QUICK = ("all-syncs", "record", "flushes")
+# Rounds after which a control counts as not noticed.
+MOST = 6
+
+
+def play(host, name, file_system, seed, results):
+    """Plays a control unless the results have it; the kinds of broken promises."""
+    noticed = results.noticed(name)
+    if noticed is None:
+        _, moment, words = CONTROLS[name]
+        plan = Plan(f"control-{name}", file_system, seed, moment, is_control=True, **words)
+        with Series(host, plan, results) as series:
+            series.play(MOST)
+            # That a gateway does not serve in time is no promise.
+            noticed = sorted({kind for kind, _, _ in series.ledger.faults} - {"no gateway"})
+        results.write({"control": name, "noticed": noticed})
+    return noticed

@@ -1,0 +1,336 @@
+"""What must hold after a power cut: the answers of the gateway, the directories and the application, against what
+clients were told."""
+
+import json
+import math
+import time
+import urllib.error
+import urllib.request
+
+from upload import ACCEPTING, DIRECTORIES
+from wire import Broken, request
+
+# A gateway that starts, or a delivery that is under way: ask again.
+LATER = (423, 424, 500, 502, 503, 504, 507)
+
+
+class Oracle:
+    """Judges after each boot; it remembers the files that it has seen."""
+
+    def __init__(self, ledger):
+        self._ledger = ledger
+        # File: the target that it was uploaded to.
+        self._files = {}
+
+    @property
+    def _port(self):
+        return self._ledger.machine.http
+
+    # Uploads.
+
+    def verify(self, upload):
+        """What a client that comes back finds, against all that it was told."""
+        upload.cuts += 1
+        if upload.url is None:
+            return
+        answer = self._ask(upload)
+        if self._ledger.is_dead:
+            return
+        if answer is None:
+            return self._ledger.fail(upload, "no answer", "HEAD is not answered after the cut")
+        self._ledger.count("uploads looked at after a cut")
+        is_good = 200 <= answer.status < 300
+        if upload.cancelled and self._is_cancelled(upload, answer, is_good):
+            return
+        if answer.status == 404:
+            self._check_gone(upload)
+        elif answer.status == 410:
+            self._check_held(upload)
+        elif not is_good:
+            self._ledger.wonder(upload, f"after a cut: {answer}")
+        elif answer.number("upload-offset") is None:
+            self._ledger.fail(upload, "no offset", f"{answer}")
+        else:
+            self._check_offset(upload, answer)
+
+    def _ask(self, upload):
+        answer = None
+        until = time.monotonic() + 40
+        while time.monotonic() < until and not self._ledger.is_dead:
+            try:
+                answer = request(self._port, "HEAD", upload.url, upload.marks(), limit=15)
+                upload.note(f"after cut: {answer}")
+                if answer.status not in LATER:
+                    break
+            except Broken as broken:
+                # A delivery is under way.
+                upload.note(f"after cut: {broken}")
+            time.sleep(0.3)
+        return answer
+
+    def _is_cancelled(self, upload, answer, is_good):
+        """Checks a cancellation; whether that is all there is to check."""
+        if upload.cancelled == "told" and is_good:
+            self._ledger.fail(upload, "cancelled is back", f"{answer}")
+        if not is_good or upload.cancelled == "told":
+            upload.is_retired = True
+        else:
+            upload.cancelled = ""
+        return upload.is_retired
+
+    def _check_gone(self, upload):
+        upload.is_retired = True
+        # The offset of a final response is no promise if no offset was told before.
+        if upload.told is not None:
+            self._ledger.fail(upload, "upload lost", f"told {upload.told}, now 404")
+        elif upload.is_accepted:
+            self._ledger.fail(upload, "accepted lost", "told 202, now 404")
+        else:
+            self._ledger.count("gone, nothing was told")
+
+    def _check_held(self, upload):
+        ledger = self._ledger
+        attempts = len(ledger.application.requests(upload.path))
+        upload.is_retired = True
+        if upload.is_repeatable or not upload.is_completing:
+            return ledger.fail(upload, "held", f"410, the application saw {attempts} attempts")
+        shown = ledger.machine.ask(f"show={upload.id}").split("attempts ")
+        known = int(shown[1].split()[0]) if len(shown) > 1 else 0
+        if upload.requeues >= 1 and known == upload.attempts:
+            ledger.fail(upload, "requeue lost", "an operator was told that it was queued again")
+        where = " (directory)" if upload.route in DIRECTORIES else ""
+        ledger.count(
+            f"held, outcome unknown{where}"
+            if attempts or where
+            else "held, the application saw nothing"
+        )
+        upload.is_unknown, upload.attempts = True, known
+        if upload.requeues < 1 and not upload.is_part and len(shown) > 1:
+            ledger.held.append(upload)
+
+    def _check_offset(self, upload, answer):
+        ledger, offset = self._ledger, answer.number("upload-offset")
+        is_complete = answer.fields.get("upload-complete") == "?1"
+        if offset < (upload.told or 0):
+            ledger.fail(upload, "offset lost", f"told {upload.told}, now {offset}")
+        if offset > upload.sent:
+            ledger.fail(upload, "offset invented", f"sent {upload.sent}, now {offset}")
+        if (upload.answer or upload.is_accepted) and offset != upload.size:
+            ledger.fail(upload, "whole upload cut", f"answered, now {offset} of {upload.size}")
+        if is_complete and not upload.is_completing:
+            ledger.fail(upload, "completed by nobody", f"{answer}")
+        upload.is_delivered = is_complete
+        if upload.told is not None:
+            ledger.count("told offsets kept")
+        ledger.count("bytes kept beyond what was told", offset - (upload.told or 0))
+        ledger.tell(upload, "head", offset)
+        # A joined upload takes no content, not even an empty one.
+        if upload.answer and upload.family != "join":
+            self._ask_again(upload)
+
+    def _ask_again(self, upload):
+        """The stored response, which a client that lost it gets."""
+        if upload.is_tus:
+            fields = {"Content-Type": "application/offset+octet-stream"}
+        else:
+            fields = {"Upload-Complete": "?1", "Content-Type": "application/partial-upload"}
+        fields["Upload-Offset"] = upload.size
+        try:
+            answer = request(self._port, "PATCH", upload.url, {**upload.marks(), **fields})
+        except Broken as broken:
+            return self._ledger.wonder(upload, f"asked again: {broken}")
+        is_same = 200 <= answer.status < 300
+        if not upload.is_tus:
+            is_same = (answer.status, answer.content) == (
+                upload.answer.status,
+                upload.answer.content,
+            )
+        if is_same:
+            self._ledger.count("answers kept")
+        else:
+            self._ledger.fail(upload, "answer lost", f"told {upload.answer}, now {answer}")
+
+    def check_holds(self):
+        """What an operator was told of uploads that wait, against what `list` says."""
+        ledger = self._ledger
+        known = [one for one in ledger.live if one.hold and not one.cancelled]
+        if not known:
+            return
+        states = {}
+        for line in ledger.machine.ask("json").splitlines():
+            if line.startswith("{"):
+                said = json.loads(line)
+                states[said["upload"]] = said["state"]
+        for upload in known:
+            state = states.get(upload.id)
+            upload.note(f"after cut: state {state}")
+            if upload.hold == "held" and state != "held":
+                ledger.fail(upload, "hold lost", f"it was held, now {state}")
+            elif upload.hold == "released" and state == "held":
+                ledger.fail(upload, "release lost", "it was released, now it is held")
+            else:
+                ledger.count("holds and releases kept")
+            if upload.hold == "unknown":
+                upload.hold, upload.held_at = (
+                    ("held", time.monotonic()) if state == "held" else ("", 0)
+                )
+
+    # Directories.
+
+    def check_directories(self):
+        """Everything in the directories, and each file that a client was answered for."""
+        found = {}
+        for place in sorted(set(DIRECTORIES.values())):
+            entries = {
+                entry["name"]: entry.get("size") for entry in json.loads(self.get(f"/{place}/"))
+            }
+            for name in entries:
+                if not name.startswith(".") and name.endswith(".json"):
+                    self._check_record(place, name, entries, found)
+        for upload in list(self._ledger.by_path.values()):
+            if upload.route == "accdir" and upload.is_delivered and upload.path not in found:
+                self._ledger.fail(
+                    upload, "delivered file lost", "its state is delivered, no file and record"
+                )
+            if upload.answer and upload.route in ("dir", "other") and not upload.is_taken:
+                self._check_answered(upload, found)
+
+    def _check_record(self, place, name, entries, found):
+        ledger = self._ledger
+        text = self.get(f"/{place}/{name}")
+        try:
+            record = json.loads(text)
+        except (ValueError, TypeError):
+            return ledger.fail(None, "record damaged", f"{place}/{name}: {text!r}")
+        target, file = record["target"], record["file"]
+        upload = ledger.by_path.get(target)
+        if entries.get(file) != record["length"]:
+            return ledger.fail(
+                upload,
+                "file not whole",
+                f"{place}/{name}: {entries.get(file)} of {record['length']}",
+            )
+        if upload is None:
+            return ledger.fail(None, "unknown target", target)
+        key = f"{place}/{file}"
+        others = [other for other, one in self._files.items() if one == target and other != key]
+        if target in found or others:
+            ledger.fail(upload, "delivered twice", f"{found.get(target) or others} and {key}")
+        found[target] = (place, file)
+        if key not in self._files:
+            content = self.get(f"/{place}/{file}")
+            if content != upload.content:
+                ledger.fail(
+                    upload, "file damaged", f"{key}: {len(content or b'')} of {upload.size} bytes"
+                )
+            if not upload.is_completing:
+                ledger.fail(upload, "delivered unfinished", key)
+            ledger.count("files checked")
+            upload.is_dropped = True
+        self._files[key] = target
+
+    def _check_answered(self, upload, found):
+        if upload.path not in found:
+            upload.is_taken = True
+            return self._ledger.fail(
+                upload, "delivered file lost", "answered 2xx, no file and record"
+            )
+        self._ledger.count("answered files kept")
+        # As an application takes it.
+        if self._ledger.chance.random() < 0.5:
+            upload.is_taken = True
+            place, name = found[upload.path]
+            for file in (name, f"{name}.json"):
+                self._remove(f"/{place}/{file}")
+
+    def get(self, path):
+        """A file of the guest's; None if there is none."""
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._port}{path}", timeout=30
+            ) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def _remove(self, path):
+        question = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", method="DELETE")
+        try:
+            urllib.request.urlopen(question, timeout=30).read()
+        except OSError:
+            pass
+
+    # The application.
+
+    def check_application(self):
+        ledger = self._ledger
+        for path in ledger.application.targets():
+            upload, requests = ledger.by_path.get(path), ledger.application.requests(path)
+            if upload is None or upload.judged == len(requests):
+                continue
+            # One that the cut has broken off may still wait for content.
+            if not all(one.is_whole or one.at < time.monotonic() - 5 for one in requests):
+                continue
+            new, upload.judged = requests[upload.judged :], len(requests)
+            for one in new:
+                if one.is_whole and (one.sha, one.size) != (upload.sha, upload.size):
+                    ledger.fail(upload, "wrong content delivered", f"{one}")
+                if upload.cancelled == "told" and one.at > upload.cancelled_at:
+                    ledger.fail(upload, "delivered after it was cancelled", f"{one}")
+                if upload.hold == "held" and one.at > upload.held_at:
+                    ledger.fail(upload, "delivered while it was held", f"{one}")
+                if one.fault:
+                    ledger.fail(upload, "wrong request", f"{one}")
+            if not upload.is_completing:
+                ledger.fail(upload, "delivered unfinished", f"{requests}")
+            if not upload.is_repeatable and len(requests) > 1 + math.ceil(upload.requeues):
+                ledger.fail(upload, "POST delivered twice", f"{requests}")
+            ledger.count("upstream requests", len(new))
+            ledger.count("upstream requests cut", sum(not one.is_whole for one in new))
+
+    def is_settled(self, upload):
+        """Whether an accepted upload came to its upstream, or is held because its outcome is unknown."""
+        if self._ledger.has_arrived(upload) or upload.is_unknown:
+            return True
+        if not upload.is_repeatable and upload.url:
+            try:
+                answer = request(self._port, "HEAD", upload.url, upload.marks(), limit=15)
+            except Broken:
+                return False
+            if answer.status == 410:
+                upload.is_unknown = True
+                self._ledger.count("accepted POST held, outcome unknown")
+        return upload.is_unknown
+
+    # The guest.
+
+    def check_console(self):
+        """What the guest's kernel and its file systems say; whether a file system is ruined."""
+        ledger, is_ruined = self._ledger, False
+        for _, word, rest in ledger.machine.words():
+            if word in ("mount-failed", "nginx-failed", "gateway-ended") or (
+                word == "fsck" and not rest.endswith(" 0")
+            ):
+                ledger.fail(None, word, rest)
+            if word == "fsck":
+                ledger.count("file systems checked")
+            is_ruined = is_ruined or word == "mount-failed"
+        with open(ledger.machine.console, errors="replace") as file:
+            said = file.read()
+        for bad in (
+            "EXT4-fs error",
+            "EXT4-fs warning",
+            "Corruption",
+            "corrupt",
+            "BTRFS error",
+            "BTRFS critical",
+        ):
+            if bad in said:
+                ledger.fail(None, "kernel", bad)
+        return is_ruined
+
+    def check_corrupt(self):
+        if names := self._ledger.machine.ask("corrupt").split():
+            self._ledger.fail(None, "corrupt", str(names))

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Power cuts, performed: uploads into a guest, SIGKILL of the guest, the same disks again, and every promise
+(`make power-test`).
+
+Environment: POWER_ROUNDS, cuts on each file system (default 4); POWER_FS, file systems (default: ext4 xfs btrfs);
+POWER_MOMENT, at which every cut comes (default: drawn); POWER_SAMPLE, not empty: a sample of two minutes at the most;
+POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, what is drawn;
+POWER_DIRECTORY, where all of it lives (default: .build/power); POWER_KERNEL, the directory of an unpacked kernel
+package; POWER_PREVIOUS, the program that each spool begins with; POWER_PROCESSORS, of the guest (default 1);
+SPOOLGATE, the program. Exit status: 0 all promises hold and every control was noticed, or nothing could be done here;
+1 not. With --check it only says what stands in the way.
+"""
+
+import fcntl
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(os.path.dirname(HERE), "Drill"))
+
+import beside_walk
+import controls
+import guest
+from ledger import MOMENTS
+from machine import MAKE, Host
+from results import SHOWN, Results
+from series import Plan, Series
+from transcript import Transcript
+from transport import TRANSPORTS
+
+CHECK = "--check"
+# Seconds after which a sample begins no further round, and no control.
+SAMPLE = 50
+# Seconds after which the kernel ends a sample.
+SAMPLE_END = 118
+
+
+def setting(name, default=""):
+    return os.environ.get(f"POWER_{name}") or default
+
+
+class Run:
+    """What was asked for."""
+
+    def __init__(self):
+        self.is_sample = bool(setting("SAMPLE"))
+        self.file_systems = setting("FS", "ext4" if self.is_sample else "ext4 xfs btrfs").split()
+        self.rounds = int(setting("ROUNDS", "2" if self.is_sample else "4"))
+        self.moment = setting("MOMENT") or None
+        self.seed = setting("SEED") or str(random.SystemRandom().randrange(1 << 32))
+        self.directory = os.path.abspath(
+            setting("DIRECTORY", os.path.join(guest.ROOT, ".build/power"))
+        )
+        self.began = time.monotonic()
+        names = setting("CONTROLS", "all-syncs" if self.is_sample else "quick")
+        named = {"quick": controls.QUICK, "all": tuple(controls.CONTROLS), "none": ()}
+        self.controls = named.get(names) or tuple(names.split()) if names != "none" else ()
+        for value, known in (
+            (self.file_systems, MAKE),
+            (self.controls, controls.CONTROLS),
+            ([self.moment] if self.moment else [], MOMENTS),
+        ):
+            unknown = [one for one in value if one not in known]
+            if unknown:
+                sys.exit(f"make power-test: there is no {unknown[0]}; there is {' '.join(known)}")
+
+    @property
+    def selection(self):
+        """Names the results that a stopped run goes on from."""
+        return " ".join(
+            [*self.file_systems, str(self.rounds), self.moment or "any", *self.controls]
+        )
+
+    def is_over(self):
+        return self.is_sample and time.monotonic() - self.began > SAMPLE
+
+
+def main():
+    try:
+        guest.check_tools()
+        if sys.argv[1:] == [CHECK]:
+            guest.kernel(os.path.join(Run().directory, "guest"))
+            return 0
+        return play(Run())
+    except guest.Unavailable as reason:
+        print(f"SKIPPED make power-test: {reason}")
+        return 1 if sys.argv[1:] == [CHECK] else 0
+
+
+def play(run):
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(143))
+    transcript = Transcript()
+    if run.is_sample:
+        signal.signal(signal.SIGALRM, stop_sample)
+        signal.alarm(SAMPLE_END)
+    try:
+        carry_out(run, transcript)
+    except SampleOver:
+        print(f"SKIPPED the rest of make power-test: {SAMPLE_END} s are over", flush=True)
+    print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
+    return 1 if transcript.failed else 0
+
+
+class SampleOver(BaseException):
+    """The time of a sample is over, on a machine that is too slow or too busy."""
+
+
+def stop_sample(*_):
+    raise SampleOver
+
+
+def carry_out(run, transcript):
+    host = prepare(run)
+    program = guest.digest(guest.program())
+    results = Results(os.path.join(run.directory, "results.jsonl"), program, run.selection)
+    if run.is_sample:
+        # It is too short to go on with another one.
+        results.end()
+    transcript.say(
+        f"{guest.program()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
+        f"results in {results.path}"
+    )
+    if "h2" not in TRANSPORTS:
+        transcript.say("without HTTP/2: this Python has no h2 (python3-h2)")
+    if not host.has_previous:
+        transcript.say(
+            "without a previous build: there was no run with another program yet, and no POWER_PREVIOUS"
+        )
+    for file_system in run.file_systems:
+        transcript.scene(f"{run.rounds} cuts on {file_system}")
+        play_series(run, host, results, file_system)
+        tell(results, file_system, transcript)
+    if "btrfs" in run.file_systems and not run.moment:
+        transcript.scene(beside_walk.TITLE)
+        faults = beside_walk.play(host)
+        transcript.check(
+            not faults, "every accepted upload comes to the application", "\n".join(faults)
+        )
+    for name in run.controls:
+        if run.is_over():
+            transcript.say("(no time for the negative controls)")
+            break
+        transcript.scene(f"negative control {name}: {controls.CONTROLS[name][0]}")
+        noticed = controls.play(host, name, "ext4", run.seed, results)
+        transcript.check(noticed, f"it is noticed: {', '.join(noticed) or 'nothing is'}")
+    results.end()
+
+
+def prepare(run):
+    """The guest, built of the programs as they are now."""
+    build = os.path.join(run.directory, "guest")
+    work = os.path.join(run.directory, "work")
+    os.makedirs(os.path.join(work, "logs"), exist_ok=True)
+    os.makedirs(build, exist_ok=True)
+    # Two runs in one directory would take each other's disks.
+    lock = os.open(os.path.join(run.directory, "lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(
+            f"make power-test: another run works in {run.directory}; set POWER_DIRECTORY for a second one"
+        )
+    before = previous(run.directory)
+    guest.build(build, guest.program(), before)
+    return Host(
+        build, work, guest.accelerator(build), int(setting("PROCESSORS", "1")), bool(before)
+    )
+
+
+def previous(directory):
+    """The program that each spool begins with: the one named, or the one of the last run that had another than this.
+
+    None: there is none yet.
+    """
+    if named := setting("PREVIOUS"):
+        return named
+    last, before = (os.path.join(directory, f"{name}-program") for name in ("last", "previous"))
+    current = guest.program()
+    if not os.path.exists(last) or guest.digest(last) != guest.digest(current):
+        if os.path.exists(last):
+            os.replace(last, before)
+        shutil.copy(current, last)
+    return before if os.path.exists(before) else None
+
+
+def play_series(run, host, results, file_system):
+    """Plays the rounds of a series that the results do not have yet."""
+    done = results.cuts(file_system)
+    if done >= run.rounds:
+        return
+    if done:
+        print(f"  {done} cuts are in the results already", flush=True)
+    plan = Plan(file_system, file_system, run.seed, run.moment)
+    with Series(host, plan, results, done) as series:
+        series.play(run.rounds - done, run.is_over)
+        for wonder in series.ledger.wonders[:10]:
+            print(f"  unexpected: {wonder[:600]}", flush=True)
+
+
+def tell(results, file_system, transcript):
+    cuts, lane, seconds, figures, broken = results.sum(file_system)
+    shown = [f"{round(figures[name])} {words}" for name, words in SHOWN.items() if figures[name]]
+    transcript.say(
+        f"  {cuts} cuts, {lane} of them with spool_receive, {round(seconds)} s: {', '.join(shown)}"
+    )
+    transcript.check(cuts and not broken, f"{file_system}: no promise is broken", dict(broken))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on from the results", file=sys.stderr)
+        sys.exit(130)

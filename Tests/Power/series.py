@@ -1,0 +1,389 @@
+"""One series: a pair of disks, and round after round of boot, check, upload and cut."""
+
+import collections
+import os
+import random
+import threading
+import time
+
+from application import Application
+from client import Client
+from ledger import MOMENTS, Ledger
+from machine import Conduct, Machine, make_disks
+from operating import Operator
+from oracle import Oracle
+from transport import send
+from wire import Broken
+
+# The longest time in one round that clients are at work, in seconds.
+WORK = 8
+
+
+class Plan:
+    """What distinguishes one series from another."""
+
+    def __init__(
+        self,
+        name,
+        file_system,
+        seed,
+        moment=None,
+        lie="none",
+        lies=False,
+        promise="power-cut",
+        is_control=False,
+    ):
+        self.name, self.file_system, self.seed, self.moment = name, file_system, seed, moment
+        # Syncs that do nothing (guest/liar.c); disks that ignore flushes; the setting `promise`.
+        self.lie, self.lies, self.promise = lie, lies, promise
+        # Whether a broken promise is expected; it ends the series.
+        self.is_control = is_control
+
+
+class Series:
+    """A context; `play` returns after the last round, or as soon as a file system is ruined."""
+
+    def __init__(self, host, plan, results, first=0):
+        self.plan = plan
+        self._host, self._results = host, results
+        self._chance = random.Random(f"{plan.seed} {plan.name} {first}")
+        self._number = first
+        name = plan.name if not first else f"{plan.name}-{first}"
+        self.ledger = Ledger(
+            name, host.work, self._chance, plan.moment, plan.promise == "power-cut"
+        )
+        self.ledger.application = Application(self.ledger.event, plan.seed)
+        self._oracle = Oracle(self.ledger)
+        self._is_ruined = False
+        # Cuts that no boot has been checked after yet.
+        self._cuts = []
+        self._noted = collections.Counter()
+        self._faults_noted = 0
+        self._began = time.monotonic()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.ledger.machine:
+            self.ledger.machine.discard()
+        self.ledger.application.stop()
+
+    def play(self, rounds, is_over=lambda: False):
+        """Plays rounds, and then finishes every upload without cuts; whether all promises held."""
+        make_disks(self._host.work, self.plan.file_system)
+        for _ in range(rounds):
+            if self._is_ruined or is_over() or self._has_shown():
+                break
+            self._round()
+            self._number += 1
+        if not self._is_ruined and not self._has_shown():
+            self._finish()
+        self._note()
+        return not self.ledger.faults
+
+    def _has_shown(self):
+        return self.plan.is_control and bool(self.ledger.faults)
+
+    # One boot.
+
+    def _boot(self, conduct, checks_disks=False, writes_eagerly=False, is_last=False):
+        ledger, plan = self.ledger, self.plan
+        ledger.boot += 1
+        is_plain = plan.is_control or is_last
+        # The first boot has the previous build; what it leaves is the current one's to go on with.
+        self._program = (
+            "previous"
+            if self._host.has_previous and ledger.boot == 1 and not is_plain
+            else "current"
+        )
+        self._daemons = 2 if not is_plain and self._chance.random() < 0.3 else 1
+        # Every other boot with nginx that writes content into the spool by itself.
+        self._has_lane = ledger.boot % 2 == 0
+        words = {
+            "fs": plan.file_system,
+            "lane": "on" if self._has_lane else "off",
+            "promise": plan.promise,
+            "port": ledger.application.port,
+            "lie": plan.lie,
+            "fsck": int(checks_disks),
+            "eager": int(writes_eagerly),
+            "daemons": self._daemons,
+            "program": self._program,
+        }
+        conduct.lies = plan.lies
+        self._how = (words, conduct)
+        ledger.machine = Machine(self._host, words, conduct, ledger.boot)
+
+    def _settle(self):
+        """After a boot: checks every promise; False: the gateway does not serve."""
+        ledger, oracle = self.ledger, self._oracle
+        took = ledger.machine.wait()
+        for _ in range(2):
+            if took is not None or ledger.machine.has_booted:
+                break
+            # The emulator or the kernel failed before anything was mounted: the disks are as they were.
+            ledger.machine.cut()
+            self._bury()
+            ledger.count("boots that failed")
+            ledger.machine = Machine(self._host, *self._how, ledger.boot)
+            took = ledger.machine.wait()
+        self._is_ruined = oracle.check_console() or self._is_ruined
+        if took is None:
+            ledger.fail(None, "no gateway", str(ledger.machine.words()))
+            self._is_ruined = True
+        if self._is_ruined:
+            return False
+        ledger.count("seconds to serve", took)
+        ledger.count("boots that served")
+        queue = [upload for upload in ledger.live if not upload.is_retired]
+        ledger.count("uploads that met a cut", sum(upload.cuts == 0 for upload in queue))
+        parallel(lambda: self._verify(queue), 6)
+        oracle.check_directories()
+        oracle.check_application()
+        oracle.check_holds()
+        oracle.check_corrupt()
+        ledger.forget_finished()
+        self._note()
+        return True
+
+    def _verify(self, queue):
+        while True:
+            with self.ledger.lock:
+                if not queue:
+                    return
+                upload = queue.pop()
+            try:
+                self._oracle.verify(upload)
+            except Exception as error:  # noqa: BLE001: the others are looked at all the same
+                self.ledger.fail(upload, "not checked", repr(error))
+
+    def _bury(self):
+        machine = self.ledger.machine
+        machine.bury()
+        for figures in machine.figures.values():
+            for what, number in figures.items():
+                self.ledger.count(f"disk: {what}", number)
+
+    def _note(self):
+        """Writes a line of results for each cut that was checked, with all that has happened since the last."""
+        ledger = self.ledger
+        with ledger.lock:
+            figures = collections.Counter(ledger.figures)
+            change = figures - self._noted
+            faults = [kind for kind, _, _ in ledger.faults[self._faults_noted :]]
+            self._noted, self._faults_noted = figures, len(ledger.faults)
+        now = time.monotonic()
+        lines = [{"cut": cut} for cut in self._cuts] or [{}]
+        lines[-1] |= {
+            "figures": {name: round(value, 1) for name, value in change.items()},
+            "broken": faults,
+            "seconds": round(now - self._began, 1),
+        }
+        self._cuts, self._began = [], now
+        for line in lines:
+            self._results.write({"series": self.plan.name, "fs": self.plan.file_system, **line})
+
+    # Rounds.
+
+    def _conduct(self):
+        chance = self._chance
+        keeps = chance.choice(["some", "some", "some", "none", "all"])
+        # XFS and btrfs themselves do not survive torn blocks of 4096 bytes.
+        is_small = self.plan.file_system == "ext4" and chance.random() < 0.15
+        conduct = Conduct(
+            keeps="none" if self.plan.is_control else keeps,
+            seed=f"{self.plan.seed}-{self._number}",
+            slowest=chance.choice([0, 0.01, 0.05, 0.2]),
+            block=512 if is_small else 4096,
+            is_plain=chance.random() < 0.15,
+        )
+        if self.plan.is_control:
+            # All that was not flushed is lost, so that one cut is enough.
+            conduct.is_plain, conduct.block = False, 4096
+        return conduct
+
+    def _round(self):
+        chance, ledger = self._chance, self.ledger
+        conduct = self._conduct()
+        is_first = ledger.boot == 0
+        began = time.monotonic()
+        self._boot(
+            conduct,
+            checks_disks=not is_first and not self.plan.is_control and chance.random() < 0.25,
+            writes_eagerly=not self.plan.is_control and chance.random() < 0.5,
+        )
+        if not is_first and not self.plan.is_control and chance.random() < 0.12:
+            # In the middle of the file system's and the spool's recovery.
+            time.sleep(chance.uniform(2, 9))
+            ledger.machine.cut()
+            ledger.last_cut = "its start"
+        elif self._settle() and not self._has_shown():
+            self._work()
+        else:
+            ledger.machine.cut()
+            self._bury()
+            return
+        self._bury()
+        self._cuts.append(
+            {
+                "at": ledger.last_cut,
+                "lane": self._has_lane,
+                "disks": str(conduct),
+                "daemons": self._daemons,
+                "program": self._program,
+            }
+        )
+        print(
+            f"  {self.plan.name} cut {self._number + 1}, at {ledger.last_cut}{self._described()}: "
+            f"{time.monotonic() - began:.1f} s, {ledger.figures['uploads']} uploads, {ledger.figures['told']} offsets "
+            f"told, {len(ledger.faults)} broken; {conduct}",
+            flush=True,
+        )
+
+    def _described(self):
+        words = [
+            ", spool_receive" if self._has_lane else "",
+            ", two daemons" if self._daemons == 2 else "",
+            ", previous build" if self._program == "previous" else "",
+        ]
+        return "".join(words)
+
+    def _work(self):
+        """Clients and an operator at work, until the power goes."""
+        chance, ledger, moment = self._chance, self.ledger, self.plan.moment
+        until = time.monotonic() + WORK
+        lasts = WORK
+        workers = chance.choice([1, 2] if moment else [1, 2, 6, 10])
+        if self.plan.is_control and not moment:
+            workers, lasts = 6, 5
+        elif moment or chance.random() < 0.5:
+            ledger.look_out(moment or chance.choice(MOMENTS), chance.choice([1, 1, 2, 5]))
+        else:
+            lasts = chance.uniform(0.2, 5)
+        threads = [
+            threading.Thread(
+                target=self._client, args=(f"{self.plan.seed}-{self._number}-{worker}", True, until)
+            )
+            for worker in range(workers)
+        ]
+        threads.append(
+            threading.Thread(
+                target=Operator(ledger, f"{self.plan.seed}-{self._number}").work, args=(until,)
+            )
+        )
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + lasts
+        while time.monotonic() < end and not ledger.is_dead:
+            time.sleep(0.01)
+        ledger.cut_now()
+        for thread in threads:
+            thread.join()
+
+    def _client(self, seed, is_fresh, until):
+        ledger, chance = self.ledger, random.Random(seed)
+        client = Client(ledger, chance, send)
+        while not ledger.is_dead and time.monotonic() < until:
+            upload = ledger.take(chance, is_fresh)
+            if upload is None:
+                return
+            try:
+                for _ in range(chance.randint(1, 5) if is_fresh else 20):
+                    if ledger.is_dead or upload.is_over:
+                        break
+                    client.step(upload)
+            except Broken:
+                # Without a URL there is nothing to come back to. Parts and what is joined are simply sent again.
+                if upload.url is None and upload.family != "join":
+                    upload.is_retired = True
+                if not is_fresh:
+                    time.sleep(0.3)
+            except (
+                Exception
+            ) as error:  # noqa: BLE001: a fault of the test's own must not end the round
+                ledger.wonder(upload, f"worker: {error!r}")
+                upload.is_retired = True
+            finally:
+                upload.is_busy = False
+
+    # The end.
+
+    def _finish(self):
+        """No more cuts: every upload is finished, what was accepted is delivered, and all is checked once more."""
+        ledger, oracle = self.ledger, self._oracle
+        self._boot(Conduct(), is_last=True)
+        ledger.application.open()
+        if self._settle():
+            Operator(ledger, self.plan.seed).release_all()
+            end = time.monotonic() + 40
+            parallel(
+                lambda: self._client(f"{self.plan.seed}-{threading.get_ident()}", False, end), 6
+            )
+            self._wait_for_deliveries()
+            self._check_end()
+        ledger.machine.cut()
+        self._bury()
+        if self._is_ruined:
+            return
+        self._boot(Conduct(), checks_disks=True, is_last=True)
+        self._settle()
+        ledger.machine.cut()
+        self._bury()
+
+    def _wait_for_deliveries(self):
+        ledger, oracle = self.ledger, self._oracle
+        end = time.monotonic() + 40
+        while True:
+            oracle.check_directories()
+            waiting = [
+                one
+                for one in ledger.live
+                if one.is_accepted and not one.cancelled and not oracle.is_settled(one)
+            ]
+            if not waiting or time.monotonic() > end:
+                break
+            time.sleep(0.5)
+        for upload in waiting:
+            ledger.fail(
+                upload, "accepted, not delivered", f"{ledger.application.requests(upload.path)}"
+            )
+        ledger.count(
+            "accepted and delivered",
+            sum(one.is_accepted and ledger.has_arrived(one) for one in ledger.by_path.values()),
+        )
+
+    def _check_end(self):
+        ledger, oracle = self.ledger, self._oracle
+        left = [one for one in ledger.live if not one.is_over and one.url and not one.is_part]
+        ledger.count("unfinished at the end", len(left))
+        for upload in left:
+            ledger.wonder(upload, "unfinished")
+        oracle.check_directories()
+        oracle.check_application()
+        metrics = (oracle.get("/-/spoolgate/metrics") or b"").decode()
+        for line in metrics.split("\n"):
+            if line.startswith("spoolgate_spool_receive_bytes_total"):
+                ledger.count("bytes by the lane (last boot)", float(line.split()[-1]))
+        listing = ledger.machine.ask("list")
+        if not listing.rstrip().endswith("status 0") or " corrupt " in listing:
+            ledger.fail(None, "list", listing[-300:])
+
+
+def parallel(body, count):
+    """Runs `body` in so many threads at a time; the first error of one is raised at the end."""
+    errors = []
+
+    def run():
+        try:
+            body()
+        except Exception as error:  # noqa: BLE001: raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
