@@ -73,4 +73,36 @@ struct NeighbourTests {
         #expect(try await answer.status.code == 201)
         #expect(server.taken == [bytes])
     }
+
+    @Test("a proxy that gives up while the answer is awaited costs a wait, and no second upload")
+    func proxyTimesOut() async throws {
+        let held = Monitor(0)
+        let gate = Gate()
+        let server = try UploadOrigin(react: { request in
+            // Each request that brings content is answered too late, twice.
+            guard ["POST", "PATCH"].contains(request.method), held.update({ $0 < 2 }) else {
+                return .serve
+            }
+            held.update { $0 += 1 }
+            gate.pass()
+            return .serve
+        })
+        let neighbour = try BadNeighbour(before: server.origin.port)
+        try neighbour.become(.timesOut(after: .milliseconds(300)))
+        let waits = Monitor(0)
+        let bytes = pattern(400_000)
+        let upload = Upload(
+            .bytes(bytes),
+            to: neighbour.base + "/files",
+            options: options,
+            onEvent: { event in
+                if case .waiting = event { waits.update { $0 += 1 } }
+            }
+        )
+        async let answer = upload.run()
+        try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
+        gate.open()
+        #expect(try await answer.status.code == 201)
+        #expect(server.taken == [bytes])
+    }
 }

@@ -27,6 +27,8 @@ package final class BadNeighbour: Sendable {
         case resets(after: Int)
         /// It ends the connection within its response.
         case closesInAnswer
+        /// A proxy before it answers 504 once it has heard nothing of it for so long, and ends both connections.
+        case timesOut(after: Duration)
         /// It answers each request whole: status line without the version, then fields.
         case answers(String, [String])
 
@@ -165,7 +167,8 @@ package final class BadNeighbour: Sendable {
         client.setPatience(seconds: 600)
         client.sendAtOnce()
         switch trouble {
-        case nil, .noName: relay(client, to: server, most: nil)
+        case nil, .noName: relay(client, to: server)
+        case .timesOut(let patience): relay(client, to: server, patience: patience)
         case .closes(let count): relay(client, to: server, most: count)
         case .resets(let count):
             relay(client, to: server, most: count)
@@ -202,15 +205,39 @@ package final class BadNeighbour: Sendable {
         while let bytes = client.receive(), !bytes.isEmpty {}
     }
 
-    /// Relays until one side ends, or so many bytes of the client's have come, which the server still gets.
-    private static func relay(_ client: StreamSocket, to server: UInt16, most: Int?) {
+    /// Relays until one side ends, or so many bytes of the client's have come, which the server still gets, or
+    /// nothing has come either way for `patience`.
+    private static func relay(
+        _ client: StreamSocket,
+        to server: UInt16,
+        most: Int? = nil,
+        patience: Duration? = nil
+    ) {
         guard let upstream = try? StreamSocket(connectedTo: .port(server), patience: 600) else {
             return
+        }
+        let lastSent = Monitor(ContinuousClock.now)
+        if let patience {
+            let microseconds = Int(patience / .microseconds(1))
+            upstream.set(
+                SOL_SOCKET,
+                SO_RCVTIMEO,
+                timeval(tv_sec: microseconds / 1_000_000, tv_usec: microseconds % 1_000_000)
+            )
         }
         defer { upstream.close() }
         let isBack = Monitor(false)
         let back: Void? = try? Posix.Thread.start(name: "neighbour-back") {
-            while let bytes = upstream.receive(), !bytes.isEmpty, client.send(bytes) {}
+            while true {
+                let bytes = upstream.receive()
+                if let bytes, !bytes.isEmpty, client.send(bytes) { continue }
+                guard bytes == nil, errno == EAGAIN, let patience else { break }
+                if ContinuousClock.now - lastSent.update({ $0 }) < patience { continue }
+                client.send(
+                    Array("HTTP/1.1 504 Gateway Time-out\r\nContent-Length: 0\r\n\r\n".utf8)
+                )
+                break
+            }
             client.end()
             isBack.update { $0 = true }
         }
@@ -220,6 +247,7 @@ package final class BadNeighbour: Sendable {
             upstream.send(bytes)
         {
             if most != nil { left -= bytes.count }
+            lastSent.update { $0 = .now }
         }
         upstream.end()
         client.end()
