@@ -109,13 +109,14 @@ final class HTTPAttempt: CurlTransfer {
         }
         wasTried = true
         let outcome = outcome(connection.perform(for: self))
-        // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
-        // up at the sixth time (Curl_retry_request). A transfer that failed may leave its buffer behind, and the
-        // handle then refuses options for ever (7.88, Curl_open fails before multi_done). And the credentials
-        // of one client must never serve another one.
+        // A transfer that failed may leave its buffer behind, and the handle then refuses options for ever (7.88).
+        // And the credentials of one client must never serve another one.
         mayKeepConnection =
-            outcome == .answered && starts == 1 && !reading.authenticatesConnection
+            outcome == .answered && !reading.authenticatesConnection
             && !request.fields.authenticateConnection
+        // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
+        // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
+        if starts > 1 { connection.reset() }
         return outcome
     }
 
