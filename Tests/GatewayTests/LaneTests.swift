@@ -142,7 +142,7 @@ import Upstream
             let exchange = ScriptedExchange.creation([.bytes([1]), .stuck], length: .unknown)
                 .offer(ScriptedLane())
             idle.append((exchange, try test.start(exchange)))
-            #expect(exchange.waitUntilStuck())
+            try #require(exchange.waitUntilStuck())
             // Its record, and the byte.
             if number == 0 { ofOne = test.spool.figures.bytes }
         }
