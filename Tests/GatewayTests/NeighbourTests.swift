@@ -18,19 +18,22 @@ import Upstream
 
 @Suite("neighbours in trouble")
 struct NeighbourTests {
-    private func quick(_ upstream: inout UpstreamSettings) {
-        upstream.connectTimeout = .seconds(2)
-        upstream.stallTimeout = .seconds(2)
-        upstream.responseTimeout = .seconds(1)
+    /// A gateway whose upstream is a neighbour before an origin that answers 201 to everything.
+    private func place() throws -> (BadNeighbour, GatewayUnderTest, LoopbackOrigin) {
+        let origin = try LoopbackOrigin(status: "201 Created", content: "")
+        let neighbour = try BadNeighbour(before: origin.port)
+        let test = try GatewayUnderTest(.http(base: neighbour.base)) { _, route in
+            route.upstream.connectTimeout = .seconds(2)
+            route.upstream.stallTimeout = .seconds(2)
+            route.upstream.responseTimeout = .seconds(1)
+        }
+        return (neighbour, test, origin)
     }
 
     @Test("uploads of every kind are delivered once more after any trouble of the upstream")
     func deliveries() throws {
-        let origin = try LoopbackOrigin(status: "201 Created", content: "")
-        let neighbour = try BadNeighbour(before: origin.port)
-        let test = try GatewayUnderTest(.http(base: neighbour.base)) { _, route in
-            quick(&route.upstream)
-        }
+        let (neighbour, test, origin) = try place()
+        defer { origin.stop() }
         func succeed(_ after: String) {
             for exchange in [
                 ScriptedExchange.creation(method: .put),
@@ -68,11 +71,8 @@ struct NeighbourTests {
 
     @Test("the status names a route in trouble, and no longer once an upload got through")
     func status() throws {
-        let origin = try LoopbackOrigin(status: "201 Created", content: "")
-        let neighbour = try BadNeighbour(before: origin.port)
-        let test = try GatewayUnderTest(.http(base: neighbour.base)) { _, route in
-            quick(&route.upstream)
-        }
+        let (neighbour, test, origin) = try place()
+        defer { origin.stop() }
         func concerns() -> [String] { Status(of: Admin.of(test.gateway)).concerns }
         func upload(_ client: Int) {
             test.serve(

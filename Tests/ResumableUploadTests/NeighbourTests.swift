@@ -21,6 +21,22 @@ struct NeighbourTests {
         return options
     }
 
+    /// An upload that counts how often it waits.
+    private func upload(
+        _ bytes: [UInt8],
+        to neighbour: BadNeighbour,
+        counting waits: Monitor<Int>
+    ) -> Upload {
+        Upload(
+            .bytes(bytes),
+            to: neighbour.base + "/files",
+            options: options,
+            onEvent: { event in
+                if case .waiting = event { waits.update { $0 += 1 } }
+            }
+        )
+    }
+
     @Test(
         "an upload that began in trouble is taken once the server is well",
         arguments: troubles
@@ -31,14 +47,7 @@ struct NeighbourTests {
         try neighbour.become(trouble)
         let bytes = pattern(400_000)
         let waits = Monitor(0)
-        let upload = Upload(
-            .bytes(bytes),
-            to: neighbour.base + "/files",
-            options: options,
-            onEvent: { event in
-                if case .waiting = event { waits.update { $0 += 1 } }
-            }
-        )
+        let upload = upload(bytes, to: neighbour, counting: waits)
         async let answer = upload.run()
         // Once over a connection that had failed before.
         try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
@@ -53,14 +62,7 @@ struct NeighbourTests {
         let neighbour = try BadNeighbour(before: server.origin.port)
         let waits = Monitor(0)
         let bytes = pattern(3_000_000)
-        let upload = Upload(
-            .bytes(bytes),
-            to: neighbour.base + "/files",
-            options: options,
-            onEvent: { event in
-                if case .waiting = event { waits.update { $0 += 1 } }
-            }
-        )
+        let upload = upload(bytes, to: neighbour, counting: waits)
         async let answer = upload.run()
         for trouble in Self.troubles where trouble != .noName {
             let before = waits.update { $0 }
@@ -91,14 +93,7 @@ struct NeighbourTests {
         try neighbour.become(.timesOut(after: .milliseconds(300)))
         let waits = Monitor(0)
         let bytes = pattern(400_000)
-        let upload = Upload(
-            .bytes(bytes),
-            to: neighbour.base + "/files",
-            options: options,
-            onEvent: { event in
-                if case .waiting = event { waits.update { $0 += 1 } }
-            }
-        )
+        let upload = upload(bytes, to: neighbour, counting: waits)
         async let answer = upload.run()
         try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
         gate.open()
