@@ -17,6 +17,7 @@ WHOLE = "/root/whole"
 SHARE = "/usr/share/spoolgate/nginx"
 EXAMPLES = "/usr/share/doc/spoolgate/examples"
 SITE = "/etc/nginx/sites-enabled/drill"
+OLD = "/etc/nginx/snippets/old.conf"
 PORT = 8100
 
 # Configurations that are no server block of their own.
@@ -186,9 +187,14 @@ def remove_each(day):
     # It has no file that a purge takes.
     apt(day, "remove -y spoolgate-client", "the client's package: remove")
     judge(day, options, "after remove of the client")
+    # A file that nginx does not include.
+    day.machine.write(OLD, "spool_receive on;\n")
     for step in ("remove", "purge"):
-        apt(day, f"{step} -y {MODULE}", f"the module's package: {step}")
+        result = apt(day, f"{step} -y {MODULE}", f"the module's package: {step}")
+        if step == "remove":
+            day.check(f"in: {OLD} take" in result.output, "it names a file that needs the module")
         judge(day, options, f"after {step} of the module")
+    day.machine.quietly(f"rm {OLD}")
     lane(day, False)
     install(day)
     judge(day, options, "with all packages again")
