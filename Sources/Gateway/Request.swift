@@ -108,7 +108,6 @@ final class Request {
     /// page of its stack.
     func run(_ asked: UploadRequest) {
         guard let request = admitted(asked) else { return }
-        let maxSize = request.route.settings.limits.maxSize
         switch asked {
         case .creation(let creation):
             if isUntold(creation) {
@@ -126,11 +125,14 @@ final class Request {
         case .options: passOptions()
         case .ordinaryUpload(let isMarked): request.takeOrdinaryUpload(isMarked: isMarked)
         case .passedUpload(let room, _):
-            request.passThrough(atMost: min(room, maxSize), isUpload: true) { $0 }
+            request.passThrough(atMost: min(room, request.maxSize), isUpload: true) { $0 }
         case .passThrough: passThrough(atMost: maxSize) { $0 }
         case .refused(let refusal): refuse(refusal)
         }
     }
+
+    /// Most bytes of content that it may have.
+    private var maxSize: Int64 { route.settings.limits.maxSize }
 
     // MARK: Answers
 

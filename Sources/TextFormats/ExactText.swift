@@ -35,12 +35,20 @@ package struct ExactText: Hashable, Sendable, CustomStringConvertible, Expressib
 extension StringProtocol {
     /// Whether both have the same bytes in UTF-8.
     package func hasSameBytes(as other: some StringProtocol) -> Bool {
-        utf8.elementsEqual(other.utf8)
+        let fast = utf8.withContiguousStorageIfAvailable { one in
+            other.utf8.withContiguousStorageIfAvailable { one.equals($0) }
+        }
+        return fast.flatMap { $0 } ?? utf8.elementsEqual(other.utf8)
     }
 
     /// Whether its first bytes are those of `prefix`, also if a combining mark follows them.
     package func beginsWithBytes(of prefix: some StringProtocol) -> Bool {
-        utf8.starts(with: prefix.utf8)
+        let fast = utf8.withContiguousStorageIfAvailable { bytes in
+            prefix.utf8.withContiguousStorageIfAvailable { prefix in
+                bytes.begins(with: prefix)
+            }
+        }
+        return fast.flatMap { $0 } ?? utf8.starts(with: prefix.utf8)
     }
 }
 

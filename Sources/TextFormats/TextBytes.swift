@@ -27,6 +27,12 @@ extension UnsafeBufferPointer<UInt8> {
         return begins(with: start, count: count)
     }
 
+    /// Whether the first of these are the same bytes as `other`.
+    func begins(with other: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let start = other.baseAddress else { return true }
+        return begins(with: start, count: other.count)
+    }
+
     @inlinable @inline(__always)
     func begins(with other: UnsafePointer<UInt8>, count size: Int) -> Bool {
         guard count >= size else { return false }

@@ -61,8 +61,13 @@ def admin_page(path, target):
     with socket.socket(socket.AF_UNIX) as one:
         one.settimeout(20)
         one.connect(path)
-        for kind, content in request:
-            one.sendall(struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content)
+        # At once: the daemon answers, and may close, before it has read the empty end of the content.
+        one.sendall(
+            b"".join(
+                struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content
+                for kind, content in request
+            )
+        )
         rest = b"".join(iter(lambda: one.recv(1 << 16), b""))
     page = b""
     while rest:

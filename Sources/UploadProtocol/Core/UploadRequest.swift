@@ -120,7 +120,7 @@ package enum UploadRequest: Sendable, Equatable {
         }
         let fields = UploadFields(head.fields, dialect: dialect)
         // An append that found no upload resource must not become an upload of its own.
-        let isAppend = Self.isAppend(head) && fields.hasPartialMediaType
+        let isAppend = fields.hasPartialMediaType && Self.isAppend(head)
         if let completeness = fields.completeness, !isAppend,
             Self.uploadMethods.contains(head.method)
         {

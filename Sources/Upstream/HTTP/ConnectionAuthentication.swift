@@ -12,17 +12,31 @@ import HTTPTypes
 import UploadProtocol
 
 extension HTTPFields {
-    /// Whether credentials or challenges among these fields use a scheme that authenticates the connection.
+    /// Whether challenges or credentials among these fields of a response use a scheme that authenticates the
+    /// connection.
     var authenticateConnection: Bool {
-        contains { field in
-            switch field.name.canonicalName {
-            case "authorization", "proxy-authorization", "www-authenticate", "proxy-authenticate",
-                "authentication-info", "proxy-authentication-info":
-                Self.namesConnectionScheme(field.value)
-            // What Microsoft's servers say of it themselves.
-            case "persistent-auth": field.value.lowercased().contains("true")
-            default: false
+        for field in self {
+            // The first letter alone tells most fields of a message apart from these.
+            switch field.name.canonicalName.utf8.first {
+            case UInt8(ascii: "a"), UInt8(ascii: "p"), UInt8(ascii: "w"):
+                if field.authenticatesConnection { return true }
+            default: break
             }
+        }
+        return false
+    }
+}
+
+extension HTTPField {
+    /// Whether this field names a scheme that authenticates the connection.
+    var authenticatesConnection: Bool {
+        switch name.canonicalName {
+        case "authorization", "www-authenticate", "proxy-authenticate", "authentication-info",
+            "proxy-authentication-info":
+            Self.namesConnectionScheme(value)
+        // What Microsoft's servers say of it themselves.
+        case "persistent-auth": value.lowercased().contains("true")
+        default: false
         }
     }
 

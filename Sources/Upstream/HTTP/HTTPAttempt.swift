@@ -41,6 +41,8 @@ final class HTTPAttempt: CurlTransfer {
     /// Whether the next request may use the connection: after a whole exchange that has authenticated no client
     /// to it.
     private(set) var mayKeepConnection = false
+    /// Whether the request's credentials hold for the connection.
+    private var authenticatesConnection = false
     /// Whether libcurl was asked to send the request; false: nobody could.
     private(set) var wasTried = false
     /// Whether another attempt can send the whole content.
@@ -112,8 +114,7 @@ final class HTTPAttempt: CurlTransfer {
         // A transfer that failed may leave its buffer behind, and the handle then refuses options for ever (7.88).
         // And the credentials of one client must never serve another one.
         mayKeepConnection =
-            outcome == .answered && !reading.authenticatesConnection
-            && !request.fields.authenticateConnection
+            outcome == .answered && !authenticatesConnection && !reading.authenticatesConnection
         // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
         // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
         if starts > 1 { connection.reset() }
@@ -138,7 +139,11 @@ final class HTTPAttempt: CurlTransfer {
             // Bytes that came without a request are no answer to the next one (RFC 9112 §9.2).
             isNew: connection.context.isReadable
         )
-        try connection.lines.replace(by: request, to: location, content: content)
+        authenticatesConnection = try connection.lines.replace(
+            by: request,
+            to: location,
+            content: content
+        )
     }
 
     private var request: UpstreamRequest { reasons.request }

@@ -8,12 +8,15 @@ import UploadProtocol
 
 extension FieldLines {
     /// Replaces all lines by those of a request.
+    ///
+    /// - Returns: whether its credentials authenticate the connection.
     mutating func replace(
         by request: UpstreamRequest,
         to location: UpstreamLocation,
         content: HandedContent
-    ) throws(CurlOptionError) {
+    ) throws(CurlOptionError) -> Bool {
         removeAll()
+        var authenticates = false
         var host: HTTPField?
         var (hasAccept, hasContentType) = (false, false)
         for field in request.fields {
@@ -21,6 +24,9 @@ extension FieldLines {
             if ownFields.contains(name) {
                 if host == nil, name == "host", !field.value.isEmpty { host = field }
                 continue
+            }
+            if name == "authorization" {
+                authenticates = authenticates || field.authenticatesConnection
             }
             hasAccept = hasAccept || name == "accept"
             hasContentType = hasContentType || name == "content-type"
@@ -38,6 +44,7 @@ extension FieldLines {
             if !hasContentType { add("Content-Type:") }
             add("Expect:")
         }
+        return authenticates
     }
 }
 
