@@ -111,4 +111,50 @@ import Upstream
         try test.waitUntil(location, isIn: .delivered)
         #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
     }
+
+    @Test("an offset that is about to be made durable is told only once it is")
+    func offsetBeforeSync() throws {
+        let test = try GatewayUnderTest { settings, route in
+            route.reply = .accepted
+            settings.inUseTimeout = .milliseconds(10)
+            route.upstream.connectTimeout = .milliseconds(1)
+            route.upstream.stallTimeout = .milliseconds(1)
+            route.upstream.responseTimeout = .milliseconds(1)
+        }
+        let location = test.createPartial("hello", method: .put)
+        let id = try test.id(location).description
+        // While another request makes the upload durable, before each of its syncs, its client asks.
+        let told = Monitor<[(isRecord: Bool, offset: Int64?, syncs: Int)]>([])
+        let isAsking = Monitor(false)
+        let gateway = test.gateway
+        let disk = test.disk
+        disk.watch { call, subject in
+            guard call == .sync, subject.contains(id),
+                !isAsking.update({ asking in
+                    defer { asking = true }
+                    return asking
+                })
+            else { return }
+            let before = disk.count(.sync, on: id)
+            let retrieval = ScriptedExchange.retrieval(location)
+            gateway.serve(retrieval)
+            let record = retrieval.record
+            told.update {
+                $0.append(
+                    (!subject.hasSuffix(".data"), record.offset, disk.count(.sync, on: id) - before)
+                )
+            }
+            isAsking.update { $0 = false }
+        }
+        let record = test.serve(.append(location, at: 5, [" you"]))
+        disk.watch { _, _ in }
+        #expect(record.status == 202)
+        let all = told.update { $0 }
+        #expect(all.contains { $0.isRecord } && all.contains { !$0.isRecord })
+        for one in all {
+            // What it told it has made durable itself.
+            #expect(one.offset != 9 || one.isRecord && one.syncs == 1, "\(all)")
+        }
+        #expect(test.serve(.retrieval(location)).offset == 9)
+    }
 }

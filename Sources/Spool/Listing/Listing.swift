@@ -103,14 +103,40 @@ extension Spool {
         }
     }
 
+    /// What can be seen of one upload whose offset may be told to its client, without locking it.
+    ///
+    /// Where its creation promises so, all its content and the record that says so are durable on return: a state that
+    /// another request is about to make durable can be read before it is.
+    ///
+    /// - Returns: nil if there is no upload, or not all of its content is durable yet.
+    package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
+        try onDisk { () throws(SystemError) in
+            try summary(of: id, knowing: creations, mayTell: true)
+        }
+    }
+
+    /// Makes durable what a record says, if all of the upload's content is durable; false if it is not.
+    private func makeDurable(
+        _ record: LoadedRecord,
+        offset: Int64,
+        in file: OpenFile
+    ) throws(SystemError) -> Bool {
+        guard record.creation.promise == .powerCut else { return true }
+        guard record.state.durable == offset else { return false }
+        if !syncedStates.contains(record.creation.id, record.state.sequence) { try disk.sync(file) }
+        return true
+    }
+
     /// What can be seen of an upload in `uploads`; nil where there is none, or none yet.
     ///
     /// `cache`: nil where many are looked at, which would take the places of those that requests ask
-    /// for. `seesUse`: whether to look if it is in use.
+    /// for. `seesUse`: whether to look if it is in use. `mayTell`: whether its offset is to be durable; nil if it
+    /// cannot be made so.
     private func summary(
         of id: UploadID,
         knowing cache: CreationCache?,
-        seesUse: Bool = true
+        seesUse: Bool = true,
+        mayTell: Bool = false
     ) throws(SystemError) -> UploadSummary? {
         let name = FileName(id)
         let directory = layout.directory(of: name)
@@ -125,7 +151,7 @@ extension Spool {
             let loaded = try? record.get()
             var reason: String?
             if case .failure(let fault) = record { reason = fault.reason }
-            return UploadSummary(
+            let summary = UploadSummary(
                 id: id,
                 loaded,
                 status: status,
@@ -135,6 +161,12 @@ extension Spool {
                 isInUse: seesUse
                     ? try file.descriptor.isLockedElsewhere(subject: file.subject) : false
             )
+            if mayTell {
+                guard let loaded, try makeDurable(loaded, offset: summary.offset, in: file) else {
+                    return nil
+                }
+            }
+            return summary
         } catch {
             guard error.isNotRegular else { throw error }
             return try summaryOfNames(id, in: directory)
