@@ -102,8 +102,10 @@ struct FailingRouteTests {
         #expect(test.serve(way.exchange(1)).status == 500)
         let failing = status(test)
         #expect(failing.level == .warning)
+        // On a busy machine it is more than none.
+        let age = try #require(failing.failing.first).run.age
         let words =
-            "route default is failing: 5 deliveries failed in 0s, none succeeded "
+            "route default is failing: 5 deliveries failed in \(age)s, none succeeded "
             + "(\(told.origin.base)); the last one: the upstream answered 500"
         #expect(failing.concerns == [words])
         #expect(failing.text.hasPrefix("WARNING: "))
@@ -115,7 +117,7 @@ struct FailingRouteTests {
         #expect(
             failing.html.contains(
                 "<li class=\"failing\"><div><b>default</b><code>\(told.origin.base)</code></div>"
-                    + "<p>5 deliveries failed in 0s, none succeeded</p>"
+                    + "<p>5 deliveries failed in \(age)s, none succeeded</p>"
                     + "<p class=\"reason\">the upstream answered 500</p></li>"
             )
         )
@@ -127,7 +129,7 @@ struct FailingRouteTests {
         #expect(
             failing.json.text.contains(
                 "\"failing\":[{\"route\":\"default\",\"upstream\":[\"\(told.origin.base)\"],"
-                    + "\"failures\":5,\"seconds\":0,\"several-clients\":true,\"reached\":true,"
+                    + "\"failures\":5,\"seconds\":\(age),\"several-clients\":true,\"reached\":true,"
                     + "\"reason\":\"the upstream answered 500\"}]"
             )
         )

@@ -39,7 +39,8 @@ extension Request {
     /// false where the answer takes the upload itself.
     func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
         do throws(SpoolError) {
-            guard route.settings.reply == .accepted, let summary = try gateway.spool.lookAtPromised(id),
+            guard route.settings.reply == .accepted,
+                let summary = try gateway.spool.lookAtPromised(id),
                 // In `deferred` and in use it is being checked before its attempt.
                 summary.queue == .active || summary.queue == .deferred && summary.isInUse,
                 route.hasAccepted(nextAttempt: summary.nextAttempt),
