@@ -73,6 +73,23 @@ struct SpoolTests {
         #expect(number > 40)
     }
 
+    @Test("processes that make the same spool at the same time all have it")
+    func madeTogether() throws {
+        for round in 0..<400 {
+            let directory = TemporarySpool()
+            let faults = Mutex<[String]>([])
+            let path = directory.path
+            DispatchQueue.concurrentPerform(iterations: 4) { number in
+                // Some later than others, so that they meet at every step.
+                for _ in 0..<number * round { _ = access(path, F_OK) }
+                do { _ = try Spool(directory: path, reserve: 0, writer: "boot") } catch {
+                    faults.withLock { $0.append("\(error)") }
+                }
+            }
+            #expect(faults.withLock { $0 } == [])
+        }
+    }
+
     @Test("below the reserve nothing is taken")
     func reserve() throws {
         let directory = TemporarySpool()

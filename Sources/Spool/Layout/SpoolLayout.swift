@@ -39,8 +39,7 @@ final class SpoolLayout: Sendable {
         do {
             if creating { try disk.makeDirectory(path: path) }
             let root = try Directory(path: path)
-            let format = try Self.text(of: "format", in: root)
-            if let format {
+            if let format = try Self.format(of: root) {
                 guard format == Self.format else {
                     throw SpoolError.unusable(
                         directory: path,
@@ -58,6 +57,8 @@ final class SpoolLayout: Sendable {
                 if let parent = try? Directory("..", in: root) { try disk.syncDirectory(parent) }
                 try Self.make(in: root, disk: disk)
             }
+            // Whoever made it may have died before this.
+            if creating { try disk.syncDirectory(root) }
             self.root = root
             let uploads = try Directory("uploads", in: root)
             self.uploads = try Self.shards.map { try Directory($0, in: uploads) }
@@ -221,9 +222,16 @@ final class SpoolLayout: Sendable {
 
     private static let ours = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
+    /// The text of the file `format`; nil if there is none.
+    private static func format(of root: Directory) throws(SystemError) -> String? {
+        if let format = try text(of: "format", in: root) { return format }
+        // Another process that makes the same spool may have come to its end since.
+        return try root.names().contains("format") ? text(of: "format", in: root) : nil
+    }
+
     /// What is in a directory that is to become a spool and does not belong there.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
-        Set(try root.names()).subtracting(ours + ["lost+found"])
+        Set(try root.names()).subtracting(ours + ["format", "lost+found"])
     }
 
     private static func make(in root: Directory, disk: Disk) throws(SystemError) {
@@ -234,7 +242,6 @@ final class SpoolLayout: Sendable {
         let temporary = try Directory("tmp", in: root)
         // The file `format` is the commit: without it the next opening makes the rest again.
         try replace("format", with: format, in: root, temporary: temporary, disk: disk)
-        try disk.syncDirectory(root)
     }
 }
 
