@@ -287,6 +287,29 @@ final class FaultyMachine: Sendable {
 
     // MARK: After a power cut
 
+    /// Cuts the power, with files beside the root that others have synced and that may be the machine's own by
+    /// another name: those stay what they are.
+    func rebuild(after cut: PowerCut, withLinks links: [String]) throws {
+        let shared = state.withLock { state in
+            links.compactMap { link -> (String, DiskModel.Node)? in
+                var raw = stat()
+                guard lstat(link, &raw) == 0, let node = state.nodes[UInt(raw.st_ino)],
+                    raw.st_nlink > 1
+                else { return nil }
+                state.model.sync(node)
+                return (link, node)
+            }
+        }
+        try rebuild(after: cut)
+        let paths = model.paths
+        for (link, node) in shared {
+            guard let path = paths.first(where: { $0.value == node })?.key else { continue }
+            guard unlink(link) == 0, Glibc.link("\(root)/\(path)", link) == 0 else {
+                throw SystemError("link", on: link)
+            }
+        }
+    }
+
     /// Rebuilds the directory as the cut leaves it, and believes every process dead.
     func rebuild(after cut: PowerCut) throws {
         try state.withLock { state in

@@ -211,7 +211,8 @@ final class UploadClient {
     /// Notes what was heard; the status, 0 where there was none.
     @discardableResult
     func note(_ exchange: ClientExchange, of daemon: Daemon) throws -> Int {
-        world.takeDrops()
+        // Where the machine has stopped, the consumer comes once the upload has gone on.
+        if !world.machine.isDead(daemon.process) { world.takeDrops() }
         for fault in exchange.faults { world.complain(fault) }
         for head in exchange.interims { note(head) }
         if let head = exchange.final { try note(head, exchange) }

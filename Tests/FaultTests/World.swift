@@ -287,7 +287,8 @@ final class World {
     func cutPower(_ cut: PowerCut) throws {
         hadPowerCut = true
         mayBeTorn = cut.content.mayTear
-        try machine.rebuild(after: cut)
+        let dropped = (try? FileManager.default.contentsOfDirectory(atPath: drop)) ?? []
+        try machine.rebuild(after: cut, withLinks: dropped.map { "\(drop)/\($0)" })
         powerCuts += 1
         for client in clients { client.notePowerCut() }
         for client in joiners { client.notePowerCut() }
@@ -322,6 +323,7 @@ final class World {
     /// The contents that came for an upload of a client, whole.
     func got(_ number: Int, of client: UploadClient) -> [[UInt8]] {
         guard isDropping else { return origin.got(number) }
+        takeDrops()
         return client.identities[number].map { dropped[$0] ?? [] } ?? []
     }
 

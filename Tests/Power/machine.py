@@ -215,6 +215,12 @@ class Machine:
             if len(line) > 2
         ]
 
+    def last_words(self):
+        """What the gateway and nginx said last that is no line of the gateway's log."""
+        with open(self.log, errors="replace") as file:
+            said = [line.strip() for line in file if not line.startswith("time=")]
+        return said[-1] if said else ""
+
     def wait(self, limit=120):
         """Until nginx and the gateway serve; the seconds since power on, or None."""
         while time.monotonic() - self.began < limit:

@@ -313,7 +313,7 @@ class Oracle:
             if word in ("mount-failed", "nginx-failed", "gateway-ended") or (
                 word == "fsck" and not rest.endswith(" 0")
             ):
-                ledger.fail(None, word, rest)
+                ledger.fail(None, word, f"{rest} {ledger.machine.last_words()}".strip())
             if word == "fsck":
                 ledger.count("file systems checked")
             is_ruined = is_ruined or word == "mount-failed"

@@ -130,7 +130,9 @@ class Series:
             took = ledger.machine.wait()
         self._is_ruined = oracle.check_console() or self._is_ruined
         if took is None:
-            ledger.fail(None, "no gateway", str(ledger.machine.words()))
+            ledger.fail(
+                None, "no gateway", f"{ledger.machine.words()} {ledger.machine.last_words()}"
+            )
             self._is_ruined = True
         if self._is_ruined:
             return False

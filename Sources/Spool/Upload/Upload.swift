@@ -154,7 +154,7 @@ package final class Upload {
         }
         // Before the slot says "durable": a record that says so must be one that can be found, and so must its
         // content.
-        if files.state.durable ?? 0 == 0 { try files.syncNames() }
+        if files.areNamesInDoubt { try files.syncNames() }
         if isDurable {
             try files.syncRecord()
         } else {

@@ -125,7 +125,9 @@ extension Upload {
         if isSynced, files.state.durable != size {
             try store()
             try syncContent()
-            if files.state.durable == 0 { try files.syncNames() }
+            if files.areNamesInDoubt { try files.syncNames() }
+        } else if isSynced, files.mayBeShared {
+            try files.syncNames()
         }
         let whole = spool.clock.mended(files.state.whole) ?? spool.clock.now
         try files.write(durably: isSynced) { next in

@@ -40,6 +40,9 @@ final class UploadFiles {
     private var record: OpenFile?
     /// The content's file; nil where there is none.
     private(set) var data: OpenFile?
+    /// Whether the content's file may have another name: one outside the spool, so that it must stay as it is, or
+    /// one that says that its own may not survive a power cut.
+    private(set) var mayBeShared = false
     /// Content that is in no file: nobody was told of it, and a request holds the upload.
     private var memory: [UInt8] = []
     /// Whether the newest state is in a slot that serves from the first promise on.
@@ -145,6 +148,7 @@ final class UploadFiles {
         creationEnd = loaded.creationEnd
         usesPromisedSlots = loaded.isPromised
         size = found?.size ?? state.sizeWithoutFile
+        mayBeShared = found?.names ?? 0 > 1
         writtenBack = size
         lastActivity = max(status.modified, found?.modified ?? status.modified)
         return read
@@ -193,7 +197,7 @@ final class UploadFiles {
             lastActivity = spool.clock.now
             return
         }
-        let data = try openedData()
+        let data = try writableData()
         try extend(data, by: count) { size throws(SystemError) in
             try disk.write(bytes, to: data.descriptor, at: &size, subject: data.subject)
         }
@@ -212,7 +216,7 @@ final class UploadFiles {
     func append(contentOf part: UploadFiles) throws(SpoolError) {
         guard part.size > 0 else { return }
         let source = try part.openedData()
-        let data = try openedData()
+        let data = try writableData()
         try extend(data, by: part.size) { size throws(SystemError) in
             try disk.copy(
                 source.descriptor,
@@ -267,6 +271,36 @@ final class UploadFiles {
         return data
     }
 
+    /// The content's file, to be added to.
+    @discardableResult
+    private func writableData() throws(SpoolError) -> OpenFile {
+        let data = try openedData()
+        return mayBeShared ? try separate(data, keeping: size) : data
+    }
+
+    /// Gives the upload a file of its own with the first `count` bytes, if `data` has a name elsewhere.
+    private func separate(
+        _ data: OpenFile,
+        keeping count: Int64
+    ) throws(SpoolError) -> OpenFile {
+        let status = try spool.onDisk { () throws(SystemError) in try data.status() }
+        guard status.names > 1 else { return data }
+        try spool.room.take(count)
+        let copy: ContentCopy
+        do throws(SystemError) {
+            defer { spool.room.wasWritten(count) }
+            copy = try ContentCopy(of: data, name, keeping: count, in: spool)
+        } catch {
+            spool.room.giveBack(count)
+            throw spool.failure(error)
+        }
+        spool.room.giveBack(status.size)
+        (self.data, size, mayBeShared) = (copy.file, count, true)
+        try spool.onDisk { () throws(SystemError) in try copy.settle() }
+        mayBeShared = false
+        return copy.file
+    }
+
     /// The content, where it is in memory and in no file.
     var contentInMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
@@ -290,7 +324,9 @@ final class UploadFiles {
     /// Cuts the content to its first `size` bytes.
     func truncate(to size: Int64) throws(SpoolError) {
         if let data {
-            try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: size) }
+            // A delivery of this process may have given it another name since it was opened.
+            let own = try separate(data, keeping: size)
+            try spool.onDisk { () throws(SystemError) in try disk.truncate(own, to: size) }
         }
         if memory.isEmpty {
             spool.room.giveBack(self.size - size)
@@ -334,7 +370,7 @@ final class UploadFiles {
     /// - Returns: the file.
     /// - Throws: where there is no room at all; nothing is lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
-        try openedData()
+        try writableData()
         let taken = try spool.room.lend(upTo: count)
         do throws(SpoolError) {
             let lent = try openForLending()
@@ -572,6 +608,9 @@ final class UploadFiles {
     }
 
     private func noteSync() { (isRecordDirty, isStateDirty, unsynced) = (false, false, []) }
+
+    /// Whether the names of record and content may not be durable.
+    var areNamesInDoubt: Bool { state.durable ?? 0 == 0 || mayBeShared }
 
     /// Makes the names of record and content durable.
     func syncNames() throws(SpoolError) {

@@ -1,0 +1,136 @@
+// Content whose file others have by a hard link: what is dropped or handed over stays as it was, whatever becomes
+// of the upload after a power cut.
+
+import Foundation
+import Posix
+import Testing
+import UploadProtocol
+
+@testable import Spool
+
+@Suite("Content that others have a name for")
+struct SharedContentTests {
+    private let directory = TemporarySpool()
+    private var drop: String { "\(directory.path).drop" }
+
+    /// An upload of which `promised` is durable and all of `content` was dropped; the power goes after that.
+    private func dropped(_ content: String, promised: Int) throws -> UploadID {
+        let upload = try directory.open().create(.sample(), requestRelease: {})
+        try upload.append(String(content.prefix(promised)))
+        try upload.sync()
+        try upload.append(String(content.dropFirst(promised)))
+        let id = upload.creation.id
+        try #require(link(directory.data(id), drop) == 0)
+        upload.files.close()
+        directory.cutPower()
+        return id
+    }
+
+    private var atDrop: String? {
+        FileManager.default.contents(atPath: drop).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func text(of id: UploadID) -> String? {
+        directory.content(of: id).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func names(_ id: UploadID) throws -> Int {
+        try FileManager.default.attributesOfItem(atPath: directory.data(id))[.referenceCount]
+            as? Int ?? 0
+    }
+
+    private func temporaries() throws -> Int {
+        try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp").count
+    }
+
+    @Test("is neither cut back nor added to when its upload goes on", arguments: [6, 7, 13])
+    func goesOn(promised: Int) throws {
+        defer { unlink(drop) }
+        let id = try dropped("first, second", promised: promised)
+        let spool = try directory.open(quota: 1 << 20)
+        let upload = try #require(try spool.lock(id))
+        #expect(upload.state.offset == Int64(promised))
+        #expect(atDrop == "first, second")
+        try upload.append("another")
+        try upload.sync()
+        upload.unlock()
+        #expect(atDrop == "first, second")
+        #expect(text(of: id) == "first, second".prefix(promised) + "another")
+        #expect(try names(id) == 1)
+        #expect(try temporaries() == 0)
+        let recount = try directory.open(quota: 1 << 20)
+        #expect(spool.figures.bytes == recount.figures.bytes)
+    }
+
+    @Test("is not added to by somebody else that the file is lent to")
+    func lent() throws {
+        defer { unlink(drop) }
+        let id = try dropped("first, second", promised: 13)
+        let upload = try #require(try directory.open().lock(id))
+        do {
+            let file = try upload.lend(upTo: 100)
+            #expect(write(file.number, "more", 4) == 4)
+        }
+        #expect(try upload.takeBack(nil, until: .after(.seconds(30))))
+        upload.unlock()
+        #expect(atDrop == "first, second")
+        #expect(text(of: id) == "first, secondmore")
+    }
+
+    @Test("is as it was after any failed call and any death, and the next one goes on")
+    func failures() throws {
+        try Disk.Call.allCases.forEach { call in
+            try goOn { $0.refuse(call, errno: SystemError.lost, times: 1) }
+        }
+        try (0..<30).forEach { number in try goOn { $0.die(after: number) } }
+    }
+
+    private func goOn(_ fail: (ScriptedDisk) -> Void) throws {
+        let id = try dropped("first, second", promised: 6)
+        defer { unlink(drop) }
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        fail(scripted)
+        let upload = try? spool.lock(id)
+        try? upload?.append("another")
+        upload?.files.close()
+        #expect(atDrop == "first, second")
+        directory.cutPower()
+        let next = try #require(try directory.open().lock(id))
+        #expect(next.state.offset == 6)
+        try next.append("other")
+        try next.sync()
+        next.unlock()
+        #expect(text(of: id) == "first,other")
+        #expect(atDrop == "first, second")
+    }
+
+    @Test(
+        "a name that may not be durable is known by a second one, and made durable by whoever comes next"
+    )
+    func nameInDoubt() throws {
+        defer { unlink(drop) }
+        let id = try dropped("first, second", promised: 6)
+        let scripted = ScriptedDisk()
+        scripted.refuse(.syncDirectory, on: "/uploads/", errno: SystemError.lost)
+        #expect(throws: SpoolError.self) { try directory.open(scripted.disk).lock(id) }
+        #expect(try names(id) == 2)
+        #expect(atDrop == "first, second")
+        // Whatever is old there otherwise is nobody's.
+        let path = "\(directory.path)/tmp"
+        for name in try FileManager.default.contentsOfDirectory(atPath: path) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -7200)],
+                ofItemAtPath: "\(path)/\(name)"
+            )
+        }
+        _ = try directory.open().recover()
+        #expect(try names(id) == 2)
+        let next = ScriptedDisk()
+        let upload = try #require(try directory.open(next.disk).lock(id))
+        try upload.append("another")
+        upload.unlock()
+        #expect(try names(id) == 1)
+        #expect(next.places.contains("syncDirectory uploads"))
+    }
+}
