@@ -57,6 +57,10 @@ package struct Delivery {
     package func deliver(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
+        if let seconds = pause(of: upload) {
+            try upload.sync()
+            return .deliveryPauses(seconds)
+        }
         if case .ended(let refusal) = try check(upload, listener) { return refusal }
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
@@ -111,6 +115,11 @@ package struct Delivery {
         if upload.nextAttempt == nil {
             // Its client was told that it is not delivered, and has the time of the queue to come back.
             guard isOver(upload) else { return }
+            // Nobody could deliver it, and whoever has no credentials must not fill the hold.
+            if upload.lacksCredentials {
+                try upload.remove(durably: true)
+                return journal.expired(upload)
+            }
             return try fail(upload, reason: upload.reason ?? "its client did not come back")
         }
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
@@ -124,7 +133,12 @@ package struct Delivery {
     ///
     /// - Throws: `SpoolError` where the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
-        let kept = UpstreamFields.keptOfCompletion(fields ?? [:], policy: route.settings.fields)
+        guard let fields else { return }
+        let kept = UpstreamFields.keptOfCompletion(
+            fields,
+            of: upload.creation.head.fields,
+            policy: route.settings.fields
+        )
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
@@ -188,9 +202,7 @@ package struct Delivery {
                 telling: error.refusal(isKept: true)
             )
         }
-        try upload.beginAttempt(isRepeatable: isRepeatable)
-        journal.delivering(upload)
-        let outcome = attempt(form, relay, of: upload.creation.client)
+        let outcome = try send(form, relay, upload, isRepeatable: isRepeatable)
         if outcome == .answered { relay.finish() }
         form.end(status: relay.isStored ? relay.status : nil)
         if let error = relay.spoolError {
@@ -198,20 +210,21 @@ package struct Delivery {
             guard relay.hasBegun else { throw error }
             journal.log.spoolFailed(error, upload: id)
         }
-        if outcome == .answered, relay.isPutOff {
+        guard let reason = outcome.reason,
+            let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
+        else {
+            if relay.fate.tellsResponse {
+                noteFinalResponse(of: upload, relay)
+                return nil
+            }
             return try postpone(
                 upload,
                 reason: "the upstream answered \(relay.status)",
                 listener,
                 asked: relay.retryAfter,
-                telling: .upstreamBusy(retryAfter: relay.retryAfter)
+                telling: relay.refusal,
+                lacksCredentials: relay.fate == .deferredForClient
             )
-        }
-        guard let reason = outcome.reason,
-            let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
-        else {
-            noteFinalResponse(of: upload, relay)
-            return nil
         }
         // Over the cap the final response was stored before its content was relayed; what the client has of
         // that content is not the whole.
@@ -220,7 +233,8 @@ package struct Delivery {
             relay.breakOff()
             return nil
         }
-        if outcome.isUnsent || isRepeatable {
+        let result: AttemptResult = outcome.isUnsent ? .unsent : .unanswered
+        if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
             return try postpone(
                 upload,
                 reason: reason,
@@ -235,33 +249,56 @@ package struct Delivery {
         return refusal
     }
 
-    /// Makes the attempt itself, and counts it.
-    private func attempt(
+    /// The most redirects that one delivery follows.
+    private static let mostRedirects = 2
+
+    /// Makes the attempt itself, and one more for each redirect within the upstream; counts the last.
+    private func send(
         _ form: UploadForm,
         _ relay: FinalResponseRelay,
-        of client: ClientName
-    ) -> AttemptOutcome {
+        _ upload: Upload,
+        isRepeatable: Bool
+    ) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
         journal.metrics.delivering.add()
         defer { journal.metrics.delivering.add(-1) }
-        let outcome = route.upstream.attempt(form.request, sink: relay)
+        var request = form.request
+        var outcome: AttemptOutcome
+        var redirects = 0
+        repeat {
+            if redirects == 0 {
+                try upload.beginAttempt(isRepeatable: isRepeatable)
+            } else {
+                try upload.beginNextAttempt()
+            }
+            journal.delivering(upload)
+            request.interceptsRedirects = redirects < Self.mostRedirects
+            outcome = route.upstream.attempt(request, sink: relay)
+            guard case .redirected(let target, _) = outcome else { break }
+            request.target = target
+            redirects += 1
+        } while redirects <= Self.mostRedirects
         journal.attempted(
             on: route.counts,
             outcome,
-            of: client,
+            of: upload.creation.client,
             status: relay.status,
-            isPutOff: relay.isPutOff,
+            isPutOff: !relay.fate.tellsResponse,
             nanoseconds: watch.nanoseconds
         )
         return outcome
     }
 
     private func noteFinalResponse(of upload: Upload, _ relay: FinalResponseRelay) {
-        if let reason = upload.holdCause == .failed ? upload.reason : nil {
-            deliveries.holdSizes.add(upload)
+        guard let cause = upload.holdCause else {
+            return journal.delivered(upload, status: relay.status)
+        }
+        deliveries.holdSizes.add(upload)
+        let reason = upload.reason ?? ""
+        if cause == .failed {
             journal.failed(upload, status: relay.status, reason: reason)
         } else {
-            journal.delivered(upload, status: relay.status)
+            journal.indeterminate(upload, reason: reason)
         }
     }
 
@@ -281,6 +318,7 @@ package struct Delivery {
     ///   - listener: who is told.
     ///   - asked: seconds the upstream asked to wait.
     ///   - refusal: what the listener is told.
+    ///   - lacksCredentials: whether it waits for other credentials of its client, so that the queue could do nothing.
     /// - Returns: the refusal, or another one where it is not tried again.
     /// - Throws: where the disk does not take what became of it.
     func postpone(
@@ -288,7 +326,8 @@ package struct Delivery {
         reason: String,
         _ listener: ResponseListener,
         asked: Int? = nil,
-        telling refusal: Refusal
+        telling refusal: Refusal,
+        lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
         let pause = route.settings.queue.pause(
             after: upload.attempts,
@@ -301,13 +340,29 @@ package struct Delivery {
             return .deliveryFailed
         }
         // Who hears that it is not delivered must not find it delivered behind its back.
-        let isQueued = !listener.isThere
+        let isQueued = !listener.isThere && !lacksCredentials
         if isQueued { try keepCompletion(upload, listener.completing) }
         let end = route.settings.queue.end(from: deliveries.clock.now)
-        try upload.postpone(reason: reason, isQueued ? .queue(next) : .client(end))
+        try upload.postpone(
+            reason: reason,
+            isQueued ? .queue(next) : .client(end, lacksCredentials: lacksCredentials)
+        )
         try upload.sync()
         journal.deferred(upload, reason: reason)
         return refusal
+    }
+
+    /// Seconds that a request has to wait before it can have another attempt made; nil: none.
+    ///
+    /// Each attempt sends all content, and with other credentials each is a guess.
+    private func pause(of upload: Upload) -> Int? {
+        // The queue has pauses of its own.
+        guard visit != nil, upload.state.phase == .deferred else { return nil }
+        let pause = route.settings.queue.pauseOfClient(after: upload.attempts)
+        let passed = deliveries.clock.now.seconds - upload.lastActivity.seconds
+        // A clock that was set back says nothing.
+        guard passed >= 0, passed < pause.components.seconds else { return nil }
+        return Int(pause.components.seconds - passed)
     }
 
     /// Whether the upload's time in the queue is over when `pause` is.

@@ -28,6 +28,8 @@ package struct ResponseListener {
     package var isWitnessed = false
     /// Whether its client knows where the upload is, and comes back when its connection breaks.
     package var isResumable = false
+    /// Whether its client has sent the whole upload in this message.
+    package var hasSentAll = false
 
     /// Nobody: the final response is only stored.
     package init(_ responses: any ResponseWording, completing: HTTPFields?) {
@@ -40,21 +42,22 @@ package struct ResponseListener {
 
     /// Whether the client can still be told something.
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
+
+    /// What the client knows, of an upload of which it was not told 202.
+    var knowledge: ClientKnowledge {
+        guard let exchange, !exchange.isPeerGone else { return .gone }
+        return hasSentAll ? isResumable ? .all : .message : .resource
+    }
 }
 
 /// Stores the upstream's final response, then relays it, also where storing failed.
 package final class FinalResponseRelay: ResponseSink {
-    /// Statuses by which an upstream says that it did not take a request now (RFC 9110 §15.6, RFC 6585
-    /// §4): no final response on an upload that may be repeated.
-    private static let putOffStatuses: Set<Int> = [429, 502, 503, 504]
-
     private let upload: Upload
     let digests: UploadDigests
     private let listener: ResponseListener
     private let delivery: Delivery
-    /// Whether an error status is a failure, of which the content is kept for an operator, and not the
-    /// client's answer.
-    private let keepsRefused: Bool
+    /// Whether the client was told 202.
+    private let isAccepted: Bool
     private let isRepeatable: Bool
     /// Given back when the head is there.
     private let slot: DeliverySlot
@@ -62,8 +65,10 @@ package final class FinalResponseRelay: ResponseSink {
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// Whether the response asks for another attempt; then it is no final response.
-    private(set) var isPutOff = false
+    /// What becomes of the upload by this response.
+    private(set) var fate = AttemptFate.delivered
+    /// The challenges of a 401.
+    private(set) var challenges: [String] = []
     /// Seconds the upstream asked to wait, where it did.
     private(set) var retryAfter: Int?
     private(set) var isStored = false
@@ -97,7 +102,7 @@ package final class FinalResponseRelay: ResponseSink {
         self.delivery = delivery
         self.isRepeatable = isRepeatable
         self.slot = slot
-        keepsRefused = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
+        isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
     private var log: Log { delivery.journal.log }
@@ -119,12 +124,30 @@ package final class FinalResponseRelay: ResponseSink {
         digests.plan.tell(digests.values, in: &told)
         self.head = told
         self.contentLength = contentLength
-        isPutOff = isRepeatable && Self.putOffStatuses.contains(head.status.code)
+        fate = fate(of: head)
+        challenges = head.fields[values: .wwwAuthenticate]
         retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
     }
 
+    /// What becomes of the upload by a response.
+    private func fate(of head: ResponseHead) -> AttemptFate {
+        let route = delivery.route
+        let fate = AttemptFate(
+            after: AttemptResult(
+                head.status,
+                method: route.method(for: upload.creation.head),
+                notProcessed: route.settings.notProcessed
+            ),
+            isRepeatable: isRepeatable,
+            isAccepted ? .accepted : listener.knowledge
+        )
+        guard fate == .heldWithResponse, delivery.deliveries.isHoldFull(route) else { return fate }
+        delivery.deliveries.noteHoldFull(route)
+        return .delivered
+    }
+
     func receive(content part: RawSpan) throws {
-        if isPutOff { return }
+        guard fate.tellsResponse else { return }
         if !isStreaming {
             if Int64(content.count + part.byteCount) <= delivery.route.settings.maxResponseSize {
                 part.withUnsafeBytes { content.append(contentsOf: $0) }
@@ -139,10 +162,20 @@ package final class FinalResponseRelay: ResponseSink {
 
     /// Stores and relays a response that ended.
     func finish() {
-        guard !isStreaming, !isPutOff else { return }
+        guard !isStreaming, fate.tellsResponse else { return }
         store(content: content)
         // `try?`: the final response is stored, and a client that is gone can come back for it.
         try? begin(contentLength: contentLength ?? Int64(content.count))
+    }
+
+    /// What the client hears of a response that is not its final one.
+    var refusal: Refusal {
+        switch fate {
+        case .deferredForClient: .credentialsRefused(challenges)
+        case .deferred where !AttemptResult.isBusy(status): .upstreamRedirects(isKept: true)
+        case .delivered, .failed, .heldWithResponse, .held, .deferred:
+            .upstreamBusy(retryAfter: retryAfter)
+        }
     }
 
     /// Relays the head, and what there is of the content.
@@ -169,10 +202,12 @@ package final class FinalResponseRelay: ResponseSink {
         guard let head else { return }
         let response = StoredResponse(head: head, content: content)
         do throws(SpoolError) {
-            if keepsRefused, head.status.code >= 400 {
-                let reason = "the upstream answered \(head.status.code)"
-                try upload.hold(.failed, reason: reason, response: response)
-            } else {
+            let reason = "the upstream answered \(head.status.code)"
+            switch fate {
+            case .failed: try upload.hold(.failed, reason: reason, response: response)
+            case .heldWithResponse:
+                try upload.hold(.indeterminate, reason: reason, response: response)
+            case .delivered, .held, .deferred, .deferredForClient:
                 try upload.finish(with: response)
             }
             isStored = true

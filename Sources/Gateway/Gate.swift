@@ -59,7 +59,7 @@ extension Request {
             for name in grant.refusedNames { log.fieldNotSet(route: route.name, field: name) }
             let granted = limited(to: grant.maxSize)
             granted.grant = grant
-            granted.head.fields = grant.applied(to: head.fields)
+            granted.head.fields = grant.applied(to: head.fields, route.settings.fields)
             let maxSize = granted.route.settings.limits.maxSize
             let size = max(length ?? 0, head.contentLength.count ?? 0)
             if size <= maxSize { return granted }

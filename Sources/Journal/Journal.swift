@@ -138,7 +138,8 @@ package struct Journal: Sendable {
             case .notTried: .notTried
             case .notReached: .notReached
             case .noRoom: .noRoom
-            case .putOff: .putOff
+            case .putOff, .redirected: .putOff
+            case .notForwarded: .notReached
             case .indeterminate: .noAnswer
             case .abandoned: .abandoned
             }
@@ -191,10 +192,10 @@ package struct Journal: Sendable {
             if (200..<400).contains(status) { counts.health.reset() }
         case .notTried(let reason):
             counts.health.addFailure(of: client, .notTried, reason: reason)
-        case .notReached(let reason, _):
+        case .notReached(let reason, _), .notForwarded(let reason):
             counts.health.addFailure(of: client, .notSent, reason: reason)
-        case .noRoom(let reason), .putOff(let reason, _), .indeterminate(let reason, _),
-            .abandoned(let reason):
+        case .noRoom(let reason), .putOff(let reason, _), .redirected(_, let reason),
+            .indeterminate(let reason, _), .abandoned(let reason):
             counts.health.addFailure(of: client, .sent, reason: reason)
         }
     }

@@ -39,6 +39,16 @@ package struct QueuePolicy: Sendable, Equatable {
         next <= now || next.seconds - now.seconds > maximumBackoff.components.seconds
     }
 
+    /// The pause before a client can have another attempt made: none after the first, so that a client that tries again
+    /// after a short failure gets through; a second after the next, and doubled after each further one.
+    ///
+    /// - Parameter attempts: attempts made.
+    /// - Returns: whole seconds, at most `maximumBackoff`.
+    package func pauseOfClient(after attempts: Int) -> Duration {
+        guard attempts > 1 else { return .zero }
+        return .seconds(min(maximumBackoff.components.seconds, 1 << Int64(min(attempts - 2, 40))))
+    }
+
     /// The pause before the next attempt.
     ///
     /// - Parameters:

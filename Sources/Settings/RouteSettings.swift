@@ -53,6 +53,8 @@ package struct RouteSettings: Sendable, Equatable {
     package var queue = QueuePolicy()
     /// Whether the upstream recognises a repeated `Idempotency-Key`, so that any delivery may be repeated.
     package var honoursIdempotencyKey = false
+    /// Statuses of the upstream, 502 or 503, that mean that nothing of the request was processed.
+    package var notProcessed: [Int] = []
     /// In which form uploads go to the upstream.
     package var form = Form.body
     /// What a `multipart` form has beside the file.

@@ -55,6 +55,7 @@ extension RouteSettings {
             Key("max-response-size", \.maxResponseSize, .size(0...(64 << 20))),
             Key("response-retention", \.responseRetention, .duration(60...31_536_000)),
             Key("honours-idempotency-key", \.honoursIdempotencyKey, .boolean()),
+            Key("not-processed", \.notProcessed, .statuses([502, 503])),
             Key("form", \.form, .choice()),
             Key("multipart.file-field", \.multipart.fileField, .text()),
             Key("multipart.fields", \.multipart.fields, .constants()),

@@ -322,6 +322,16 @@ extension SettingsKind {
         list(text: { listText($0.map(\.rawName)) }) { _ in .name(decidable) }
     }
 
+    /// Statuses out of a few.
+    static func statuses(_ known: [Int]) -> Self where Value == [Int] {
+        list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
+            SettingsKind<Int>(
+                known.map { String($0) }.joined(separator: " or "),
+                text: { String($0) }
+            ) { text in known.first { String($0) == text } }
+        }
+    }
+
     /// Names of any fields.
     static func anyNames() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in

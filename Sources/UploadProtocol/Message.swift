@@ -90,4 +90,24 @@ extension HTTPRequest.Method {
         self == .get || self == .head || self == .options || self == .trace || self == .put
             || self == .delete
     }
+
+    /// Whether a request may be sent again if nobody knows whether it was carried out.
+    ///
+    /// Not a conditional one that changes something: the first request may have made its condition false, so that the
+    /// second one fails and says that nothing was done (RFC 9110 §13.1.1, §13.1.2).
+    ///
+    /// - Parameter fields: the request's.
+    package func isRepeatable(with fields: HTTPFields) -> Bool {
+        guard isIdempotent else { return false }
+        return self != .put && self != .delete || !fields.contains { $0.name.isPrecondition }
+    }
+}
+
+extension HTTPField.Name {
+    /// Whether a field makes a request that changes something conditional (RFC 9110 §13.1, RFC 4918 §10.4).
+    fileprivate var isPrecondition: Bool {
+        let name = canonicalName
+        guard name.utf8.starts(with: "if".utf8) else { return false }
+        return ["if-match", "if-none-match", "if-unmodified-since", "if"].contains(name)
+    }
 }

@@ -18,6 +18,11 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// Nothing was taken: the upstream's store says no, for a cause that passes or that its operator mends.
     /// Safe to repeat. `retryAfter`: seconds that it asked for.
     case putOff(reason: String, retryAfter: Int? = nil)
+    /// The upstream asks for the same request at another target of its own (`UpstreamRequest.interceptsRedirects`);
+    /// nothing was taken. `reason` says so for the case that it is not followed.
+    case redirected(to: String, reason: String)
+    /// Something on the way answered for the upstream and did not pass the request on (407). Safe to repeat.
+    case notForwarded(reason: String)
     /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
     /// deadlines ended it.
     case indeterminate(reason: String, timedOut: Bool = false)
@@ -31,8 +36,8 @@ package enum AttemptOutcome: Sendable, Equatable {
         switch self {
         case .answered: nil
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
-            .putOff(let reason, _), .indeterminate(let reason, _), .abandoned(let reason),
-            .unheard(let reason):
+            .putOff(let reason, _), .redirected(_, let reason), .notForwarded(let reason),
+            .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
             reason
         }
     }
@@ -41,7 +46,9 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .notTried, .noRoom, .putOff, .abandoned, .unheard: false
+        case .answered, .notTried, .noRoom, .putOff, .redirected, .notForwarded, .abandoned,
+            .unheard:
+            false
         }
     }
 
@@ -55,7 +62,7 @@ extension AttemptOutcome {
     /// Whether the upstream can have nothing of it, so that sending it again is safe whatever it does.
     package var isUnsent: Bool {
         switch self {
-        case .notTried, .notReached, .noRoom, .putOff: true
+        case .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded: true
         case .answered, .indeterminate, .abandoned, .unheard: false
         }
     }
@@ -71,7 +78,9 @@ extension AttemptOutcome {
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil
-        case .notTried, .notReached: .notReached(timedOut: timedOut, isKept: isKept)
+        case .notTried, .notReached, .notForwarded:
+            .notReached(timedOut: timedOut, isKept: isKept)
+        case .redirected: .upstreamRedirects(isKept: isKept)
         case .noRoom: .destinationFull(isKept: isKept)
         case .putOff: .upstreamBusy(retryAfter: retryAfter, isKept: isKept)
         case .indeterminate, .abandoned, .unheard:

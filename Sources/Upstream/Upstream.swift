@@ -74,6 +74,11 @@ package struct UpstreamRequest {
     package var upload: UploadID?
     /// Whether a directory has to have it on disk before it answers.
     package var survivesPowerCut: Bool
+    /// Whether a redirect within the upstream is not passed on, but named by the outcome (`.redirected`).
+    package var interceptsRedirects = false
+
+    /// Whether it may be sent again if nobody knows whether it was carried out.
+    var isRepeatable: Bool { method.isRepeatable(with: fields) }
 
     /// Makes a request from its parts.
     package init(

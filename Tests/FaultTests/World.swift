@@ -92,6 +92,8 @@ final class World {
         route.limits.minSize = 0
         route.maxResponseSize = 1000
         route.spoolReceive = .on
+        // Its clients ask for one attempt after the other.
+        route.queue.maximumBackoff = .zero
         defaults.routes = [RouteSettings.defaultName: route]
         defaults.spoolReserve = 0
         defaults.interim.heartbeat = .zero

@@ -109,6 +109,7 @@ extension GatewayUnderTest {
         uploadLength: Int64? = nil,
         method: HTTPRequest.Method = .post,
         version: Int? = 10,
+        fields: HTTPFields = [:],
         context: ExchangeContext = ExchangeContext(interimStatuses: [104])
     ) -> String {
         let record = serve(
@@ -118,6 +119,7 @@ extension GatewayUnderTest {
                 uploadLength: uploadLength,
                 method: method,
                 version: version,
+                fields: fields,
                 context: context
             )
         )

@@ -191,13 +191,13 @@ class Series:
     def _conduct(self):
         chance = self._chance
         keeps = chance.choice(["some", "some", "some", "none", "all"])
-        # XFS and btrfs themselves do not survive torn blocks of 4096 bytes.
+        # XFS and btrfs themselves do not survive torn blocks of 4096 bytes, nor ext4 torn halves of its superblock.
         is_small = self.plan.file_system == "ext4" and chance.random() < 0.15
         conduct = Conduct(
             keeps="none" if self.plan.is_control else keeps,
             seed=f"{self.plan.seed}-{self._number}",
             slowest=chance.choice([0, 0.01, 0.05, 0.2]),
-            block=512 if is_small else 4096,
+            block=1024 if is_small else 4096,
             is_plain=chance.random() < 0.15,
         )
         if self.plan.is_control:

@@ -44,7 +44,8 @@ extension AttemptOutcome {
         switch self {
         case .answered: ""
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
-            .putOff(let reason, _), .indeterminate(let reason, _), .abandoned(let reason),
+            .putOff(let reason, _), .redirected(_, let reason), .notForwarded(let reason),
+            .indeterminate(let reason, _), .abandoned(let reason),
             .unheard(let reason):
             reason
         }
@@ -52,7 +53,9 @@ extension AttemptOutcome {
     var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .notTried, .noRoom, .putOff, .abandoned, .unheard: false
+        case .answered, .notTried, .noRoom, .putOff, .redirected, .notForwarded, .abandoned,
+            .unheard:
+            false
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }

@@ -215,11 +215,14 @@ extension Grant {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// The fields of a request with those that are to be set in it.
-    package func applied(to fields: HTTPFields) -> HTTPFields {
+    /// The fields of a request with those that are to be set in it, and the names of those that are credentials.
+    package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }
         for field in self.fields where !field.value.isEmpty { applied.append(field) }
+        let names = self.fields.map(\.name).filter { policy.credentialFields.contains($0) }
+        applied[UpstreamFields.setNames] =
+            names.isEmpty ? nil : names.map(\.rawName).joined(separator: ", ")
         return applied
     }
 }

@@ -10,6 +10,7 @@ import Posix
 import Settings
 import Spool
 import UploadProtocol
+import Upstream
 
 extension Delivery {
     /// What came of the checks before a delivery.
@@ -27,6 +28,8 @@ extension Delivery {
         case refused(Response, reason: String)
         /// Nobody knows yet: try again later.
         case postponed(reason: String)
+        /// Its client may come back with other credentials.
+        case lacksCredentials(Refusal, reason: String)
     }
 
     /// Asks what stands before the delivery of a whole upload.
@@ -67,6 +70,16 @@ extension Delivery {
                     telling: .notChecked(isKept: true)
                 )
             )
+        case .lacksCredentials(let refusal, let reason):
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    telling: refusal,
+                    lacksCredentials: true
+                )
+            )
         case .refused(let response, let reason):
             let status = response.head.status.code
             try upload.finish(with: StoredResponse(head: response.head, content: response.content))
@@ -81,7 +94,7 @@ extension Delivery {
         }
     }
 
-    /// Asks the inspection, then the authorizer; one that has trouble of its own (408, 429 or 5xx) gives
+    /// Asks the inspection, then the authorizer; one that has trouble of its own (407, 408, 429 or 5xx) gives
     /// no final response.
     private func clearance(
         of upload: Upload,
@@ -118,13 +131,40 @@ extension Delivery {
         }
         if let failure { throw failure }
         switch answer {
-        case .granted: return .cleared
+        case .granted(let grant):
+            guard isOwner(of: upload, grant, listener.completing) else {
+                let reason = "the authorizer names another owner than at the creation"
+                return .lacksCredentials(.otherOwner, reason: reason)
+            }
+            return .cleared
         case .unavailable(let reason): return .postponed(reason: reason)
         case .refused(let response):
             let status = response.head.status.code
             let reason = "the authorizer answered \(status)"
-            return status >= 500 || [408, 429].contains(status)
+            let isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
+            let client: ClientKnowledge = isAccepted ? .accepted : listener.knowledge
+            if status == 401,
+                AttemptFate(after: .unauthorized, isRepeatable: false, client) == .deferredForClient
+            {
+                let challenges = response.head.fields[values: .wwwAuthenticate]
+                return .lacksCredentials(.credentialsRefused(challenges), reason: reason)
+            }
+            return status >= 500 || [407, 408, 429].contains(status)
                 ? .postponed(reason: reason) : .refused(response, reason: reason)
         }
+    }
+
+    /// Whether the second answer of the authorizer is about the owner that the first one named.
+    ///
+    /// An answer that names nobody is one about the credentials that it was asked about.
+    private func isOwner(of upload: Upload, _ grant: Grant, _ completing: HTTPFields?) -> Bool {
+        guard let owner = upload.creation.authorizedOwner else { return true }
+        if let named = grant.owner { return named == owner }
+        let replaced = UpstreamFields.keptOfCompletion(
+            completing ?? [:],
+            of: upload.creation.head.fields,
+            policy: route.settings.fields
+        )
+        return route.settings.fields.credentials == .completing || replaced.isEmpty
     }
 }

@@ -140,10 +140,10 @@ extension Route {
     }
 
     /// Whether the upstream may be sent an upload again of which it may have everything: a bucket also
-    /// whatever the method, since it puts nothing in the place of what it has.
+    /// whatever the method, since it puts nothing in the place of what it has; elsewhere no conditional request.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
-        method(for: creation).isIdempotent || settings.honoursIdempotencyKey
-            || settings.upstream.isBucket
+        settings.honoursIdempotencyKey || settings.upstream.isBucket
+            || method(for: creation).isRepeatable(with: creation.fields)
     }
 }
 

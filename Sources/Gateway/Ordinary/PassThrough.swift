@@ -86,7 +86,8 @@ extension Request {
             // The client's content broke off, or the client is gone: it hears nothing of the
             // upstream, which is not at fault.
             giveUp(reason)
-        case .answered, .notTried, .notReached, .noRoom, .putOff, .indeterminate:
+        case .answered, .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded,
+            .indeterminate:
             log.passThroughFailed(route: route.name, target: head.target, reason: reason)
             if let fallback, !relay.hasBegun { return exchange.answer(fallback) }
             fail(refusal, relay)

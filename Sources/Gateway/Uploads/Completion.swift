@@ -50,6 +50,7 @@ extension Request {
         if isCreation { listener.location = location(upload.creation.resourcePath) }
         listener.heartbeat = Heartbeat(progressReport, rate: interimRate)
         listener.isResumable = !isCreation || isLocationTold
+        listener.hasSentAll = isCreation
         if let refusal = try delivery.deliver(upload, to: listener) {
             // One made of parts is found again by them.
             if isCreation, dialect.forgetsFailedCreation, !upload.state.kind.isFinal,
@@ -87,6 +88,8 @@ extension Request {
         otherwise refusal: Refusal
     ) throws(SpoolError) {
         guard let response = try upload.response() else {
+            // A hold that the repair after a death has decided on must not be found undecided.
+            try upload.sync()
             return refuse(refusal, offset: upload.state.offset)
         }
         var head = response.head

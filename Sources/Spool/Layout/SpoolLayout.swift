@@ -39,7 +39,7 @@ final class SpoolLayout: Sendable {
         do {
             if creating { try disk.makeDirectory(path: path) }
             let root = try Directory(path: path)
-            if let format = try Self.format(of: root) {
+            if let format = try Self.format(of: root, path) {
                 guard format == Self.format else {
                     throw SpoolError.unusable(
                         directory: path,
@@ -48,9 +48,7 @@ final class SpoolLayout: Sendable {
                     )
                 }
             } else {
-                guard creating, try Self.strangers(in: root).isEmpty else {
-                    throw unusable("it holds no file named format")
-                }
+                guard creating else { throw unusable("it holds no file named format") }
                 // Nothing was in it that others could have read or put there.
                 if try root.status().isOpenToOthers { try disk.makePrivate(root) }
                 // Its own name. Where the parent is not for us to read, somebody else made it.
@@ -222,16 +220,18 @@ final class SpoolLayout: Sendable {
 
     private static let ours = ["uploads", "queue", "corrupt", "daemons", "tmp"]
 
-    /// The text of the file `format`; nil if there is none.
-    private static func format(of root: Directory) throws(SystemError) -> String? {
+    /// The text of the file `format`; nil if there is none, and a spool can be made.
+    private static func format(of root: Directory, _ path: String) throws -> String? {
         if let format = try text(of: "format", in: root) { return format }
-        // Another process that makes the same spool may have come to its end since.
-        return try root.names().contains("format") ? text(of: "format", in: root) : nil
+        guard try !strangers(in: root).isEmpty else { return nil }
+        // Another process that makes the same spool may have come to its end since, and written more.
+        if let format = try text(of: "format", in: root) { return format }
+        throw SpoolError.unusable(directory: path, reason: "it holds no file named format")
     }
 
     /// What is in a directory that is to become a spool and does not belong there.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
-        Set(try root.names()).subtracting(ours + ["format", "lost+found"])
+        Set(try root.names()).subtracting(ours + ["lost+found"])
     }
 
     private static func make(in root: Directory, disk: Disk) throws(SystemError) {

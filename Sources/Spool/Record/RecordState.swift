@@ -42,7 +42,8 @@ struct RecordState: Sendable, Equatable {
     var reason: String?
     /// Where the stored response is in the record file.
     var response: Range<Int64>?
-    /// The status of a final response that could not be stored; nil where it was.
+    /// The status of a final response that could not be stored; in `deferred` 401, if it waits for other credentials
+    /// of its client; else nil.
     var status: Int?
     /// Where the completing request's fields are in the record file; nil: none are kept.
     var completion: Range<Int64>?

@@ -30,6 +30,15 @@ extension Upload {
         lock.setDelivering()
     }
 
+    /// active -> active: the attempt under way has ended, nothing was taken, and another one begins.
+    ///
+    /// Durable as by `beginAttempt`.
+    package func beginNextAttempt() throws(SpoolError) {
+        try require(queue == .active)
+        let isDurable = files.state.then == .hold && isPromised
+        try files.write(durably: isDurable) { $0.attempts += 1 }
+    }
+
     /// Reads content for the upstream.
     ///
     /// - Parameters:
@@ -78,23 +87,24 @@ extension Upload {
         _ = try? files.removeData()
     }
 
-    /// The stored final response; nil unless delivered, or failed by that response.
+    /// The stored final response; nil unless delivered, or held with that response.
     ///
-    /// - Returns: the response, its content nil where that is not kept; nil too where that of a failed
+    /// - Returns: the response, its content nil where that is not kept; nil too where that of a held
     ///   one cannot be read.
     /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read; `.newer`
     ///   where a newer program wrote it.
     package func response() throws(SpoolError) -> StoredResponse? {
-        let isFailed = queue == .hold && files.state.cause == .failed
-        guard queue == .delivered || isFailed, !isUnlocked else { return nil }
+        let isStored = files.state.response != nil || files.state.status != nil
+        let isHeld = queue == .hold && isStored
+        guard queue == .delivered || isHeld, !isUnlocked else { return nil }
         if let knownResponse { return knownResponse }
         switch try files.response() {
         case .success(let response):
             knownResponse = response
             return response
         case .failure(let fault):
-            // What is kept of a failed one is its content.
-            if isFailed { return nil }
+            // What is kept of a held one is its content.
+            if isHeld { return nil }
             guard fault.kind != .newer else { throw .newer(id, reason: fault.reason) }
             try files.setAside()
             throw .corrupt(id, reason: fault.reason)

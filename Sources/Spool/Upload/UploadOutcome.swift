@@ -22,9 +22,12 @@ extension Upload {
     package enum Waiting {
         /// For the queue, which tries it then.
         case queue(WallTime)
-        /// For its client, which has the time till then.
-        case client(WallTime)
+        /// For its client, which has the time till then; `lacksCredentials`: with other credentials than before.
+        case client(WallTime, lacksCredentials: Bool = false)
     }
+
+    /// Whether it waits for other credentials of its client.
+    package var lacksCredentials: Bool { queue == .deferred && files.state.status == 401 }
 
     /// incoming or active -> deferred, or deferred with another time: whole, and no attempt could
     /// begin, or the upstream did not take it; the bytes stay.
@@ -42,7 +45,9 @@ extension Upload {
             state.go(to: .deferred, reason)
             switch waiting {
             case .queue(let next): state.next = next
-            case .client(let until): state.until = until
+            case .client(let until, let lacksCredentials):
+                state.until = until
+                if lacksCredentials { state.status = 401 }
             }
         }
     }

@@ -154,7 +154,7 @@ package struct UploadState: Sendable, Equatable {
         case .indeterminate:
             Row(
                 more: .refuse(.outcomeUnknown),
-                completing: .refuse(.outcomeUnknown),
+                completing: .replay(otherwise: .outcomeUnknown),
                 retrieval: .refuse(.outcomeUnknownGone),
                 eagerRetrieval: .refuse(.outcomeUnknownGone),
                 cancellation: .refuse(.keptForOperator)

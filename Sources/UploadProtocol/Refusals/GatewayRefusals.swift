@@ -114,6 +114,62 @@ extension Refusal {
         )
     }
 
+    /// 401: the upstream, or the authorizer, wants other credentials than the upload was delivered with; the bytes are
+    /// kept.
+    ///
+    /// - Parameter challenges: the values of `WWW-Authenticate` that came with the answer.
+    /// - Returns: a refusal that asks for an empty completing append with other credentials (RFC 9110 §15.5.2).
+    package static func credentialsRefused(_ challenges: [String]) -> Refusal {
+        Refusal(
+            status: .unauthorized,
+            code: "credentials-refused",
+            title: "credentials refused",
+            detail: stored(", but the server it is for does not accept its credentials")
+                + " Send new credentials of the same kind with it.",
+            fields: HTTPFields(
+                challenges.map { HTTPField(name: .wwwAuthenticate, value: $0) }
+            )
+        )
+    }
+
+    /// 403: the credentials of the request that completes an upload are another owner's; the bytes are kept.
+    package static let otherOwner = Refusal(
+        status: .forbidden,
+        code: "other-owner",
+        title: "credentials of another owner",
+        detail: stored(", but the credentials of this request are not its owner's.")
+    )
+
+    /// 502: the upstream redirects an upload to a place that the gateway does not follow to; nothing was taken.
+    ///
+    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
+    /// - Returns: with `isKept` false, a refusal of an ordinary request.
+    package static func upstreamRedirects(isKept: Bool) -> Refusal {
+        Refusal(
+            status: .badGateway,
+            code: "upstream-redirects",
+            title: "upstream redirects",
+            detail: isKept
+                ? stored(", but the server it is for redirects it to another place")
+                : "The server this is for redirects it to another place. Ask the operator of this server.",
+            retryAfter: 60,
+            isOrdinary: !isKept
+        )
+    }
+
+    /// 503: the last attempt to deliver an upload was too short a time ago.
+    ///
+    /// - Parameter seconds: until the next one may be asked for.
+    package static func deliveryPauses(_ seconds: Int) -> Refusal {
+        Refusal(
+            status: .serviceUnavailable,
+            code: "delivery-pauses",
+            title: "too soon after the last attempt",
+            detail: stored(", and the last attempt to deliver it was moments ago"),
+            retryAfter: seconds
+        )
+    }
+
     /// 410: an offset retrieval of an upload that the upstream answered with an error, so that no
     /// client takes the offset for success.
     package static let upstreamRefusedGone = Refusal(

@@ -43,15 +43,16 @@ package enum UpstreamFields {
                 fields[index].value = MediaType.any
             }
         }
-        if let completing, policy.credentials == .completing {
-            fields.append(
-                contentsOf: keptOfCompletion(completing, policy: policy).filter {
-                    policy.lets($0.name)
-                }
-            )
-        }
+        guard let completing else { return fields }
+        let credentials = keptOfCompletion(completing, of: creation, policy: policy)
+        guard !credentials.isEmpty else { return fields }
+        fields.removeAll { policy.credentialFields.contains($0.name) }
+        fields.append(contentsOf: credentials.filter { policy.lets($0.name) })
         return fields
     }
+
+    /// The names of the fields that an authorizer has set in a creation's, and no client: kept with them, and never sent.
+    package static let setNames = HTTPField.Name.made("spoolgate-set")
 
     /// What a creation's record may keep of its fields: no credentials that its delivery does not take
     /// from there.
@@ -62,16 +63,47 @@ package enum UpstreamFields {
         return fields
     }
 
-    /// What must be kept of a completing request's fields for a delivery after its end; empty where
-    /// nothing must.
+    /// The credentials of a completing request with which its upload is delivered, and which must be kept for a
+    /// delivery after its end; empty if there are none.
+    ///
+    /// The creation's may have expired since. So they are replaced by those of the completing request, all of them, if
+    /// that has the same fields and schemes; nothing is ever added to what the creation had, and what the authorizer has
+    /// set stays.
+    ///
+    /// - Parameters:
+    ///   - completing: the fields of the request that completes the upload.
+    ///   - creation: the fields of the one that created it, as recorded.
+    ///   - policy: the operator's rules.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
+        of creation: HTTPFields,
         policy: FieldPolicy
     ) -> HTTPFields {
-        guard policy.credentials == .completing else { return [:] }
-        var fields = completing
-        fields.removeAll { !policy.credentialFields.contains($0.name) }
-        return fields
+        func credentials(_ fields: HTTPFields) -> HTTPFields {
+            var fields = fields
+            fields.removeAll { !policy.credentialFields.contains($0.name) }
+            return fields
+        }
+        switch policy.credentials {
+        case .none: return [:]
+        case .completing: return credentials(completing)
+        case .creation:
+            let (old, new) = (credentials(creation), credentials(completing))
+            guard old != new, !creation.contains(setNames), kinds(of: old) == kinds(of: new) else {
+                return [:]
+            }
+            return new
+        }
+    }
+
+    /// The names of credentials, and the scheme of each `Authorization` (RFC 9110 §11.4), in one order.
+    private static func kinds(of credentials: HTTPFields) -> [[UInt8]] {
+        credentials.map { field in
+            let scheme =
+                field.name == .authorization
+                ? field.value.utf8.prefix { $0 != UInt8(ascii: " ") } : ""[...].utf8
+            return Array("\(field.name.canonicalName) \(Substring(scheme).lowercased())".utf8)
+        }.sorted { $0.lexicographicallyPrecedes($1) }
     }
 
     /// The fields of an ordinary request that passes through.
@@ -161,7 +193,7 @@ package enum UpstreamFields {
         FieldNameSet([
             "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
             "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
-            "x-http-method-override", "incremental",
+            "x-http-method-override", "incremental", "spoolgate-set",
         ])
     )
 

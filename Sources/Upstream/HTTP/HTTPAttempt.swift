@@ -8,8 +8,8 @@
 // *kept* connection ends before the first byte of a response (Curl_retry_request, up to five
 // times; CURLOPT_SEEKFUNCTION matters only once content bytes were sent, so it cannot stop a POST
 // of small content). Every such repetition opens a socket first and asks CURLOPT_PREREQFUNCTION
-// before it sends, and both ask `mayRepeat` here. The invariant: a request that is not idempotent
-// is never sent again after one byte of it was taken by a connection.
+// before it sends, and both ask `mayRepeat` here. The invariant: a request that may not be
+// repeated is never sent again after one byte of it was taken by a connection.
 
 import Curl
 import HTTPTypes
@@ -113,8 +113,9 @@ final class HTTPAttempt: CurlTransfer {
         let outcome = outcome(connection.perform(for: self))
         // A transfer that failed may leave its buffer behind, and the handle then refuses options for ever (7.88).
         // And the credentials of one client must never serve another one.
+        let isWhole = outcome == .answered || reading.redirect != nil && isAnswered
         mayKeepConnection =
-            outcome == .answered && !authenticatesConnection && !reading.authenticatesConnection
+            isWhole && !authenticatesConnection && !reading.authenticatesConnection
         // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
         // up at the sixth time (Curl_retry_request): a handle that may have done so begins anew.
         if starts > 1 { connection.reset() }
@@ -173,7 +174,7 @@ final class HTTPAttempt: CurlTransfer {
         // What this connection took must count also after the next one has begun: libcurl counts from nothing then.
         wasTakenBefore = wasTaken
         let canReadAgain = wholeLength != nil || source?.canRestart ?? true
-        mayStartAgain = canReadAgain && (request.method.isIdempotent || !wasTakenBefore)
+        mayStartAgain = canReadAgain && (request.isRepeatable || !wasTakenBefore)
         return mayStartAgain
     }
 
@@ -317,6 +318,9 @@ final class HTTPAttempt: CurlTransfer {
 
     private func outcome(_ end: CurlEnd) -> AttemptOutcome {
         if end == .sendFailed { hearLastWords() }
+        if let target = reading.redirect {
+            return .redirected(to: target, reason: reasons.redirected(to: target))
+        }
         if let stopReason { return stopReason }
         // An upstream that answered whole and then broke the sending off has answered.
         if isAnswered || reading.hasFinalHead && end == .whole { return .answered }

@@ -23,6 +23,8 @@ struct ResponseReading {
     private(set) var hasFinalHead = false
     /// Whether the final head offers or confirms credentials that hold for the connection.
     private(set) var authenticatesConnection = false
+    /// The target that the final head redirects to, which the sink is not told; nil: it is told all.
+    private(set) var redirect: String?
     /// Content still to come where the head told; nil: until libcurl says it is over.
     private var remaining: Int64?
 
@@ -66,15 +68,34 @@ struct ResponseReading {
             hasFinalHead = true
             authenticatesConnection = head.fields.authenticateConnection
             remaining = contentToCome(head, contentLength)
+            if head.status.code == 407 { return .notForwarded(reason: reasons.unforwarded) }
+            redirect = redirect(in: head)
+            if redirect != nil { return nil }
             // The answer to HEAD tells the length that GET would have (RFC 9110 §9.3.2).
             let told = Self.hasNoContent(head) ? nil : contentLength
             return pass { try sink.receive(head: head, contentLength: told) }
         }
     }
 
+    /// The target to follow a redirect to; nil if the request does not ask for that, or it is none to follow.
+    private func redirect(in head: ResponseHead) -> String? {
+        let request = reasons.request
+        guard request.interceptsRedirects,
+            Redirection.repeatsRequest(status: head.status.code, method: request.method),
+            let reference = head.fields[.location]
+        else { return nil }
+        return Redirection.target(
+            of: reference,
+            from: request.target,
+            at: reasons.location,
+            toldHost: request.fields[.host]
+        )
+    }
+
     /// Takes content of the final response.
     mutating func takeContent(_ content: UnsafeRawBufferPointer) -> AttemptOutcome? {
         remaining = remaining.map { $0 - Int64(content.count) }
+        if redirect != nil { return nil }
         return pass { try sink.receive(content: content.bytes) }
     }
 

@@ -74,6 +74,7 @@ struct GateSetting: Sendable {
         row("max-response-size", \.maxResponseSize, 0),
         row("response-retention", \.responseRetention, .seconds(600)),
         row("honours-idempotency-key", \.honoursIdempotencyKey, true),
+        row("not-processed", \.notProcessed, [502]),
         row("form", \.form, .multipart),
         [
             GateSetting("form") { route, places in

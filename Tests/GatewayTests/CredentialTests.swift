@@ -1,0 +1,223 @@
+// Credentials that expire while an upload is under way: which ones go to the upstream and the authorizer, and what a
+// refusal of them means.
+
+@testable import Delivery
+import Exchange
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+@Suite("credentials of a completing request")
+struct CredentialTests {
+    private let origin: LoopbackOrigin
+
+    init() throws {
+        origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let isGood = request.values("Authorization").contains { $0.hasSuffix(" new") }
+                if isGood {
+                    try connection.answer("201 Created")
+                } else {
+                    try connection.answer(
+                        "401 Unauthorized",
+                        fields: [
+                            "WWW-Authenticate: Bearer realm=\"a\"", "WWW-Authenticate: Basic",
+                        ],
+                        content: "login first"
+                    )
+                }
+            }
+        }
+    }
+
+    @Test(
+        "replace the creation's, all of them, if they are of the same kinds; none is added",
+        arguments: [
+            (["Authorization: Bearer old"], ["Authorization: bearer new"], true),
+            (
+                ["Authorization: Bearer old", "Cookie: a"],
+                ["Cookie: b", "Authorization: Bearer new"],
+                true
+            ),
+            (["Authorization: Bearer old"], ["Authorization: Basic new"], false),
+            (["Authorization: Bearer old"], ["Cookie: new"], false),
+            (["Authorization: Bearer old"], ["Authorization: Bearer new", "Cookie: b"], false),
+            (["Authorization: Bearer old", "Cookie: a"], ["Authorization: Bearer new"], false),
+            ([], ["Authorization: Bearer new"], false),
+            (["Authorization: Bearer old"], [], false),
+        ] as [([String], [String], Bool)]
+    )
+    func replaced(old: [String], new: [String], isReplaced: Bool) throws {
+        let test = try GatewayUnderTest(origin.target)
+        let location = test.createPartial(fields: Self.fields(old))
+        _ = test.serve(.append(location, at: 5, fields: Self.fields(new)))
+        let sent = try #require(origin.requests.first)
+        let credentials =
+            (sent.fieldLines.filter { line in
+                ["authorization:", "cookie:"].contains { line.lowercased().hasPrefix($0) }
+            })
+        #expect(Set(credentials) == Set(isReplaced ? new : old))
+    }
+
+    private static func fields(_ lines: [String]) -> HTTPFields {
+        HTTPFields(
+            lines.map { line in
+                let parts = line.split(separator: ": ", maxSplits: 1)
+                return HTTPField(name: .init(String(parts[0]))!, value: String(parts[1]))
+            }
+        )
+    }
+
+    private static let old: HTTPFields = [.authorization: "Bearer old"]
+    private static let new: HTTPFields = [.authorization: "Bearer new"]
+
+    @Test("401 keeps the upload for its client, which completes it with new ones")
+    func refused() throws {
+        let test = try GatewayUnderTest(origin.target)
+        let location = test.createPartial(fields: Self.old)
+        let record = test.serve(.append(location, at: 5, fields: Self.old))
+        #expect(record.status == 401)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record[.wwwAuthenticate] == "Bearer realm=\"a\", Basic")
+        #expect(record.text.contains("credentials-refused") && !record.text.contains("login"))
+        #expect(record.offset == 5)
+        #expect(try test.queue(of: location) == .deferred)
+        #expect(try test.withUpload(location) { upload in upload.nextAttempt } == nil)
+        let done = test.serve(.append(location, at: 5, fields: Self.new))
+        #expect(done.status == 201)
+        #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
+    }
+
+    @Test("guessing them has pauses, and ends with the upload's time, without filling the hold")
+    func guessing() throws {
+        let test = try GatewayUnderTest(origin.target) { settings, route in
+            route.queue.lifetime = .seconds(60)
+            settings.queueRunInterval = .milliseconds(20)
+        }
+        let location = test.createPartial(fields: Self.old)
+        for number in 1...9 {
+            let guess: HTTPFields = [.authorization: "Bearer guess \(number)"]
+            #expect(
+                [401, 503].contains(test.serve(.append(location, at: 5, fields: guess)).status)
+            )
+        }
+        #expect(origin.requests.count < 5)
+        // Its time is over: nobody can deliver it.
+        try test.withUpload(location) { upload in
+            try upload.postpone(
+                reason: "401",
+                .client(WallTime(seconds: WallTime.now.seconds - 1), lacksCredentials: true)
+            )
+        }
+        test.reload { $0.routes["default"]?.queue.lifetime = .seconds(-1) }
+        try test.gateway.deliveries.startQueue()
+        try eventually("it is gone") { try test.queue(of: location) == nil }
+        #expect(test.log.messages.contains("upload expired"))
+    }
+
+    @Test("a client that knows no resource hears the upstream's 401, and nothing is kept")
+    func unknownResource() throws {
+        let test = try GatewayUnderTest(origin.target)
+        let record = test.serve(
+            .creation(fields: Self.old, context: ExchangeContext(interimStatuses: []))
+        )
+        #expect(record.status == 401)
+        #expect(record.text == "login first")
+        #expect(record[.uploadComplete] == "?1" || record[.uploadComplete] == nil)
+    }
+
+    @Test("of a client that is gone they are kept for the queue")
+    func keptForQueue() throws {
+        let test = try GatewayUnderTest(origin.target) { settings, route in
+            route.reply = .accepted
+            settings.queueRunInterval = .milliseconds(20)
+        }
+        let location = test.createPartial(fields: Self.old)
+        #expect(test.serve(.append(location, at: 5, fields: Self.new)).status == 202)
+        try test.gateway.deliveries.startQueue()
+        try test.waitUntil(location, isIn: .delivered)
+        #expect(origin.requests.map { $0.values("Authorization") } == [["Bearer new"]])
+    }
+
+    // MARK: With an authorizer
+
+    private func asking(
+        _ authorizer: LoopbackOrigin,
+        _ change: (inout Settings, inout RouteSettings) -> Void = { _, _ in }
+    ) throws -> GatewayUnderTest {
+        try GatewayUnderTest(origin.target) { settings, route in
+            route.authorization.url = try? ServiceURL(authorizer.base)
+            change(&settings, &route)
+        }
+    }
+
+    /// Names the owner by the token, and says 401 to what begins with "bad".
+    private func authorizer(setting: Bool = false) throws -> LoopbackOrigin {
+        try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let token =
+                    (request.values("Authorization").first ?? "").split(separator: " ").last ?? ""
+                if token.hasPrefix("bad") {
+                    try connection.answer("401 x", fields: ["WWW-Authenticate: Bearer"])
+                    continue
+                }
+                let owner = token == "mallory" ? "mallory" : "alice"
+                var fields = ["Spoolgate-Owner: \(owner)"]
+                if setting, request.values("Spoolgate-Event") == ["creation"] {
+                    fields.append("Spoolgate-Set-Authorization: Bearer inner new")
+                }
+                try connection.answer("200 OK", fields: fields)
+            }
+        }
+    }
+
+    @Test("the authorizer is asked about the new ones, and must name the same owner")
+    func sameOwner() throws {
+        let authorizer = try authorizer()
+        let test = try asking(authorizer)
+        let location = test.createPartial(fields: Self.old)
+        let other: HTTPFields = [.authorization: "Bearer mallory"]
+        let refused = test.serve(.append(location, at: 5, fields: other))
+        #expect(refused.status == 403)
+        #expect(refused[.uploadComplete] == "?0")
+        #expect(refused.text.contains("other-owner"))
+        #expect(try test.queue(of: location) == .deferred)
+        #expect(origin.requests.isEmpty)
+        #expect(test.serve(.append(location, at: 5, fields: Self.new)).status == 201)
+        #expect(authorizer.requests.last?.values("Authorization") == ["Bearer new"])
+    }
+
+    @Test("its 401 keeps the upload, too")
+    func authorizerRefuses() throws {
+        let authorizer = try authorizer()
+        defer { authorizer.stop() }
+        let test = try asking(authorizer)
+        let location = test.createPartial(fields: Self.old)
+        let bad: HTTPFields = [.authorization: "Bearer bad"]
+        let refused = test.serve(.append(location, at: 5, fields: bad))
+        #expect(refused.status == 401)
+        #expect(refused[.uploadComplete] == "?0")
+        #expect(refused[.wwwAuthenticate] == "Bearer")
+        #expect(test.serve(.append(location, at: 5, fields: Self.new)).status == 201)
+    }
+
+    @Test("what the authorizer has set for the upstream is not replaced by the client's")
+    func setByAuthorizer() throws {
+        let authorizer = try authorizer(setting: true)
+        defer { authorizer.stop() }
+        let test = try asking(authorizer)
+        let location = test.createPartial(fields: Self.old)
+        let evil: HTTPFields = [.authorization: "Bearer evil"]
+        #expect(test.serve(.append(location, at: 5, fields: evil)).status == 201)
+        let sent = try #require(origin.requests.first)
+        #expect(sent.values("Authorization") == ["Bearer inner new"])
+        #expect(sent.values("Spoolgate-Set").isEmpty)
+    }
+}

@@ -1,0 +1,317 @@
+// What an attempt's outcome means: the table that ARCHITECTURE.md shows, and each of its rows against a real upstream.
+
+@testable import Delivery
+import Exchange
+import Foundation
+import HTTPTypes
+import Posix
+import TestSupport
+import Testing
+import UploadProtocol
+import Upstream
+
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+@Suite("outcomes")
+struct OutcomeTests {
+    // MARK: The table
+
+    private static let page = URL(filePath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+        .appending(path: "ARCHITECTURE.md")
+
+    @Test("ARCHITECTURE.md shows the table of outcomes")
+    func table() throws {
+        let text = try String(contentsOf: Self.page, encoding: .utf8)
+        let start = try #require(text.range(of: "<!-- made from AttemptFate: begin -->\n"))
+        let end = try #require(text.range(of: "<!-- made from AttemptFate: end -->"))
+        #expect(text[start.upperBound..<end.lowerBound] == Self.table)
+    }
+
+    private static var table: String {
+        let columns = ClientKnowledge.allCases
+        var text = "| the attempt | repeating is |"
+        text += columns.map { " the client \($0.rawValue) |" }.joined()
+        text += "\n|---|---|\(columns.map { _ in "---|" }.joined())\n"
+        for result in AttemptResult.allCases {
+            let rows = [true, false].map { isRepeatable in
+                columns.map {
+                    AttemptFate(after: result, isRepeatable: isRepeatable, $0).rawValue
+                }
+            }
+            let isSame = rows[0] == rows[1]
+            for (row, word) in zip(rows, isSame ? ["either"] : ["safe", "not safe"]) {
+                text += "| \(result.rawValue) | \(word) | \(row.joined(separator: " | ")) |\n"
+            }
+        }
+        return text
+    }
+
+    @Test(
+        "content that repeating could deliver is never removed, unless its client hears the answer"
+    )
+    func nothingLost() {
+        for result in AttemptResult.allCases where result != .taken && result != .refused {
+            for client in ClientKnowledge.allCases {
+                let fate = AttemptFate(after: result, isRepeatable: true, client)
+                let hears = client == .message || client == .all
+                #expect(fate != .delivered || hears, "\(result), \(client)")
+                #expect(fate != .held && fate != .heldWithResponse, "\(result), \(client)")
+            }
+        }
+    }
+
+    @Test("what may have been taken is never repeated unless that is safe")
+    func nothingTwice() {
+        for result in [AttemptResult.gatewayError, .unanswered] {
+            for client in ClientKnowledge.allCases {
+                let fate = AttemptFate(after: result, isRepeatable: false, client)
+                #expect(fate != .deferred && fate != .deferredForClient, "\(result), \(client)")
+            }
+        }
+    }
+
+    // MARK: Conditional requests
+
+    private static let conditions: [HTTPFields] = [
+        [.ifNoneMatch: "*"], [.ifMatch: "\"a\""],
+        [.ifUnmodifiedSince: "Sun, 06 Nov 1994 08:49:37 GMT"],
+        [HTTPField.Name("If")!: "(<urn:uuid:1>)"],
+    ]
+
+    @Test(
+        "a conditional PUT of unknown outcome is held, and never sent again",
+        arguments: conditions
+    )
+    func conditional(fields: HTTPFields) throws {
+        let origin = try QueueScene.origin([.breaksOff, .answers(412)])
+        let test = try QueueScene.gateway(origin.target)
+        let location = test.createPartial(method: .put, fields: fields)
+        let record = test.serve(.append(location, at: 5))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?1")
+        #expect(try test.summary(location).holdCause == .indeterminate)
+        #expect(test.serve(.append(location, at: 5)).status == 502)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test(
+        "a conditional request is not repeated on a kept connection that ends either",
+        arguments: [true, false]
+    )
+    func conditionalOnKeptConnection(isUpload: Bool) throws {
+        let origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                // The second one on a connection is taken, and never answered.
+                guard request.number != 1 else { return connection.reset() }
+                try connection.answer(request.number == 0 ? "204 No Content" : "412 x")
+            }
+        }
+        let test = try GatewayUnderTest(origin.target)
+        #expect(test.serve(ScriptedExchange(.get, "/first", [:], [])).status == 204)
+        let fields: HTTPFields = [.ifNoneMatch: "*"]
+        let record =
+            isUpload
+            ? test.serve(.creation(method: .put, fields: fields))
+            : test.serve(ScriptedExchange(.delete, "/a", fields, []))
+        #expect(record.status == 502)
+        #expect(origin.requests.count == 2)
+    }
+
+    // MARK: Redirects
+
+    @Test(
+        "the gateway follows a redirect within the upstream with the whole content",
+        arguments: [
+            (307, "/in/b?x=1"), (308, "/in/b?x=1"), (307, "b?x=1"), (307, "//HOST/in/b?x=1"),
+            (307, "http://HOST/in/./c/../b?x=1#y"), (308, "https://uploads.example/b?x=1"),
+            (307, "HTTP://Uploads.Example:80/b?x=1"),
+        ]
+    )
+    func followed(status: Int, place: String) throws {
+        try follow(status, place, method: .post)
+    }
+
+    @Test(
+        "301 and 302 are followed for PUT and PATCH",
+        arguments: [301, 302],
+        [HTTPRequest.Method.put, .patch]
+    )
+    func followedMoves(status: Int, method: HTTPRequest.Method) throws {
+        try follow(status, "/in/b?x=1", method: method)
+    }
+
+    private func follow(_ status: Int, _ place: String, method: HTTPRequest.Method) throws {
+        let origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let host = request.values("X-Real").first ?? ""
+                let place = place.replacing("HOST", with: host)
+                if request.target.hasPrefix("/in/b") {
+                    try connection.answer("201 Created")
+                } else {
+                    try connection.answer(
+                        "\(status) x",
+                        fields: ["Location: \(place)"],
+                        content: "see there"
+                    )
+                }
+            }
+        }
+        let test = try GatewayUnderTest(.http(base: origin.base + "/in")) { _, route in
+            let host = HTTPField(name: .init("X-Real")!, value: "127.0.0.1:\(origin.port)")
+            route.fields.set = [host]
+        }
+        let context = ExchangeContext(origin: "https://uploads.example", interimStatuses: [104])
+        let creation = test.serve(
+            .creation(["he"], complete: false, method: method, target: "/a", context: context)
+        )
+        let location = try #require(creation.location)
+        let resource = String(location.drop { $0 != "/" }.dropFirst(2).drop { $0 != "/" })
+        let record = test.serve(.append(resource, at: 2, ["llo"], context: context))
+        #expect(record.status == 201)
+        #expect(record[.uploadComplete] == "?1")
+        #expect(
+            origin.requests.map(\.line)
+                == ["/in/a", "/in/b?x=1"].map { "\(method) \($0) HTTP/1.1" }
+        )
+        #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
+        #expect(try test.summary(resource).attempts == 2)
+    }
+
+    @Test(
+        "a redirect that may not be followed is no answer for a client that has sent only the rest",
+        arguments: [
+            "http://other.example/b", "https://127.0.0.1/b", "/b", "/in/../b",
+            "ftp://uploads.example/",
+            "mailto:a", "//other.example/in/b", "/in/b c", "/inside",
+        ]
+    )
+    func notFollowed(place: String) throws {
+        let origin = try LoopbackOrigin(status: "307 x", fields: ["Location: \(place)"])
+        let test = try GatewayUnderTest(.http(base: origin.base + "/in"))
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(record[.location] == nil)
+        #expect(record.text.contains("\"upstream-redirects\""))
+        #expect(try test.queue(of: location) == .deferred)
+        #expect(origin.requests.count == 1)
+        // One that has sent all of it follows by itself.
+        let whole = test.serve(.creation())
+        #expect(whole.status == 307)
+        #expect(whole[.uploadComplete] == "?1")
+    }
+
+    @Test("two redirects are followed and no third; the loop is told as what it is")
+    func loop() throws {
+        let origin = try LoopbackOrigin(status: "307 x", fields: ["Location: /again"])
+        let test = try GatewayUnderTest(origin.target)
+        let location = test.createPartial()
+        #expect(test.serve(.append(location, at: 5)).status == 502)
+        #expect(origin.requests.count == 3)
+        #expect(try test.summary(location).attempts == 3)
+    }
+
+    @Test("to a POST, 301, 302 and 303 are the application's answer", arguments: [301, 302, 303])
+    func answers(status: Int) throws {
+        let origin = try LoopbackOrigin(status: "\(status) x", fields: ["Location: /done"])
+        let test = try GatewayUnderTest(origin.target)
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5))
+        #expect(record.status == status)
+        #expect(record[.uploadComplete] == "?1")
+        #expect(origin.requests.count == 1)
+    }
+
+    // MARK: Answers of what is in front of the application
+
+    @Test("a POST that gets 502, 503 or 504 is held with its content", arguments: [502, 503, 504])
+    func gatewayErrors(status: Int) throws {
+        let origin = try QueueScene.origin([.answers(status)])
+        let test = try QueueScene.gateway(origin.target) { settings, _ in
+            settings.queueRunInterval = .milliseconds(20)
+        }
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5))
+        #expect(record.status == status)
+        #expect(record[.uploadComplete] == "?1")
+        #expect(try test.summary(location).holdCause == .indeterminate)
+        // Whoever lost the answer hears it again, and nothing is sent.
+        #expect(test.serve(.append(location, at: 5)).status == status)
+        #expect(origin.requests.count == 1)
+        try test.withUpload(location) { try $0.requeue(at: .now) }
+        try test.gateway.deliveries.startQueue()
+        try test.waitUntil(location, isIn: .delivered)
+        #expect(origin.requests.map(\.content) == Array(repeating: Array("hello".utf8), count: 2))
+    }
+
+    @Test("without room in hold it is the final response, as for an ordinary upload")
+    func holdIsFull() throws {
+        let origin = try LoopbackOrigin(status: "503 x")
+        let test = try QueueScene.gateway(origin.target) { _, route in
+            route.queue.maximumHoldSize = 5
+        }
+        let first = test.createPartial()
+        #expect(test.serve(.append(first, at: 5)).status == 503)
+        #expect(try test.queue(of: first) == .hold)
+        let second = test.createPartial()
+        #expect(test.serve(.append(second, at: 5)).status == 503)
+        #expect(try test.queue(of: second) == .delivered)
+    }
+
+    @Test("a status of not-processed is tried again, whatever the method")
+    func notProcessed() throws {
+        let origin = try QueueScene.origin([.answers(502), .answers(503)])
+        let test = try QueueScene.gateway(origin.target) { _, route in route.notProcessed = [502] }
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5))
+        #expect(record.status == 503)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(try test.queue(of: location) == .deferred)
+        // 503 is not named.
+        #expect(test.serve(.append(location, at: 5))[.uploadComplete] == "?1")
+        #expect(try test.queue(of: location) == .hold)
+    }
+
+    @Test("407 is nothing that a client can answer", arguments: [true, false])
+    func proxyAuthentication(isUpload: Bool) throws {
+        let origin = try LoopbackOrigin(status: "407 x", fields: ["Proxy-Authenticate: Basic"])
+        let test = try GatewayUnderTest(origin.target)
+        guard isUpload else {
+            for exchange in [
+                ScriptedExchange(.get, "/a", [:], []), ScriptedExchange(.post, "/a", [:], ["x"]),
+            ] { #expect(test.serve(exchange).status == 502) }
+            return
+        }
+        let location = test.createPartial()
+        let record = test.serve(.append(location, at: 5))
+        #expect(record.status == 502)
+        #expect(record[.uploadComplete] == "?0")
+        #expect(try test.queue(of: location) == .deferred)
+    }
+
+    // MARK: Pauses
+
+    @Test("a client has one more attempt at once, and then pauses that grow")
+    func pauses() throws {
+        let origin = try LoopbackOrigin(status: "503 x")
+        let test = try GatewayUnderTest(origin.target)
+        let location = test.createPartial(method: .put)
+        func status() -> String { test.serve(.append(location, at: 5)).text }
+        for _ in 1...2 { #expect(status().contains("upstream-busy")) }
+        let paused = test.serve(.append(location, at: 5))
+        #expect(paused.status == 503)
+        #expect(paused[.uploadComplete] == "?0")
+        #expect(paused[.retryAfter] == "1")
+        #expect(paused.text.contains("delivery-pauses"))
+        #expect(origin.requests.count == 2)
+        try test.age(location, by: 2)
+        #expect(status().contains("upstream-busy"))
+        try test.age(location, by: 1)
+        #expect(status().contains("delivery-pauses"))
+        #expect(origin.requests.count == 3)
+    }
+}
