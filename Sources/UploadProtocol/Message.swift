@@ -97,6 +97,7 @@ extension HTTPRequest.Method {
     /// second one fails and says that nothing was done (RFC 9110 §13.1.1, §13.1.2).
     ///
     /// - Parameter fields: the request's.
+    /// - Returns: whether a second request can do no harm.
     package func isRepeatable(with fields: HTTPFields) -> Bool {
         guard isIdempotent else { return false }
         return self != .put && self != .delete || !fields.contains { $0.name.isPrecondition }

@@ -70,7 +70,7 @@ struct CredentialTests {
         HTTPFields(
             lines.map { line in
                 let parts = line.split(separator: ": ", maxSplits: 1)
-                return HTTPField(name: .init(String(parts[0]))!, value: String(parts[1]))
+                return HTTPField(name: .made(String(parts[0])), value: String(parts[1]))
             }
         )
     }

@@ -78,7 +78,7 @@ struct OutcomeTests {
     private static let conditions: [HTTPFields] = [
         [.ifNoneMatch: "*"], [.ifMatch: "\"a\""],
         [.ifUnmodifiedSince: "Sun, 06 Nov 1994 08:49:37 GMT"],
-        [HTTPField.Name("If")!: "(<urn:uuid:1>)"],
+        [HTTPField.Name.made("If"): "(<urn:uuid:1>)"],
     ]
 
     @Test(
@@ -160,7 +160,7 @@ struct OutcomeTests {
             }
         }
         let test = try GatewayUnderTest(.http(base: origin.base + "/in")) { _, route in
-            let host = HTTPField(name: .init("X-Real")!, value: "127.0.0.1:\(origin.port)")
+            let host = HTTPField(name: .made("X-Real"), value: "127.0.0.1:\(origin.port)")
             route.fields.set = [host]
         }
         let context = ExchangeContext(origin: "https://uploads.example", interimStatuses: [104])

@@ -160,6 +160,7 @@ extension Refusal {
     /// 503: the last attempt to deliver an upload was too short a time ago.
     ///
     /// - Parameter seconds: until the next one may be asked for.
+    /// - Returns: a refusal that asks for an empty completing append then.
     package static func deliveryPauses(_ seconds: Int) -> Refusal {
         Refusal(
             status: .serviceUnavailable,

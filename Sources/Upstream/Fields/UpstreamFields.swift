@@ -74,6 +74,7 @@ package enum UpstreamFields {
     ///   - completing: the fields of the request that completes the upload.
     ///   - creation: the fields of the one that created it, as recorded.
     ///   - policy: the operator's rules.
+    /// - Returns: the credentials, as the completing request has them.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,

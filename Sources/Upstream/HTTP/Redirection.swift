@@ -15,6 +15,7 @@ package enum Redirection {
     /// - Parameters:
     ///   - status: the response's.
     ///   - method: the request's.
+    /// - Returns: whether the same method and content are asked for.
     package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
         switch status {
         case 307, 308: true
