@@ -25,9 +25,39 @@ final class EventQueue: Sendable {
         var done = 0
         /// Whether a thread writes; only that one uses `late`.
         var isWriting = false
+        /// Whether a thread has left its line to the one that writes.
+        var isLeft = false
         /// This process's own file, locked, and until when lines go there.
         var late: AppendedFile?
         var lateEnd = Deadline.after(.zero)
+
+        /// What a thread does about its line; nil: wait for the one that writes, or, if it is not patient, leave the
+        /// line to that one.
+        mutating func turn(for number: Int, isPatient: Bool = true) -> Turn? {
+            if done >= number { return .over }
+            if isWriting {
+                if !isPatient { isLeft = true }
+                return nil
+            }
+            isWriting = true
+            return .write(takeLines())
+        }
+
+        /// Ends the writing of so many lines; gives those that are to be written next by the same thread.
+        mutating func end(_ count: Int) -> [String]? {
+            done += count
+            guard isLeft, !lines.isEmpty else {
+                isWriting = false
+                return nil
+            }
+            return takeLines()
+        }
+
+        private mutating func takeLines() -> [String] {
+            isLeft = false
+            defer { lines = [] }
+            return lines
+        }
     }
 
     /// What a thread does about its line.
@@ -87,22 +117,22 @@ final class EventQueue: Sendable {
             backlog.noted += 1
             return backlog.noted
         }
-        let deadline = Deadline.after(Self.longestWait)
-        while true {
-            let turn = backlog.wait(until: deadline, isQuiet: true) { backlog -> Turn? in
-                if backlog.done >= number { return .over }
-                if backlog.isWriting { return nil }
-                backlog.isWriting = true
-                defer { backlog.lines = [] }
-                return .write(backlog.lines)
-            }
-            // Where none came in time, another thread has the line, or will take it.
-            guard case .write(let lines)? = turn else { return }
+        let turn = backlog.wait(until: .after(Self.longestWait), isQuiet: true) {
+            $0.turn(for: number)
+        }
+        // A disk that stalls keeps the thread that writes, but no other: that one writes this line too.
+        switch turn ?? backlog.updateQuietly({ $0.turn(for: number, isPatient: false) }) {
+        case .write(let lines): work(lines)
+        case .over, nil: break
+        }
+    }
+
+    /// Writes lines, then those that other threads have left.
+    private func work(_ lines: [String]) {
+        var next: [String]? = lines
+        while let lines = next {
             write(lines)
-            backlog.update { backlog in
-                backlog.isWriting = false
-                backlog.done += lines.count
-            }
+            next = backlog.update { $0.end(lines.count) }
         }
     }
 
@@ -184,7 +214,7 @@ final class EventQueue: Sendable {
         }
         guard isFree else { return }
         closeLate()
-        backlog.update { $0.isWriting = false }
+        if let lines = backlog.update({ $0.end(0) }) { work(lines) }
     }
 
     private func openPending() throws(SystemError) -> AppendedFile {

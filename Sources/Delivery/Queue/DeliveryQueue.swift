@@ -65,7 +65,7 @@ package final class DeliveryQueue: Sendable {
                 else { continue }
                 if ready[route]?.count == 0 { ready[route] = nil }
                 let user = bounds.user(ofRoute: route, for: client)
-                guard shares.take(user, bounds) else { continue }
+                shares.hold(user)
                 underWay[id] = UnderWay(user: user)
                 return (id, route)
             }

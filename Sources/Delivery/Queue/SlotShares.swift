@@ -69,9 +69,12 @@ struct SlotShares {
         guard room(for: user.target, route: user.route, bounds)?.admits(user.client) ?? false else {
             return false
         }
-        add(1, user)
+        hold(user)
         return true
     }
+
+    /// Counts a slot that is taken, without asking for room.
+    mutating func hold(_ user: SlotUser) { add(1, user) }
 
     /// Gives back a slot that was taken.
     mutating func giveBack(_ user: SlotUser) { add(-1, user) }
