@@ -155,12 +155,14 @@ budget:
 	swift build $(RELEASE) --product spoolgate
 	Tests/Budget/budget.py
 
-# One client against all others: it must not keep another one waiting for a second.
+# One client against all others: it must not keep another one waiting for a second. And one application that does not
+# answer against all other deliveries.
 attack:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
 	Tests/Attack/attack.py
 	Tests/Attack/attack.py --descriptors 1024
+	Tests/Attack/fairness.py
 
 # The nginx module, for the nginx that is installed.
 module: $(MODULE)

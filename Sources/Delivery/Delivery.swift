@@ -148,6 +148,8 @@ package struct Delivery {
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> DeliverySlot? {
         let place = WaitingPlace(deliveries.admission, for: visit)
+        let line = deliveries.slots.lineUp(ofRoute: route.name, for: upload.creation.client)
+        defer { line.leave() }
         let end = Deadline.after(patience)
         let limit = WaitLimit(.after(min(patience, WaitingPlace.briefWait))) {
             !end.hasPassed && place.take() ? end : nil
@@ -157,7 +159,7 @@ package struct Delivery {
             // Whoever asks for the upload must not wait for a slot as well.
             let look = Deadline.after(.milliseconds(100))
             let next = min(deadline, look, heartbeat?.next ?? deadline)
-            if let slot = deliveries.slots.take(of: route.name, until: next) { return slot }
+            if let slot = line.take(until: next) { return slot }
             if limit.hasPassed || upload.isReleaseRequested { return nil }
             // One that fails may have cut the content back: then this is no whole upload any more.
             try heartbeat?.beat(upload)

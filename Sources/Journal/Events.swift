@@ -50,9 +50,10 @@ package final class Events: Sendable {
     ///   - log: where it is said that events were lost.
     package init(_ settings: Settings, spool: Spool, log: Log) {
         state = Monitor(State(settings))
-        losses = DroppedEvents(log)
+        let losses = DroppedEvents(log)
+        self.losses = losses
         clock = spool.clock
-        queue = EventQueue(spool: spool.directory)
+        queue = EventQueue(spool: spool.directory) { losses.add($0, because: $1) }
         webhook = Webhook(settings.events, queue: queue, clock: spool.clock, log: log)
     }
 
@@ -101,7 +102,7 @@ package final class Events: Sendable {
             losses.counting { () throws(SystemError) in try file(path).add(line: line) }
         }
         if settings.webhook.url != nil {
-            losses.counting { () throws(SystemError) in try queue.add(line, at: event.time) }
+            queue.add(line, at: event.time)
             webhook.wake()
         }
     }
@@ -146,16 +147,18 @@ private final class DroppedEvents: Sendable {
     init(_ log: Log) { self.log = log }
 
     func counting(_ body: () throws(SystemError) -> Void) {
-        do throws(SystemError) { try body() } catch {
-            total.add()
-            let lost = count.update { count -> Int? in
-                count.lost += 1
-                guard count.next.hasPassed else { return nil }
-                count.next = .after(Self.interval)
-                defer { count.lost = 0 }
-                return count.lost
-            }
-            if let lost { log.eventsLost(lost, reason: "\(error)") }
+        do throws(SystemError) { try body() } catch { add(1, because: error) }
+    }
+
+    func add(_ more: Int, because error: SystemError) {
+        total.add(more)
+        let lost = count.update { count -> Int? in
+            count.lost += more
+            guard count.next.hasPassed else { return nil }
+            count.next = .after(Self.interval)
+            defer { count.lost = 0 }
+            return count.lost
         }
+        if let lost { log.eventsLost(lost, reason: "\(error)") }
     }
 }

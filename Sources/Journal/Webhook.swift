@@ -75,6 +75,7 @@ final class Webhook: Sendable {
             do throws(SystemError) {
                 // Kept for as long as this service is: other processes only add.
                 guard let place = try queue.takeSender() else {
+                    queue.settle()
                     pause(Self.interval, service)
                     continue
                 }

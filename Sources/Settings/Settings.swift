@@ -53,7 +53,7 @@ package struct Settings: Sendable, Equatable {
     /// Whether log lines, events and lists show the queries of targets.
     package var showsQueries = false
     /// Most delivery attempts at any time.
-    package var maximumDeliveries = 32
+    package var maximumDeliveries = 48
     /// Time between two looks at the whole spool for uploads that wait for an attempt.
     package var queueRunInterval = Duration.seconds(30)
     /// How often clients hear of progress.

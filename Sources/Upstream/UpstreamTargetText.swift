@@ -49,6 +49,25 @@ extension UpstreamTarget {
         }
     }
 
+    /// What answers there, the same text for the same application: a host and port, a socket or a directory.
+    ///
+    /// Without the path of a URL, which one application may serve several of.
+    package var place: String {
+        switch self {
+        case .http(let base): Self.origin(of: base)
+        case .unix, .directory: text
+        case .bucket(let address): Self.origin(of: address.endpoint)
+        }
+    }
+
+    private static func origin(of base: String) -> String {
+        let location = UpstreamLocation(base: base)
+        let authority = location.authority.lowercased()
+        let behindHost = authority.dropFirst(authority.hasPrefix("[") ? location.host.count + 2 : 0)
+        let (scheme, port) = location.isSecure ? ("https", ":443") : ("http", ":80")
+        return "\(scheme)://\(authority)\(behindHost.contains(":") ? "" : port)"
+    }
+
     /// Reads the text of one target of a list that has `others` before it.
     ///
     /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory or a

@@ -75,14 +75,14 @@ import Upstream
         let bounds = deliveries.current.bounds
         let (one, other) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
         func take() -> UploadID? { queue.take(bounds, clock: clock)?.id }
-        queue.add(one, route: "a", due: clock.now)
+        queue.add(DueList.Entry(due: clock.now, id: one, route: "a", client: .some))
         #expect(take() == one)
-        queue.add(one, route: "a", due: clock.now)
+        queue.add(DueList.Entry(due: clock.now, id: one, route: "a", client: .some))
         queue.finish(one, route: "a", next: WallTime(seconds: clock.now.seconds + 3_600))
         #expect(take() == one)
         // Nobody has asked again: the other one comes, and then nothing.
         queue.finish(one, route: "a", next: nil)
-        queue.add(other, route: "a", due: clock.now)
+        queue.add(DueList.Entry(due: clock.now, id: other, route: "a", client: .some))
         #expect(take() == other)
         queue.finish(other, route: "a", next: nil)
         #expect(take() == nil)
@@ -97,7 +97,9 @@ import Upstream
             queue.nextStep(nextRun: .after(.zero), bounds: bounds, clock: clock)
         }
         #expect(step() == .run)
-        queue.add(UploadID(high: 1, low: 1), route: "a", due: clock.now)
+        queue.add(
+            DueList.Entry(due: clock.now, id: UploadID(high: 1, low: 1), route: "a", client: .some)
+        )
         #expect(step() == .startThread)
         #expect(queue.take(bounds, clock: clock) != nil)
         #expect(step() == .run)
@@ -115,12 +117,33 @@ import Upstream
         // In no order, as names come.
         for low in (0..<100).map({ UInt64($0 * 37 % 100) }) {
             let time = WallTime(seconds: start + Int64(low))
-            due.add(DueList.Entry(due: time, id: UploadID(high: 1, low: low), route: "long"))
+            due.add(
+                DueList.Entry(
+                    due: time,
+                    id: UploadID(high: 1, low: low),
+                    route: "long",
+                    client: .some
+                )
+            )
         }
-        due.add(DueList.Entry(due: clock.now, id: UploadID(high: 2, low: 0), route: "short"))
+        due.add(
+            DueList.Entry(
+                due: clock.now,
+                id: UploadID(high: 2, low: 0),
+                route: "short",
+                client: .some
+            )
+        )
         due.addAll(to: queue)
         // One more while it is full is left to a run.
-        queue.add(UploadID(high: 3, low: 0), route: "long", due: clock.now)
+        queue.add(
+            DueList.Entry(
+                due: clock.now,
+                id: UploadID(high: 3, low: 0),
+                route: "long",
+                client: .some
+            )
+        )
         var order: [String: [UploadID]] = [:]
         for _ in 0..<5 {
             let (id, route) = try #require(queue.take(bounds, clock: clock))
@@ -141,8 +164,15 @@ import Upstream
         let (queue, clock) = (DeliveryQueue(most: 1), deliveries.clock)
         let (far, near) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
         queue.setHorizon(WallTime(seconds: clock.now.seconds + 60))
-        queue.add(far, route: "a", due: WallTime(seconds: clock.now.seconds + 3_600))
-        queue.add(near, route: "a", due: clock.now)
+        queue.add(
+            DueList.Entry(
+                due: WallTime(seconds: clock.now.seconds + 3_600),
+                id: far,
+                route: "a",
+                client: .some
+            )
+        )
+        queue.add(DueList.Entry(due: clock.now, id: near, route: "a", client: .some))
         #expect(queue.take(deliveries.current.bounds, clock: clock)?.id == near)
     }
 
@@ -475,4 +505,8 @@ import Upstream
         #expect(policy.pause(after: 1, asked: 60, random: 0) == .seconds(60))
         #expect(policy.pause(after: 1, asked: 6_000, random: 0) == .seconds(100))
     }
+}
+
+extension ClientName {
+    fileprivate static let some = ClientName(owner: nil, address: "127.0.0.1")
 }

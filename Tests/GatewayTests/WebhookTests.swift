@@ -145,7 +145,7 @@ import Upstream
     func addedLast() throws {
         let test = try telling("http://127.0.0.1:1")
         let queue = EventQueue(spool: test.spool.directory)
-        try queue.add("{\"n\":1}", at: .now)
+        queue.add("{\"n\":1}", at: .now)
         let batch = try #require(try queue.batch())
         guard case .event = try batch.look() else { return #expect(Bool(false), "no event") }
         try batch.advance(marking: true)
@@ -166,8 +166,11 @@ import Upstream
     @Test("a link in the queue's place is not followed", arguments: ["events", "events/pending"])
     func links(place: String) throws {
         let test = try telling("http://127.0.0.1:1")
-        let queue = EventQueue(spool: test.spool.directory)
-        try queue.add("{}", at: .now)
+        let lost = Monitor(0)
+        let queue = EventQueue(spool: test.spool.directory) { count, _ in
+            lost.update { $0 += count }
+        }
+        queue.add("{}", at: .now)
         let files = FileManager.default
         let elsewhere = test.root + "/elsewhere"
         try files.moveItem(atPath: test.root + "/spool/" + place, toPath: elsewhere)
@@ -175,20 +178,22 @@ import Upstream
             atPath: test.root + "/spool/" + place,
             withDestinationPath: elsewhere
         )
-        #expect(throws: SystemError.self) { try queue.add("{}", at: .now) }
+        #expect(lost.update { $0 } == 0)
+        queue.add("{}", at: .now)
+        #expect(lost.update { $0 } == 1)
     }
 
     @Test("a line that waited for the lock does not go into a file that is sent and gone")
     func waitedForLock() throws {
         let test = try telling("http://127.0.0.1:1")
         let queue = EventQueue(spool: test.spool.directory, patience: .seconds(60))
-        try queue.add("{\"n\":1}", at: .now)
+        queue.add("{\"n\":1}", at: .now)
         let path = test.root + "/spool/events/pending"
         var holder: AppendedFile? = try AppendedFile(path: path, mode: 0o600)
         #expect(try holder?.descriptor.tryLock(subject: path) == true)
         let isAdded = Monitor(false)
         try Posix.Thread.start(name: "adder") {
-            try? queue.add("{\"n\":2}", at: .now)
+            queue.add("{\"n\":2}", at: .now)
             isAdded.update { $0 = true }
         }
         try eventually("it has the file open") {
@@ -204,6 +209,89 @@ import Upstream
         #expect(done == true)
         let text = try String(contentsOfFile: path, encoding: .utf8)
         #expect(text.hasSuffix("{\"n\":2}\n"))
+    }
+
+    /// What a file of the queue has.
+    private func lines(_ test: GatewayUnderTest, in name: String) throws -> [Substring] {
+        try String(contentsOfFile: "\(test.root)/spool/events/\(name)", encoding: .utf8)
+            .split(separator: "\n")
+    }
+
+    @Test(
+        "a burst of events from more threads than may run is written whole, and each thread's in order"
+    )
+    func burst() throws {
+        let test = try telling("http://127.0.0.1:1")
+        let lost = Monitor(0)
+        let queue = EventQueue(spool: test.spool.directory) { count, _ in
+            lost.update { $0 += count }
+        }
+        // 4,191 streams were opened at once where the loss was seen.
+        let gate = Gate()
+        let threads = 381
+        let ended = Monitor(0)
+        for thread in 0..<threads {
+            try Posix.Thread.start(name: "stream", stackSize: 256 << 10) {
+                gate.pass()
+                for number in 0..<11 {
+                    queue.add("{\"thread\":\(thread),\"number\":\(number)}", at: .now)
+                }
+                ended.update { $0 += 1 }
+            }
+        }
+        gate.open()
+        let all: Bool? = ended.wait(until: .after(.seconds(60))) { $0 == threads ? true : nil }
+        #expect(all == true)
+        #expect(lost.update { $0 } == 0)
+        try eventually("all are written", seconds: 60) {
+            try lines(test, in: "pending").count == 4_191
+        }
+        var next: [Int: Int] = [:]
+        for line in try lines(test, in: "pending") {
+            let match = try #require(line.firstMatch(of: /"thread":(\d+),"number":(\d+)/))
+            let thread = try #require(Int(match.1))
+            #expect(Int(match.2) == next[thread, default: 0])
+            next[thread, default: 0] += 1
+        }
+        #expect(queue.added.count == 4_191)
+    }
+
+    @Test(
+        "events written while another process keeps the queue's lock wait for nobody, and are sent"
+    )
+    func lockKept() throws {
+        let origin = try LoopbackOrigin()
+        let test = try telling(origin.base)
+        _ = test.createPartial()
+        let path = test.root + "/spool/events/pending"
+        var holder: AppendedFile? = try AppendedFile(path: path, mode: 0o600)
+        #expect(try holder?.descriptor.tryLock(subject: path) == true)
+        let (_, seconds) = Parallel.timed { for _ in 0..<20 { _ = test.createPartial() } }
+        #expect(seconds < 20 * 0.2, "they waited for the lock")
+        #expect(try lines(test, in: "pending").count == 1)
+        let late = try #require(try files(test).first { $0.hasPrefix("late-") })
+        #expect(try lines(test, in: late).count == 20)
+        // What another process has left there, which died.
+        let dead = QueuedEvent(time: .now, json: "{\"event\":\"dead\"}").line + "\n"
+        try dead.write(
+            toFile: test.root + "/spool/events/late-1-x",
+            atomically: true,
+            encoding: .utf8
+        )
+        _ = FileManager.default.createFile(
+            atPath: test.root + "/spool/events/late-0-x",
+            contents: nil
+        )
+        holder = nil
+        try test.gateway.events.startSending()
+        try eventually("all are sent", seconds: 60) { origin.requests.count == 22 }
+        #expect(names(origin).first == "dead")
+        #expect(Set(origin.requests.flatMap { $0.values("spoolgate-delivery") }).count == 22)
+        #expect(!test.log.messages.contains("events lost"))
+        try eventually("the queue is empty", seconds: 60) { try files(test).isEmpty }
+        _ = test.createPartial()
+        try eventually("the next one too", seconds: 60) { origin.requests.count == 23 }
+        stop(test.gateway.events)
     }
 
     @Test("an event that is too old is dropped, with a line in the log")

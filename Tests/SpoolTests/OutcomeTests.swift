@@ -222,6 +222,7 @@ struct OutcomeTests {
                 QueuedUpload(
                     id: id,
                     route: "default",
+                    client: upload.creation.client,
                     next: WallTime(seconds: 5),
                     wholeSince: upload.wholeSince
                 )

@@ -64,6 +64,22 @@ struct TargetTextTests {
         #expect(error?.reason.contains(word) == true, "\(error?.reason ?? "")")
     }
 
+    @Test(
+        "targets with one place are one application, whatever path and spelling the settings have",
+        arguments: [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://App.test/a/b", "http://app.test:80"),
+            ("http://app.test", "http://app.test:80"),
+            ("https://app.test/", "https://app.test:443"), ("http://[::1]/x", "http://[::1]:80"),
+            ("http://[::1]:81", "http://[::1]:81"), ("unix:/run/App.sock", "unix:/run/App.sock"),
+            ("directory:/srv/in", "directory:/srv/in"),
+            ("s3:https://s3.test/drop/x", "https://s3.test:443"),
+        ]
+    )
+    func place(text: String, place: String) throws {
+        #expect(try UpstreamTarget(text).place == place)
+    }
+
     @Test("a base is taken apart")
     func location() throws {
         let location = UpstreamLocation(base: "https://[2001:db8::1]:8443/base")

@@ -6,8 +6,8 @@
 // size takes no more memory than `most` uploads of each route.
 
 package import Posix
-import Spool
-package import UploadProtocol
+package import Spool
+import UploadProtocol
 
 /// The delivery queue.
 ///
@@ -15,6 +15,13 @@ package import UploadProtocol
 package final class DeliveryQueue: Sendable {
     /// How long a thread waits for more work before it ends.
     private static let linger = Duration.seconds(5)
+
+    /// An upload under way.
+    private struct UnderWay {
+        let user: SlotUser
+        /// When it is due again, where it was added meanwhile.
+        var again: WallTime?
+    }
 
     private struct Table {
         /// Most uploads of one route.
@@ -26,14 +33,14 @@ package final class DeliveryQueue: Sendable {
         /// Routes of which some were left out.
         var cut: Set<String> = []
         var schedule = DueList()
-        /// Uploads whose time has come, of each route in the order in which it did.
-        var ready: [String: ArraySlice<UploadID>] = [:]
+        /// Uploads whose time has come, by route.
+        var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
         /// When those that wait for their time are due; what the schedule says else is out of date.
         var due: [UploadID: WallTime] = [:]
-        /// Those under way, and when they are due again that were added meanwhile.
-        var underWay: [UploadID: WallTime?] = [:]
-        var running: [String: Int] = [:]
+        var underWay: [UploadID: UnderWay] = [:]
+        /// The threads that have one, shared like the slots: who waits for a slot keeps no thread from the others.
+        var shares = SlotShares()
         var threads = 0
         var idle = 0
         var isStopping = false
@@ -44,28 +51,42 @@ package final class DeliveryQueue: Sendable {
             while let entry = schedule.popFirst(until: now) {
                 guard due[entry.id] == entry.due else { continue }
                 due[entry.id] = nil
-                ready[entry.route, default: []].append(entry.id)
+                ready[entry.route, default: ReadyUploads()].append(entry.id, of: entry.client)
             }
         }
 
-        /// Takes one ready upload of a route that has a free place.
+        /// Takes one ready upload for which there is room.
         mutating func take(_ bounds: DeliveryBounds) -> (id: UploadID, route: String)? {
             // Another route's turn first, so that a long list does not keep the others waiting.
-            let free = ready.filter { running[$0.key, default: 0] < bounds.ofRoute($0.key) }
-            let turn = free.min {
-                (running[$0.key, default: 0], $0.key) < (running[$1.key, default: 0], $1.key)
+            let turns = ready.keys.map { (shares.taken(ofRoute: $0), $0) }.sorted { $0 < $1 }
+            for (_, route) in turns {
+                guard let room = room(for: route, bounds),
+                    let (id, client) = ready[route]?.popFirst(fitting: room)
+                else { continue }
+                if ready[route]?.count == 0 { ready[route] = nil }
+                let user = bounds.user(ofRoute: route, for: client)
+                shares.hold(user)
+                underWay[id] = UnderWay(user: user)
+                return (id, route)
             }
-            guard let route = turn?.key, let id = ready[route]?.popFirst() else { return nil }
-            if ready[route]?.isEmpty == true { ready[route] = nil }
-            running[route, default: 0] += 1
-            underWay[id] = .some(nil)
-            return (id, route)
+            return nil
+        }
+
+        /// Whether a thread would find an upload.
+        func hasWork(_ bounds: DeliveryBounds) -> Bool {
+            ready.contains { route, uploads in
+                room(for: route, bounds).map { uploads.fits(in: $0) } ?? false
+            }
+        }
+
+        private func room(for route: String, _ bounds: DeliveryBounds) -> SlotShares.Room? {
+            shares.room(for: bounds.target(ofRoute: route), route: route, bounds)
         }
 
         mutating func add(_ entry: DueList.Entry) {
             guard !isStopping else { return }
-            if let asked = underWay[entry.id] {
-                underWay[entry.id] = min(asked ?? entry.due, entry.due)
+            if let other = underWay[entry.id] {
+                underWay[entry.id]?.again = min(other.again ?? entry.due, entry.due)
                 return
             }
             if known.contains(entry.id) {
@@ -104,9 +125,12 @@ package final class DeliveryQueue: Sendable {
     ///
     /// Where there is no room for one more of its route, or it is due long after the next run of the queue, a later run
     /// finds it.
-    package func add(_ id: UploadID, route: String, due: WallTime) {
-        table.update { $0.add(DueList.Entry(due: due, id: id, route: route)) }
+    package func add(_ upload: UploadCreation, due: WallTime) {
+        add(DueList.Entry(due: due, id: upload.id, route: upload.route, client: upload.client))
     }
+
+    /// The same of an entry.
+    func add(_ entry: DueList.Entry) { table.update { $0.add(entry) } }
 
     /// Notes until when what is due has to be known here; nil: without end, as long as a run is under way.
     func setHorizon(_ time: WallTime?) {
@@ -124,8 +148,8 @@ package final class DeliveryQueue: Sendable {
     /// - Returns: how many are still under way at `deadline`.
     func stop(until deadline: Deadline) -> Int {
         table.update { $0.isStopping = true }
-        let isEmpty: Bool? = table.wait(until: deadline) { $0.running.isEmpty ? true : nil }
-        return isEmpty == nil ? table.update { $0.running.values.reduce(0, +) } : 0
+        let isEmpty: Bool? = table.wait(until: deadline) { $0.underWay.isEmpty ? true : nil }
+        return isEmpty == nil ? table.update { $0.underWay.count } : 0
     }
 
     /// What the scheduler has to do next.
@@ -149,9 +173,9 @@ package final class DeliveryQueue: Sendable {
                     return .run
                 }
                 table.promote(until: clock.now)
-                guard table.readyCount > table.idle, table.threads < bounds.total else {
-                    return nil
-                }
+                guard table.readyCount > table.idle, table.threads < bounds.total,
+                    table.hasWork(bounds)
+                else { return nil }
                 table.threads += 1
                 return .startThread
             }
@@ -191,12 +215,12 @@ package final class DeliveryQueue: Sendable {
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.forget(id, route)
-            let asked = table.underWay.removeValue(forKey: id) ?? nil
-            if let due = [next, asked].compactMap(\.self).min() {
-                table.add(DueList.Entry(due: due, id: id, route: route))
+            guard let ended = table.underWay.removeValue(forKey: id) else { return }
+            table.shares.giveBack(ended.user)
+            if let due = [next, ended.again].compactMap(\.self).min() {
+                let client = ended.user.client
+                table.add(DueList.Entry(due: due, id: id, route: route, client: client))
             }
-            let left = table.running[route, default: 1] - 1
-            table.running[route] = left > 0 ? left : nil
         }
     }
 }

@@ -10,6 +10,7 @@ struct DueList {
         var due: WallTime
         var id: UploadID
         var route: String
+        var client: ClientName
     }
 
     private var entries: [Entry] = []
@@ -73,7 +74,7 @@ struct DueUploads {
     mutating func addAll(to queue: DeliveryQueue) {
         for route in entries.keys { keepEarliest(of: route) }
         for entry in entries.values.joined() {
-            queue.add(entry.id, route: entry.route, due: entry.due)
+            queue.add(entry)
         }
         for route in cut { queue.noteCut(route) }
     }

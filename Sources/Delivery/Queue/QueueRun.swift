@@ -98,7 +98,14 @@ extension Deliveries {
                 guard let next = queued.next ?? (isOver ? now : nil) else { return }
                 let isDue = policy?.isDue(next, at: now) ?? true
                 let time = isDue ? min(next, now) : next
-                due.add(DueList.Entry(due: time, id: queued.id, route: queued.route))
+                due.add(
+                    DueList.Entry(
+                        due: time,
+                        id: queued.id,
+                        route: queued.route,
+                        client: queued.client
+                    )
+                )
             }
             due.addAll(to: queue)
             try journal.metrics.waiting.look(at: spool)

@@ -22,7 +22,7 @@ extension Request {
         let due = upload.nextAttempt ?? gateway.clock.now
         answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
         upload.unlock()
-        gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: due)
+        gateway.deliveries.queue.add(upload.creation, due: due)
     }
 
     func answerAccepted(_ creation: UploadCreation, length: Int64?) {

@@ -78,7 +78,7 @@ extension Request {
     /// Leaves an upload to the queue if its record says so.
     private func enqueue(_ upload: Upload) {
         guard upload.state.phase == .deferred, let next = upload.nextAttempt else { return }
-        gateway.deliveries.queue.add(upload.creation.id, route: route.name, due: next)
+        gateway.deliveries.queue.add(upload.creation, due: next)
     }
 
     /// Answers with the stored final response of an upload whose client lost it, or refuses.

@@ -12,6 +12,8 @@ package struct QueuedUpload: Sendable, Equatable {
     package var id: UploadID
     /// Its route.
     package var route: String
+    /// Whose it is.
+    package var client: ClientName
     /// When the queue is to try it; nil: it waits for its client.
     package var next: WallTime?
     /// Since when it is whole.
@@ -50,6 +52,7 @@ extension Spool {
                 QueuedUpload(
                     id: name.id,
                     route: record.creation.route,
+                    client: record.creation.client,
                     next: state.next,
                     wholeSince: state.whole
                 )

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""One application that hangs against all other deliveries: how long those of another client on the same route, and
+those of another route, take beside 64 uploads that it does not answer.
+
+usage: fairness.py [--runs 5] [--deliveries 2000] [program]
+
+Requests come to the gateway's FastCGI socket straight from here, each an upload with a resource. A run without the 64
+uploads and a run with them take turns. It fails if the median of the runs' p99 beside them is above
+max(1.2 x that without them, that + 25 ms), or if a delivery fails. It needs nothing but Python's own modules.
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import pathlib
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOGS = 64
+WORKERS = 2
+# Slots at the default of 48 that one client of one application may have.
+SHARE = 22
+LONGEST = 60
+
+
+def serve(pipe, ports):
+    """An application on several ports: requests to /slow are answered while it does not hang, all others always."""
+    answer = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+    free, counts = asyncio.Event(), {"waiting": 0, "slow": 0}
+    free.set()
+
+    async def connection(reader, writer):
+        try:
+            while line := await reader.readline():
+                length = 0
+                while (field := await reader.readline()).strip():
+                    name, value = field.split(b":", 1)
+                    if name.lower() == b"content-length":
+                        length = int(value)
+                await reader.readexactly(length)
+                if b" /slow " in line:
+                    counts["waiting"] += 1
+                    await free.wait()
+                    counts["waiting"] -= 1
+                    counts["slow"] += 1
+                writer.write(answer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        writer.close()
+
+    async def run():
+        for port in ports:
+            await asyncio.start_server(connection, "127.0.0.1", port, backlog=1024)
+        loop, told = asyncio.get_running_loop(), asyncio.Queue()
+        loop.add_reader(pipe.fileno(), lambda: told.put_nowait(pipe.recv()))
+        while (word := await told.get()) != "end":
+            if word == "hang":
+                free.clear()
+            elif word == "answer":
+                free.set()
+            pipe.send(dict(counts))
+    asyncio.run(run())
+
+
+class Application:
+    """The application, in a process of its own."""
+
+    def __init__(self):
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        self.ports = [each.getsockname()[1] for each in sockets]
+        for each in sockets:
+            each.close()
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.Process(target=serve, args=(theirs, self.ports), daemon=True)
+        self.process.start()
+
+    def tell(self, word):
+        self.pipe.send(word)
+        return self.pipe.recv()
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + LONGEST
+        while not condition(counts := self.tell("count")):
+            if time.monotonic() > deadline:
+                sys.exit(f"not within {LONGEST} s: {what}; the application has {counts}")
+            time.sleep(0.05)
+
+
+class Gateway:
+    """The gateway, in a directory of its own."""
+
+    def __init__(self, program, ports):
+        memory = pathlib.Path("/dev/shm")
+        self.directory = pathlib.Path(tempfile.mkdtemp(
+            prefix="spoolgate-fairness-", dir=memory if os.access(memory, os.W_OK) else None))
+        self.path = str(self.directory / "spoolgate.sock")
+        settings = self.directory / "spoolgate.yaml"
+        settings.write_text(f"""
+listen: "unix:{self.path}"
+spool: {{directory: "{self.directory}/spool", reserve: 1MiB}}
+log-level: warning
+routes:
+  default: {{upstream: "http://127.0.0.1:{ports[0]}", limits: {{min-size: 0}}, queue: {{minimum-backoff: 1s}}}}
+  other: {{upstream: "http://127.0.0.1:{ports[1]}", limits: {{min-size: 0}}}}
+""")
+        self.log = open(self.directory / "log", "wb")
+        self.process = subprocess.Popen([program, "serve", "--config", settings], stdout=self.log, stderr=self.log)
+        deadline = time.monotonic() + 20
+        while not os.path.exists(self.path):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                sys.exit(f"the gateway did not start: {(self.directory / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def upload(self, route, client, target):
+        """Sends an upload in one go; gives the status, or None if the connection was broken off."""
+        fields = {"REQUEST_METHOD": "POST", "REQUEST_URI": target, "REMOTE_ADDR": client, "HTTP_HOST": "localhost",
+                  "SPOOLGATE_ROUTE": route, "SPOOLGATE_ORIGIN": "http://localhost", "REQUEST_SCHEME": "http",
+                  "SPOOLGATE_INTERIM": "104", "CONTENT_LENGTH": "5", "HTTP_UPLOAD_COMPLETE": "?1",
+                  "HTTP_UPLOAD_DRAFT_INTEROP_VERSION": "8"}
+        parameters = b"".join(struct.pack(">BB", len(name), len(value)) + name.encode() + value.encode()
+                              for name, value in fields.items())
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(LONGEST)
+            connection.connect(self.path)
+            connection.sendall(record(1, b"\0\1\0\0\0\0\0\0") + record(4, parameters) + record(4, b"")
+                               + record(5, b"hello") + record(5, b""))
+            received = b""
+            while part := connection.recv(4096):
+                received += part
+        statuses = [int(status) for status in re.findall(rb"Status: (\d{3})", received)]
+        return next((status for status in statuses if status >= 200), None)
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        shutil.rmtree(self.directory)
+
+
+def record(kind, content):
+    return struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content
+
+
+def measure(gateway, count):
+    """Delivers so many of each kind at the same time; gives for each kind the p99 in seconds and the failures."""
+    kinds = {"another client, same route": ("default", "127.0.0.2"), "another route": ("other", "127.0.0.1")}
+    seen = {kind: [] for kind in kinds}
+
+    def work(kind, route, client):
+        for _ in range(count // WORKERS):
+            begin, status = time.monotonic(), None
+            try:
+                status = gateway.upload(route, client, "/fast")
+            except OSError as error:
+                status = repr(error)
+            seen[kind].append((time.monotonic() - begin, status))
+            if time.monotonic() - begin > 5:
+                return
+    threads = [threading.Thread(target=work, args=(kind, *where)) for kind, where in kinds.items()
+               for _ in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results = {}
+    for kind, answers in seen.items():
+        waits = sorted(wait for wait, _ in answers)
+        failures = [answer for answer in answers if answer[1] != 201]
+        for wait, status in failures[:3]:
+            print(f"  {kind}: {status} after {wait:.2f} s")
+        results[kind] = waits[int(len(waits) * 0.99)], len(failures)
+    return results
+
+
+def beside_hogs(gateway, application, count):
+    before = application.tell("hang")["slow"]
+
+    def hog():
+        try:
+            gateway.upload("default", "127.0.0.1", "/slow")
+        except OSError:
+            pass
+    hogs = [threading.Thread(target=hog) for _ in range(HOGS)]
+    for each in hogs:
+        each.start()
+    application.wait_for("the hanging uploads", lambda counts: counts["waiting"] >= SHARE)
+    results = measure(gateway, count)
+    application.tell("answer")
+    # Those that were broken off come by the queue.
+    application.wait_for("all hanging uploads delivered", lambda counts: counts["slow"] - before >= HOGS)
+    for each in hogs:
+        each.join()
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("program", nargs="?", default=ROOT / ".build/release/spoolgate")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--deliveries", type=int, default=2000)
+    arguments = parser.parse_args()
+    application = Application()
+    gateway = Gateway(arguments.program, application.ports)
+    good, figures = True, {}
+    try:
+        measure(gateway, 200)
+        for run in range(1, arguments.runs + 1):
+            for state, results in [("idle", lambda: measure(gateway, arguments.deliveries)),
+                                   ("hanging", lambda: beside_hogs(gateway, application, arguments.deliveries))]:
+                for kind, (p99, failures) in results().items():
+                    print(f"run {run}, {state}: {kind}: p99 {1000 * p99:.1f} ms, {failures} failed", flush=True)
+                    figures.setdefault(kind, {}).setdefault(state, []).append(p99)
+                    good &= not failures
+    finally:
+        gateway.stop()
+        application.process.terminate()
+    for kind, of in figures.items():
+        idle, hanging = statistics.median(of["idle"]), statistics.median(of["hanging"])
+        most = max(1.2 * idle, idle + 0.025)
+        good &= hanging <= most
+        print(f"{kind}: median p99 {1000 * idle:.1f} ms idle, {1000 * hanging:.1f} ms beside {HOGS} uploads that hang; "
+              f"at most {1000 * most:.1f} ms")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+// An application that was away for long comes back to full queues and many clients that wait for it.
+
+import Exchange
+import Foundation
+import HTTPTypes
+import Posix
+import Synchronization
+import TestSupport
+import Testing
+import TextFormats
+import UploadProtocol
+import Upstream
+
+@testable import Delivery
+@testable import Gateway
+@testable import Settings
+@testable import Spool
+
+@Suite struct RecoveryTests {
+    /// Slots, and how many of them one application may have.
+    private static let (slots, share) = (12, 8)
+
+    /// An application that takes some milliseconds for each upload, and counts how many it has at a time.
+    private final class Application: Sendable {
+        private let load = Mutex((now: 0, most: 0))
+        private let status = Mutex("201 Created")
+
+        /// Most requests it had at a time.
+        var most: Int { load.withLock { $0.most } }
+
+        /// From now on it answers all with this.
+        func answer(_ status: String) { self.status.withLock { $0 = status } }
+
+        func listen(at path: String) throws -> LoopbackOrigin {
+            try LoopbackOrigin(socketPath: path) { [self] connection in
+                while try connection.receiveRequest() != nil {
+                    load.withLock { load in
+                        load.now += 1
+                        load.most = max(load.most, load.now)
+                    }
+                    usleep(5_000)
+                    load.withLock { $0.now -= 1 }
+                    try connection.answer(status.withLock { $0 })
+                }
+            }
+        }
+    }
+
+    private static func owner(_ number: Int) -> ExchangeContext {
+        ExchangeContext(
+            route: number.isMultiple(of: 2) ? nil : "accepted",
+            owner: ExactText("client \(number % 100)"),
+            interimStatuses: [104]
+        )
+    }
+
+    /// A gateway with an application at a socket: the default route tells its clients, the other accepts.
+    private static func gateway(_ path: String, _ clock: SetClock) throws -> GatewayUnderTest {
+        try GatewayUnderTest(.unix(path: path), clock: clock.system) { settings, route in
+            settings.maximumDeliveries = slots
+            settings.queueRunInterval = .milliseconds(200)
+            var accepted = route
+            accepted.reply = .accepted
+            settings.routes["accepted"] = accepted
+        }
+    }
+
+    /// How often the application got each content.
+    private func counts(_ origin: LoopbackOrigin) -> [String: Int] {
+        origin.requests.reduce(into: [:]) { counts, request in
+            counts[String(decoding: request.content, as: UTF8.self), default: 0] += 1
+        }
+    }
+
+    @Test(
+        "after two hours away an application gets each POST once, and no more at a time than its share"
+    )
+    func outage() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let clock = SetClock()
+        let test = try Self.gateway(path, clock)
+        try test.gateway.deliveries.startQueue()
+        let count = 1_000
+        // Half are accepted, and half of the clients hear that the application is not there.
+        let locations = try (0..<count).map { number in
+            let record = test.serve(
+                .creation([.text("upload \(number)")], context: Self.owner(number))
+            )
+            #expect(record.status == (number.isMultiple(of: 2) ? 502 : 202))
+            return try #require(record.location)
+        }
+        func tried(_ attempts: Int) throws -> Bool {
+            try test.summaries().allSatisfy { $0.attempts >= attempts || $0.nextAttempt == nil }
+        }
+        try eventually("all were tried once", seconds: 60) { try tried(1) }
+        clock.sleep(7_200)
+        try eventually("all were tried again", seconds: 60) { try tried(2) }
+        // It comes back when all that are in the queue are due, and all clients come at once.
+        let application = Application()
+        let origin = try application.listen(at: path)
+        let start = ContinuousClock.now
+        clock.sleep(3_600)
+        let clients = Parallel.run(count / 2) { index -> Int in
+            let number = 2 * index
+            for tries in 1... {
+                let append = ScriptedExchange.append(
+                    locations[number],
+                    at: Int64("upload \(number)".utf8.count),
+                    context: Self.owner(number)
+                )
+                let record = test.serve(append)
+                if record.status == 201 { return tries }
+                // Broken off, it comes again, as clients do.
+                guard record.isAborted, tries < 20 else { break }
+            }
+            throw NeverHappened(description: "client \(number) hears no verdict")
+        }
+        let tries = try clients.map { try $0.get() }
+        let ofClients = ContinuousClock.now - start
+        try eventually("the queue is empty", seconds: 120) {
+            try test.summaries().allSatisfy { $0.queue == .delivered }
+        }
+        let ofAll = ContinuousClock.now - start
+        #expect(counts(origin).count == count)
+        #expect(counts(origin).values.allSatisfy { $0 == 1 })
+        #expect(application.most <= Self.share)
+        // Nobody had to come back: who waits is let in.
+        #expect(tries.allSatisfy { $0 == 1 })
+        // The application could take them in 1,000 / 8 x 5 ms; that is some 30 times as long on a busy machine.
+        #expect(ofAll < .seconds(20), "\(ofClients) for the clients, \(ofAll) for all")
+        print("recovery: \(ofClients) for \(count / 2) clients, \(ofAll) for all \(count)")
+    }
+
+    @Test(
+        "a full hold that is queued again is delivered once each, and no more at a time than the share"
+    )
+    func requeued() throws {
+        let path = QueueScene.socketPath()
+        defer { unlink(path) }
+        let clock = SetClock()
+        let test = try Self.gateway(path, clock)
+        let application = Application()
+        let origin = try application.listen(at: path)
+        application.answer("422 Not Now")
+        try test.gateway.deliveries.startQueue()
+        let count = 500
+        for number in 0..<count {
+            let content = ScriptedExchange.Step.text("upload \(number)")
+            let context = Self.owner(2 * number + 1)
+            #expect(test.serve(.creation([content], context: context)).status == 202)
+        }
+        try eventually("all are held", seconds: 60) {
+            try test.summaries().allSatisfy { $0.queue == .hold }
+        }
+        origin.forget { _ in true }
+        application.answer("201 Created")
+        let start = ContinuousClock.now
+        // As the command does in a process of its own, with a look of the daemon after each.
+        let other = try Spool(existing: test.spool.directory)
+        try other.forEachUpload { summary in
+            guard let upload = try? other.tryLock(summary.id) else { return }
+            #expect(throws: Never.self) { try upload.requeue(at: .now) }
+            upload.unlock()
+            test.gateway.deliveries.runQueue()
+        }
+        test.gateway.deliveries.runQueue()
+        try eventually("all are delivered", seconds: 120) {
+            try test.summaries().allSatisfy { $0.queue == .delivered }
+        }
+        let time = ContinuousClock.now - start
+        #expect(counts(origin).count == count)
+        #expect(counts(origin).values.allSatisfy { $0 == 1 })
+        #expect(application.most <= Self.share)
+        #expect(time < .seconds(20))
+        print("requeued: \(time) for \(count)")
+    }
+}
