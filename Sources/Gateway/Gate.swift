@@ -31,8 +31,26 @@ extension Request {
         default: break
         }
         guard asked.beginsUpload else { return self }
-        if refusesAnonymous() || refusesForHold() { return nil }
+        if refusesPart() || refusesAnonymous() || refusesForHold() { return nil }
         return authorized(length: asked.length(of: head))
+    }
+
+    /// Refuses a request that this gateway has sent itself.
+    private func refuseLoop() {
+        if let count = gateway.turnedAway.update({ $0.note("a loop of \(route.name)") }) {
+            log.cameBack(route: route.name, target: head.target, count: count)
+        }
+        refuse(.loop)
+    }
+
+    /// Refuses a part of a representation, by `Content-Range`, if the gateway makes a file, an object or a form of what
+    /// it receives, or has it inspected: each would take the part for the whole.
+    ///
+    /// - Returns: whether it was refused.
+    private func refusesPart() -> Bool {
+        guard route.needsWhole(for: head), head.fields.contentRange != nil else { return false }
+        refuse(.partialContent)
+        return true
     }
 
     /// Refuses a client that the web server does not name, if the route refuses those.
@@ -116,7 +134,7 @@ extension UploadRequest {
         switch self {
         case .creation(let creation): creation.length
         case .passedUpload(_, let length): length
-        case .ordinaryUpload: head.contentLength.count
+        case .ordinaryUpload: head.representationLength
         default: nil
         }
     }

@@ -93,6 +93,9 @@ package struct UpstreamSettings: Sendable, Equatable {
     /// Whether its target is a bucket.
     package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
 
+    /// Whether its target keeps uploads as files or objects.
+    package var stores: Bool { targets.first?.standsAlone ?? false }
+
     /// Makes settings; the defaults are the product's.
     package init(
         targets: [UpstreamTarget],

@@ -36,11 +36,13 @@ package struct DigestPlan {
     ///     nobody.
     ///   - told: what the upstream is told.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
+        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
+        guard creation.contentRange == nil else { return }
+        wanted = DigestAlgorithm.wanted(in: creation)
         // `try?`: what cannot be verified was refused with its request.
         representations = [creation, completing ?? [:]].compactMap {
             try? DigestValues(.reprDigest, in: $0)
         }
-        wanted = DigestAlgorithm.wanted(in: creation)
         self.told = told
     }
 
@@ -48,11 +50,9 @@ package struct DigestPlan {
     ///
     /// - Throws: `Refusal.invalidDigest`.
     package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
-        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
-        if !fields.contains(.contentRange) {
-            representations = [try DigestValues(.reprDigest, in: fields)]
-        }
         content = try DigestValues(.contentDigest, in: fields)
+        guard fields.contentRange == nil else { return }
+        representations = [try DigestValues(.reprDigest, in: fields)]
         // What it wants is for the upstream's own representation (RFC 9530 §4).
         told = route.toldDigests
     }

@@ -131,6 +131,11 @@ extension Route {
         return isForm ? .body : .multipart
     }
 
+    /// Whether an upload is worth nothing but whole: it is inspected, or becomes a file, an object or a form.
+    package func needsWhole(for creation: RequestHead) -> Bool {
+        inspection != nil || settings.upstream.stores || form(for: creation) != .body
+    }
+
     /// The method the upstream sees: forms are posted.
     package func method(for creation: RequestHead) -> HTTPRequest.Method {
         switch form(for: creation) {
