@@ -69,6 +69,9 @@ package struct UpstreamRequest {
     package var fields: HTTPFields
     /// The content.
     package var content: UpstreamContent
+    /// The path, perhaps with a query, of a place at the public origin that the request names beside its target: sent as
+    /// `Destination`, where the upstream is asked by its own scheme and below its own path; nil: it names none.
+    package var destination: String?
     /// The upload's identity, in the names of files and objects; nil for what is none, which no directory and
     /// no bucket takes.
     package var upload: UploadID?

@@ -73,6 +73,11 @@ extension Request {
             ),
             sink: relay
         )
+        if let path = fields.value(of: .destination)?.path(below: context.origin) {
+            request.fields[.destination] = nil
+            request.destination = path
+        }
+        let outcome = route.upstream.attempt(request, sink: relay)
         if isUpload {
             journal.streamed(on: route.counts, outcome, of: client, status: relay.status)
         }
