@@ -62,16 +62,14 @@ extension Request {
             exchange,
             fields: UpstreamFields.passedBack,
             transform: transform,
+            route: route,
             log: log
         )
-        let outcome = route.upstream.attempt(
-            UpstreamRequest(
-                method: head.method,
-                target: head.target,
-                fields: fields,
-                content: content
-            ),
-            sink: relay
+        var request = UpstreamRequest(
+            method: head.method,
+            target: head.target,
+            fields: fields,
+            content: content
         )
         if let path = fields.value(of: .destination)?.path(below: context.origin) {
             request.fields[.destination] = nil
@@ -155,6 +153,7 @@ final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
     private let fields: (HTTPFields) -> HTTPFields
     private let transform: (ResponseHead) -> ResponseHead
+    private let route: Route
     private let log: Log
     /// Whether the upstream's content belongs to another status than the one sent on.
     private var dropsContent = false
@@ -170,16 +169,19 @@ final class StreamRelay: ResponseSink {
     ///   - fields: which of the upstream's fields the client may see.
     ///   - transform: has the last word on the head; where it changes the status, the upstream's content
     ///     is left out.
-    ///   - log: where it is told that a head could not be relayed whole.
+    ///   - route: whose upstream it is.
+    ///   - log: where it is told that a head could not be relayed whole, or has a field that is ignored.
     init(
         _ exchange: any Exchange,
         fields: @escaping (HTTPFields) -> HTTPFields,
         transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
+        route: Route,
         log: Log
     ) {
         self.exchange = exchange
         self.fields = fields
         self.transform = transform
+        self.route = route
         self.log = log
     }
 
@@ -187,6 +189,7 @@ final class StreamRelay: ResponseSink {
 
     func receive(head: ResponseHead, contentLength: Int64?) throws {
         status = head.status.code
+        route.counts.noteSteering(head.fields, route: route.name, log)
         let fitting = ResponseHead(status: head.status, fields: fields(head.fields))
             .fitting(telling: log)
         var relayed = transform(fitting)
