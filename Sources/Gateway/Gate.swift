@@ -10,6 +10,7 @@ import Delivery
 import Exchange
 import HTTPTypes
 import Journal
+import Posix
 import Settings
 import Spool
 import TextFormats
@@ -29,6 +30,10 @@ extension Request {
                 return nil
             }
         default: break
+        }
+        if asked.isSentOn, route.gateway.isNamed(in: head.fields) {
+            refuseLoop()
+            return nil
         }
         guard asked.beginsUpload else { return self }
         if refusesPart() || refusesAnonymous() || refusesForHold() { return nil }
@@ -129,6 +134,14 @@ extension Request {
 }
 
 extension UploadRequest {
+    /// Whether the upstream gets it, or an upload that it begins.
+    fileprivate var isSentOn: Bool {
+        switch self {
+        case .options, .passThrough: true
+        default: beginsUpload
+        }
+    }
+
     /// Bytes of the whole upload that a request begins, if its head tells them.
     fileprivate func length(of head: RequestHead) -> Int64? {
         switch self {

@@ -62,7 +62,8 @@ package struct UploadForm {
             route.settings.fields.forwarding,
             address: creation.remoteAddress,
             scheme: creation.scheme,
-            host: head.fields.value(of: .host)
+            host: head.fields.value(of: .host),
+            by: route.gateway
         )
         if route.settings.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
             fields[.idempotencyKey] = "\"\(creation.id)\""

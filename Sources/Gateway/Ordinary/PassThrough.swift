@@ -55,7 +55,8 @@ extension Request {
             route.settings.fields.forwarding,
             address: context.remoteAddress,
             scheme: context.scheme,
-            host: head.fields.value(of: .host)
+            host: head.fields.value(of: .host),
+            by: route.gateway
         )
         UpstreamFields.finish(&fields, policy: route.settings.fields)
         let relay = StreamRelay(

@@ -41,7 +41,13 @@ final class Bucket: Sendable {
             do throws(AccessKeyFault) { key = try settings.accessKey } catch {
                 throw NotStored(outcome: .putOff(reason: "\(purpose): \(error.reason)"))
             }
-            let requests = BucketRequests(self, object, key, purpose) { sink.onProgress() }
+            let requests = BucketRequests(
+                self,
+                object,
+                key,
+                purpose,
+                via: request.fields.filter { $0.name == .via }
+            ) { sink.onProgress() }
             if object.length <= settings.partSize {
                 try requests.put(request.content)
             } else {
@@ -66,6 +72,7 @@ final class Bucket: Sendable {
             .none,
             signedAs: .none,
             by: key,
+            via: [],
             to: answer
         )
         guard outcome == .answered else { return outcome.reason }
@@ -81,20 +88,18 @@ final class Bucket: Sendable {
         _ content: UpstreamContent,
         signedAs signed: SignedContent,
         by key: AccessKey,
+        via: [HTTPField],
         to sink: any ResponseSink
     ) -> AttemptOutcome {
         let signature = RequestSignature(key: key, region: settings.region, time: .now)
+        var signed = signature.signed(fields, method, target, host: location.authority, signed)
+        // Not signed: a proxy on the way adds to it.
+        signed.append(contentsOf: via)
         return targets.attempt(
             UpstreamRequest(
                 method: method,
                 target: target,
-                fields: signature.signed(
-                    fields,
-                    method,
-                    target,
-                    host: location.authority,
-                    signed
-                ),
+                fields: signed,
                 content: content
             ),
             sink: sink
@@ -127,6 +132,8 @@ struct BucketRequests {
     var partSize: Int64 { bucket.settings.partSize }
     private let bucket: Bucket
     private let key: AccessKey
+    /// Which gateways the upload has passed.
+    private let via: [HTTPField]
     private let onProgress: () -> Void
 
     fileprivate init(
@@ -134,12 +141,14 @@ struct BucketRequests {
         _ object: BucketObject,
         _ key: AccessKey,
         _ purpose: String,
+        via: [HTTPField],
         _ onProgress: @escaping () -> Void
     ) {
         self.bucket = bucket
         self.object = object
         self.key = key
         self.purpose = purpose
+        self.via = via
         self.onProgress = onProgress
     }
 
@@ -171,6 +180,7 @@ struct BucketRequests {
             content,
             signedAs: try signed(content, digest),
             by: key,
+            via: via,
             to: answer
         )
         guard outcome == .answered else { throw NotStored(outcome: outcome) }
