@@ -77,6 +77,8 @@ package struct UpstreamRequest {
     package var upload: UploadID?
     /// Whether a directory has to have it on disk before it answers.
     package var survivesPowerCut: Bool
+    /// What a directory or bucket is told of the upload; nil: what the request itself says.
+    package var facts: UploadFacts?
 
     /// Makes a request from its parts.
     package init(

@@ -7,6 +7,7 @@
 import Crypto
 package import HTTPTypes
 import Settings
+import TextFormats
 package import UploadProtocol
 
 /// The digests of one upload, computed, and whom they are for.
@@ -15,6 +16,13 @@ package struct UploadDigests {
     let plan: DigestPlan
     /// One for each of `plan.algorithms`.
     let values: DigestValues
+
+    /// All that are known, in hexadecimal, by the names of their algorithms.
+    var texts: [(key: String, value: String)] {
+        DigestAlgorithm.integrity.compactMap { algorithm in
+            values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
+        }
+    }
 }
 
 /// The digests that one upload needs.

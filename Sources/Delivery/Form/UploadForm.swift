@@ -7,6 +7,7 @@ package import HTTPTypes
 package import Posix
 package import Settings
 package import Spool
+import TextFormats
 package import UploadProtocol
 package import Upstream
 
@@ -98,7 +99,7 @@ package struct UploadForm {
             sent = .bytes(notice.content(route.settings.path.encoding))
         }
         self.handover = handover
-        request = UpstreamRequest(
+        var request = UpstreamRequest(
             method: route.method(for: head),
             target: head.target,
             fields: fields,
@@ -106,6 +107,15 @@ package struct UploadForm {
             upload: creation.id,
             survivesPowerCut: creation.promise == .powerCut
         )
+        if route.settings.upstream.stores {
+            request.facts = UploadFacts(
+                target: head.target,
+                fields: head.fields,
+                owner: creation.principal?.text,
+                digests: digests.texts
+            )
+        }
+        self.request = request
     }
 
     /// Takes back what was handed over, where the upstream's answer says that it has it.

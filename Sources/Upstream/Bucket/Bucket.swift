@@ -72,7 +72,7 @@ final class Bucket: Sendable {
             .none,
             signedAs: .none,
             by: key,
-            via: [],
+            unsigned: [],
             to: answer
         )
         guard outcome == .answered else { return outcome.reason }
@@ -88,13 +88,12 @@ final class Bucket: Sendable {
         _ content: UpstreamContent,
         signedAs signed: SignedContent,
         by key: AccessKey,
-        via: [HTTPField],
+        unsigned: [HTTPField],
         to sink: any ResponseSink
     ) -> AttemptOutcome {
         let signature = RequestSignature(key: key, region: settings.region, time: .now)
         var signed = signature.signed(fields, method, target, host: location.authority, signed)
-        // Not signed: a proxy on the way adds to it.
-        signed.append(contentsOf: via)
+        signed.append(contentsOf: unsigned)
         return targets.attempt(
             UpstreamRequest(
                 method: method,
@@ -128,6 +127,8 @@ struct BucketRequests {
     let object: BucketObject
     /// What is attempted, as the beginning of every reason.
     let purpose: String
+    /// The pauses before a request is sent again.
+    var pauses: [Duration] { bucket.settings.pauses }
     /// The size of a part.
     var partSize: Int64 { bucket.settings.partSize }
     private let bucket: Bucket
@@ -161,6 +162,7 @@ struct BucketRequests {
     ///   - method: the method.
     ///   - query: in canonical form, with its `?`; empty: none.
     ///   - fields: what it has beside what signs it.
+    ///   - unsigned: what it has beside that, and its signature leaves out.
     ///   - content: its content.
     ///   - digest: the content's SHA-256, where it is known.
     /// - Returns: the whole answer.
@@ -169,6 +171,7 @@ struct BucketRequests {
         _ method: HTTPRequest.Method,
         query: String = "",
         _ fields: HTTPFields = [:],
+        unsigned: [HTTPField] = [],
         content: UpstreamContent = .none,
         digest: [UInt8]? = nil
     ) throws(NotStored) -> BucketAnswer {
@@ -180,7 +183,8 @@ struct BucketRequests {
             content,
             signedAs: try signed(content, digest),
             by: key,
-            via: via,
+            // A proxy on the way adds to `Via`.
+            unsigned: unsigned + via,
             to: answer
         )
         guard outcome == .answered else { throw NotStored(outcome: outcome) }
@@ -207,11 +211,26 @@ struct BucketRequests {
         }
     }
 
+    /// Lets time pass, in which the client is told that the wait goes on.
+    func wait(_ pause: Duration) {
+        let end = Deadline.after(pause)
+        while !end.hasPassed {
+            onProgress()
+            _ = Monitor(()).wait(until: min(end, .after(.seconds(1)))) { _ in Void?.none }
+        }
+    }
+
     /// Puts the object there by one request.
     func put(_ content: UpstreamContent) throws(NotStored) {
         var fields = object.fields
         fields.append(contentsOf: Self.onlyNew)
-        let answer = try send(.put, fields, content: content, digest: object.digest)
+        let answer = try send(
+            .put,
+            fields,
+            unsigned: object.unsigned,
+            content: content,
+            digest: object.digest
+        )
         if answer.status == 412 { return try requireThere() }
         guard answer.isDone else { throw answer.refusal(purpose) }
     }
