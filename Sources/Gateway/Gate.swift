@@ -37,7 +37,8 @@ extension Request {
         }
         guard asked.beginsUpload else { return self }
         if refusesPart() || refusesAnonymous() || refusesForHold() { return nil }
-        return authorized(length: asked.length(of: head))
+        guard let authorizer = route.authorizer else { return self }
+        return authorized(by: authorizer, length: asked.length(of: head))
     }
 
     /// Refuses a request that this gateway has sent itself.
@@ -70,10 +71,11 @@ extension Request {
 
     /// Asks the authorizer about a request that begins an upload.
     ///
-    /// - Parameter length: bytes of the upload, if known.
+    /// - Parameters:
+    ///   - authorizer: the route's.
+    ///   - length: bytes of the upload, if known.
     /// - Returns: this request with what is granted; nil if the request was answered here.
-    private func authorized(length: Int64?) -> Request? {
-        guard let authorizer = route.authorizer else { return self }
+    private func authorized(by authorizer: Authorizer, length: Int64?) -> Request? {
         guard let place = takeWaitingPlace() else { return nil }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
         place.giveBack()

@@ -6,17 +6,19 @@ package import HTTPTypes
 import UploadProtocol
 
 /// What is known of one upload.
-package struct UploadFacts: Sendable {
+///
+/// Never changes; a reference, since most requests have none and all are passed on by their value.
+package final class UploadFacts: Sendable {
     /// The client's name of the file.
-    package var name: ClientFileName
+    package let name: ClientFileName
     /// Whose it is, by the web server or the authorizer; nil: nobody's.
-    package var owner: String?
+    package let owner: String?
     /// `Content-Encoding`; nil: none, or `identity`.
-    package var coding: String?
+    package let coding: String?
     /// The pairs of `Upload-Metadata`.
-    package var metadata: [(key: String, value: String)]
+    package let metadata: [(key: String, value: String)]
     /// Digests of the content, in hexadecimal, by the names of their algorithms; those that somebody asked for.
-    package var digests: [(key: String, value: String)]
+    package let digests: [(key: String, value: String)]
 
     /// Gathers what the head of a creation says.
     ///
@@ -39,7 +41,7 @@ package struct UploadFacts: Sendable {
     }
 
     /// Those of a request that says nothing beside itself.
-    init(of request: UpstreamRequest) {
+    convenience init(of request: UpstreamRequest) {
         self.init(target: request.target, fields: request.fields)
     }
 }

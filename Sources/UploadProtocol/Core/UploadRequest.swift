@@ -126,7 +126,7 @@ package enum UploadRequest: Sendable, Equatable {
         {
             self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
         } else {
-            self.init(unclaimed: head, limits: limits)
+            self.init(unclaimed: head, limits: limits, isPart: fields.hasContentRange)
         }
     }
 
@@ -136,9 +136,11 @@ package enum UploadRequest: Sendable, Equatable {
     /// through.
     ///
     /// Invariant: what may be an upload to the upstream is an upload here, whatever its other fields say.
-    init(unclaimed head: RequestHead, limits: UploadLimits) {
+    ///
+    /// `isPart`: whether it has `Content-Range`.
+    init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
         if head.mayBeUpload {
-            self.init(ordinary: head, isMarked: false, limits: limits)
+            self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
         } else if head.contentLength.count.map({ $0 > limits.maxSize }) ?? false {
             self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
         } else {
@@ -237,8 +239,9 @@ package enum UploadRequest: Sendable, Equatable {
         )
     }
 
-    private init(ordinary head: RequestHead, isMarked: Bool, limits: UploadLimits) {
-        let isTooLarge = head.representationLength.map { $0 > limits.maxSize } ?? false
+    private init(ordinary head: RequestHead, isMarked: Bool, limits: UploadLimits, isPart: Bool) {
+        let length = isPart ? head.representationLength : head.contentLength.count
+        let isTooLarge = length.map { $0 > limits.maxSize } ?? false
         self =
             isTooLarge
             ? .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
@@ -257,7 +260,7 @@ package enum UploadRequest: Sendable, Equatable {
         if fields.hasContentRange {
             // What is a part of something else is no upload that could be resumed.
             if completeness == .complete {
-                self.init(ordinary: head, isMarked: true, limits: limits)
+                self.init(ordinary: head, isMarked: true, limits: limits, isPart: true)
             } else {
                 self = .refused(.partNotResumable)
             }
@@ -265,7 +268,7 @@ package enum UploadRequest: Sendable, Equatable {
         }
         if case .known(let count) = head.contentLength {
             if completeness == .complete, count < limits.minSize, length == nil || length == count {
-                self.init(ordinary: head, isMarked: true, limits: limits)
+                self.init(ordinary: head, isMarked: true, limits: limits, isPart: false)
                 return
             }
             if count == 0, length == 0, dialect.completesEmptyCreation {
