@@ -3,6 +3,7 @@
 import Delivery
 import Foundation
 import HTTPTypes
+import Posix
 import Settings
 import TestSupport
 import Testing
@@ -64,6 +65,32 @@ struct FileNameTests {
     )
     func stored(target: String, disposition: String?, expected: String) {
         #expect(name(target, disposition).stored().hasSameBytes(as: expected))
+    }
+
+    @Test("a file system that refuses a name gets one that all take, and only then")
+    func refusedName() throws {
+        let name = name("/gr%C3%BC%C3%9Fe%20.txt", nil)
+        for number in [ENAMETOOLONG, EINVAL, EILSEQ] {
+            var tried: [String] = []
+            let stored = try name.storing { told in
+                tried.append(told)
+                if tried.count == 1 {
+                    throw SystemError(call: "openat", subject: told, errno: number)
+                }
+                return told
+            }
+            #expect(tried == ["gr\u{fc}\u{df}e .txt", "gr____e_.txt"] && stored == tried[1])
+        }
+        for (target, number) in [("/gr%C3%BC%C3%9Fe", EACCES), ("/plain", EINVAL)] {
+            var count = 0
+            #expect(throws: SystemError.self) {
+                try self.name(target, nil).storing { told in
+                    count += 1
+                    throw SystemError(call: "openat", subject: told, errno: number)
+                }
+            }
+            #expect(count == 1)
+        }
     }
 
     @Test("a stored name that is too long is cut before its ending, and no character of it in two")
