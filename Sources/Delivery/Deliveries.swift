@@ -3,16 +3,20 @@
 // A request that completes an upload delivers it here, and so do the queue's threads. Invariant: whoever
 // delivers, the same rules hold.
 
+import Crypto
 package import Exchange
 package import Journal
 package import Settings
 package import Spool
 import Synchronization
+package import UploadProtocol
 
 /// The deliveries of one process.
 ///
 /// Any thread.
 package final class Deliveries: Sendable {
+    /// What the gateway calls itself in the requests that it sends.
+    package let name = GatewayName(token: RandomToken.make())
     /// Where uploads lie.
     package let spool: Spool
     /// Where it is told what happens to uploads.
@@ -36,7 +40,12 @@ package final class Deliveries: Sendable {
         package let routes: [String: Route]
         let bounds: DeliveryBounds
 
-        init(_ settings: Settings, keeping old: Configuration?, _ journal: Journal) {
+        init(
+            _ settings: Settings,
+            of gateway: GatewayName,
+            keeping old: Configuration?,
+            _ journal: Journal
+        ) {
             self.settings = settings
             bounds = DeliveryBounds(settings)
             routes = settings.routes.reduce(into: [:]) { routes, named in
@@ -44,6 +53,7 @@ package final class Deliveries: Sendable {
                 routes[name] = Route(
                     name,
                     route,
+                    of: gateway,
                     node: settings.ownerNode,
                     keeping: old?.routes[name],
                     metrics: journal.metrics
@@ -65,10 +75,10 @@ package final class Deliveries: Sendable {
         let clock = spool.clock
         journal = Journal(
             log,
-            Events(settings, spool: spool, log: log),
+            Events(settings, spool: spool, log: log, by: name),
             Metrics(uptime: { clock.uptime })
         )
-        let first = Configuration(settings, keeping: nil, journal)
+        let first = Configuration(settings, of: name, keeping: nil, journal)
         slots = DeliverySlots(first.bounds)
         configuration = Mutex(first)
     }
@@ -81,7 +91,9 @@ package final class Deliveries: Sendable {
 
     /// Puts new settings in force for the requests and attempts that begin from now on.
     package func reload(_ settings: Settings) {
-        configuration.withLock { $0 = Configuration(settings, keeping: $0, journal) }
+        configuration.withLock {
+            $0 = Configuration(settings, of: name, keeping: $0, journal)
+        }
         slots.setBounds(current.bounds)
         journal.events.reload(settings)
         // The pause before the next run was the old settings', and uploads may have a route again.

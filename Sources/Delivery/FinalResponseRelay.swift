@@ -117,6 +117,8 @@ package final class FinalResponseRelay: ResponseSink {
 
     func receive(head: ResponseHead, contentLength: Int64?) {
         slot.giveBack()
+        let route = delivery.route
+        route.counts.noteSteering(head.fields, route: route.name, log)
         var told = ResponseHead(
             status: head.status,
             fields: UpstreamFields.relayed(head.fields)

@@ -3,7 +3,7 @@
 package import Exchange
 package import HTTPTypes
 import TextFormats
-import UploadProtocol
+package import UploadProtocol
 package import Upstream
 
 extension HTTPFields {
@@ -17,11 +17,13 @@ extension HTTPFields {
     ///   - address: the client's address as the web server said; nil leaves it out.
     ///   - scheme: the scheme the client used; nil leaves it out.
     ///   - host: the host the client asked for; nil leaves it out.
+    ///   - gateway: our own name.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,
         scheme: String?,
-        host: String?
+        host: String?,
+        by gateway: GatewayName
     ) {
         let host = host.flatMap { $0.isEmpty ? nil : $0 }
         // Once, for all that is added here.
@@ -38,10 +40,8 @@ extension HTTPFields {
             ].compactMap { $0 }
             if !pairs.isEmpty { put(.forwarded, pairs.joined(separator: ";"), behindOthers: true) }
         }
-        append(Self.ownVia)
+        append(gateway.via)
     }
-
-    private static let ownVia = HTTPField(name: .via, value: "1.1 spoolgate")
 
     /// Sets a field, or adds to its value: what a client says of it was mostly left out before.
     private mutating func put(

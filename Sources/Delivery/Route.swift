@@ -15,6 +15,8 @@ package final class Route: Sendable {
     package let name: String
     /// What the operator set.
     package let settings: RouteSettings
+    /// The gateway whose route it is, as it names itself in requests.
+    package let gateway: GatewayName
     /// How it names its upload resources.
     package let resources: UploadResources
     /// Who gets its uploads.
@@ -31,6 +33,7 @@ package final class Route: Sendable {
     /// - Parameters:
     ///   - name: its name.
     ///   - settings: what the operator set; at least one target.
+    ///   - gateway: the name of the gateway.
     ///   - node: the node whose uploads are made here; nil: there is one.
     ///   - old: the route of that name before, of which is kept what its settings do not change: open
     ///     connections, and places that are taken.
@@ -39,6 +42,7 @@ package final class Route: Sendable {
     package init(
         _ name: String,
         _ settings: RouteSettings,
+        of gateway: GatewayName,
         node: String?,
         keeping old: Route?,
         metrics: Metrics,
@@ -46,13 +50,15 @@ package final class Route: Sendable {
     ) {
         self.name = name
         self.settings = settings
+        self.gateway = gateway
         resources = UploadResources(prefix: settings.uploadResources, node: node)
         upstream =
             old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
             ?? Upstream(settings.upstream, skipped: skipped)
         authorizer =
             old?.authorizer?.settings == settings.authorization
-            ? old?.authorizer : Authorizer(settings.authorization, metrics.authorizerTimes)
+            ? old?.authorizer
+            : Authorizer(settings.authorization, metrics.authorizerTimes, by: gateway)
         inspection =
             old?.inspection?.settings == settings.inspection
             ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
@@ -63,6 +69,7 @@ package final class Route: Sendable {
 
     private init(_ route: Route, _ settings: RouteSettings) {
         name = route.name
+        gateway = route.gateway
         upstream = route.upstream
         authorizer = route.authorizer
         inspection = route.inspection

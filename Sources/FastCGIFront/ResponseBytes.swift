@@ -59,12 +59,17 @@ enum ResponseBytes {
     private static func put(_ status: HTTPResponse.Status, into bytes: inout ByteBuilder) {
         bytes.put("Status: ")
         bytes.put(decimal: Int64(status.code))
+        bytes.put(UInt8(ascii: " "))
         var phrase = status.reasonPhrase
-        phrase.withUTF8 { phrase in
-            guard !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else { return }
-            bytes.put(UInt8(ascii: " "))
+        let isPut = phrase.withUTF8 { phrase in
+            guard !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+                return false
+            }
             bytes.put(phrase)
+            return true
         }
+        // nginx cuts off a space at the end, without which a status line is none (RFC 9112 §4).
+        if !isPut { bytes.put(text: status.registeredPhrase) }
         bytes.put("\r\n")
     }
 

@@ -10,6 +10,7 @@ import Delivery
 import Exchange
 import HTTPTypes
 import Journal
+import Posix
 import Settings
 import Spool
 import TextFormats
@@ -30,9 +31,32 @@ extension Request {
             }
         default: break
         }
+        if asked.isSentOn, route.gateway.isNamed(in: head.fields) {
+            refuseLoop()
+            return nil
+        }
         guard asked.beginsUpload else { return self }
-        if refusesAnonymous() || refusesForHold() { return nil }
-        return authorized(length: asked.length(of: head))
+        if refusesPart() || refusesAnonymous() || refusesForHold() { return nil }
+        guard let authorizer = route.authorizer else { return self }
+        return authorized(by: authorizer, length: asked.length(of: head))
+    }
+
+    /// Refuses a request that this gateway has sent itself.
+    private func refuseLoop() {
+        if let count = gateway.turnedAway.update({ $0.note("a loop of \(route.name)") }) {
+            log.cameBack(route: route.name, target: head.target, count: count)
+        }
+        refuse(.loop)
+    }
+
+    /// Refuses a part of a representation, by `Content-Range`, if the gateway makes a file, an object or a form of what
+    /// it receives, or has it inspected: each would take the part for the whole.
+    ///
+    /// - Returns: whether it was refused.
+    private func refusesPart() -> Bool {
+        guard route.needsWhole(for: head), head.fields.contentRange != nil else { return false }
+        refuse(.partialContent)
+        return true
     }
 
     /// Refuses a client that the web server does not name, if the route refuses those.
@@ -47,10 +71,11 @@ extension Request {
 
     /// Asks the authorizer about a request that begins an upload.
     ///
-    /// - Parameter length: bytes of the upload, if known.
+    /// - Parameters:
+    ///   - authorizer: the route's.
+    ///   - length: bytes of the upload, if known.
     /// - Returns: this request with what is granted; nil if the request was answered here.
-    private func authorized(length: Int64?) -> Request? {
-        guard let authorizer = route.authorizer else { return self }
+    private func authorized(by authorizer: Authorizer, length: Int64?) -> Request? {
         guard let place = takeWaitingPlace() else { return nil }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
         place.giveBack()
@@ -111,12 +136,20 @@ extension Request {
 }
 
 extension UploadRequest {
+    /// Whether the upstream gets it, or an upload that it begins.
+    fileprivate var isSentOn: Bool {
+        switch self {
+        case .options, .passThrough: true
+        default: beginsUpload
+        }
+    }
+
     /// Bytes of the whole upload that a request begins, if its head tells them.
     fileprivate func length(of head: RequestHead) -> Int64? {
         switch self {
         case .creation(let creation): creation.length
         case .passedUpload(_, let length): length
-        case .ordinaryUpload: head.contentLength.count
+        case .ordinaryUpload: head.representationLength
         default: nil
         }
     }

@@ -8,7 +8,7 @@ package import Posix
 package import Settings
 package import Spool
 import TextFormats
-import UploadProtocol
+package import UploadProtocol
 
 /// The events of one process.
 ///
@@ -48,13 +48,20 @@ package final class Events: Sendable {
     ///   - settings: where they go.
     ///   - spool: the spool; the webhook's queue is in its directory.
     ///   - log: where it is said that events were lost.
-    package init(_ settings: Settings, spool: Spool, log: Log) {
+    ///   - gateway: the name of the gateway that sends events; nil: this process sends none.
+    package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
         state = Monitor(State(settings))
         let losses = DroppedEvents(log)
         self.losses = losses
         clock = spool.clock
         queue = EventQueue(spool: spool.directory) { losses.add($0, because: $1) }
-        webhook = Webhook(settings.events, queue: queue, clock: spool.clock, log: log)
+        webhook = Webhook(
+            settings.events,
+            queue: queue,
+            clock: spool.clock,
+            log: log,
+            via: gateway?.via
+        )
     }
 
     /// Events that could not be written down.

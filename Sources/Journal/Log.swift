@@ -391,6 +391,18 @@ package struct Log: Sendable {
         write(.warning, "response head cut") { ["upload": upload, "bytes": bytes] }
     }
 
+    /// An upstream's response asks the web server in front of it for something that this one does not do.
+    package func steeringIgnored(route: String, field: String) {
+        write(.warning, "upstream field ignored") { ["route": route, "field": field] }
+    }
+
+    /// A request that this gateway has sent came back to it.
+    package func cameBack(route: String, target: String, count: Int) {
+        write(.error, "request came back") {
+            ["route": route, "target": shown(target), "count": count]
+        }
+    }
+
     // MARK: Faults
 
     /// The web server passes too few parameters, and every such request fails.

@@ -116,9 +116,36 @@ package final class RouteMetrics: Sendable {
 
     /// Whether its uploads get through.
     package let health: RouteHealth
+    /// Whether the log has said already that a field of its upstream is ignored.
+    private let hasToldSteering = Mutex(false)
 
     /// Begins with nothing counted; `uptime` is a clock in seconds that nobody can set.
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
+
+    /// Says once in the log if a response has a field by which an application has the web server in front of it send a
+    /// file: the one in front of the gateway does not, and the client gets a response without content.
+    ///
+    /// - Parameters:
+    ///   - fields: those of the response.
+    ///   - route: the name of the route.
+    ///   - log: the log.
+    package func noteSteering(_ fields: HTTPFields, route: String, _ log: Log) {
+        let field = fields.first { field in
+            // The first letter alone tells most fields of a response apart from these.
+            let name = field.name.canonicalName
+            return name.utf8.first == UInt8(ascii: "x") && Self.steering.contains(name)
+        }
+        guard let field else { return }
+        let isNew = hasToldSteering.withLock { hasTold in
+            defer { hasTold = true }
+            return !hasTold
+        }
+        if isNew { log.steeringIgnored(route: route, field: field.name.rawName) }
+    }
+
+    private static let steering: Set<String> = [
+        "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",
+    ]
 
     /// Counts a request that is over; status 0: its connection ended without one.
     package func add(_ method: MethodName, status: Int) {

@@ -27,16 +27,20 @@ final class Webhook: Sendable {
     private let queue: EventQueue
     private let clock: SpoolClock
     private let log: Log
+    /// By what the gateway knows an event that comes back to it.
+    private let via: HTTPField?
     /// How often it looks for events of other processes, and for the sender's place.
     private static let interval = Duration.seconds(1)
     private static let longestPause = Duration.seconds(300)
     private static let answerCap = 0
 
-    init(_ settings: EventSettings, queue: EventQueue, clock: SpoolClock, log: Log) {
+    init(_ settings: EventSettings, queue: EventQueue, clock: SpoolClock, log: Log, via: HTTPField?)
+    {
         state = Monitor(State(settings: settings))
         self.queue = queue
         self.clock = clock
         self.log = log
+        self.via = via
     }
 
     /// Puts new settings in force; an event that waits is tried again at once.
@@ -167,14 +171,16 @@ final class Webhook: Sendable {
             cap: Self.answerCap,
             timeout: service.settings.webhook.timeout
         )
+        var fields: HTTPFields = [
+            .contentType: "application/json", .spoolgateDelivery: event.id,
+            .userAgent: "spoolgate",
+        ]
+        if let via { fields.append(via) }
         let outcome = service.upstream.attempt(
             UpstreamRequest(
                 method: .post,
                 target: service.url.requestTarget,
-                fields: [
-                    .contentType: "application/json", .spoolgateDelivery: event.id,
-                    .userAgent: "spoolgate",
-                ],
+                fields: fields,
                 content: .bytes(Array(event.json.utf8))
             ),
             sink: answer

@@ -61,6 +61,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the disk, somebody's share of it, or what one file may hold is used up.
     package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == Self.tooLarge }
 
+    /// Whether a file system may have refused the name of a file: its length, its characters or its encoding.
+    package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
+
     /// What makes room again, of an error that is `isFull`: a clause for its sentence.
     package var roomRemedy: String {
         errno == Self.tooLarge

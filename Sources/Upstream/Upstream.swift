@@ -69,6 +69,9 @@ package struct UpstreamRequest {
     package var fields: HTTPFields
     /// The content.
     package var content: UpstreamContent
+    /// The path, perhaps with a query, of a place at the public origin that the request names beside its target: sent as
+    /// `Destination`, where the upstream is asked by its own scheme and below its own path; nil: it names none.
+    package var destination: String?
     /// The upload's identity, in the names of files and objects; nil for what is none, which no directory and
     /// no bucket takes.
     package var upload: UploadID?
@@ -76,6 +79,8 @@ package struct UpstreamRequest {
     package var survivesPowerCut: Bool
     /// Whether a redirect within the upstream is not passed on, but named by the outcome (`.redirected`).
     package var interceptsRedirects = false
+    /// What a directory or bucket is told of the upload; nil: what the request itself says.
+    package var facts: UploadFacts?
 
     /// Whether it may be sent again if nobody knows whether it was carried out.
     var isRepeatable: Bool { method.isRepeatable(with: fields) }

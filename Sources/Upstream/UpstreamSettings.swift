@@ -55,6 +55,8 @@ package struct BucketSettings: Sendable, Equatable {
     package var credentialsFile: String?
     /// The largest upload that is one PUT, and the size of the parts of larger ones.
     package var partSize: Int64 = 1 << 30
+    /// How long it is waited before a part, its beginning or its completion is sent again; no setting.
+    package var pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8)]
     /// Fields that each object gets beside those that describe its content.
     package var fields: [HTTPField] = []
 
@@ -92,6 +94,9 @@ package struct UpstreamSettings: Sendable, Equatable {
 
     /// Whether its target is a bucket.
     package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
+
+    /// Whether its target keeps uploads as files or objects.
+    package var stores: Bool { targets.first?.standsAlone ?? false }
 
     /// Makes settings; the defaults are the product's.
     package init(

@@ -61,7 +61,7 @@ struct BucketTests {
         let bucket = try SharedStore.bucket("stored")
         let stage = try Stage("\(bucket.url)/in%20coming/Ü+(1)/")
         let encoded = "in%20coming/%C3%9C%2B%281%29/"
-        let names = [("plain.txt", "plain.txt"), ("%C3%BC%20%26b.txt", "____b.txt")]
+        let names = [("plain.txt", "plain.txt"), ("%C3%BC%20%26%20%20b.txt", "ü &  b.txt")]
         for (name, kept) in names {
             let content = Data("content of \(name)".utf8)
             let (id, _, answer) = try stage.upload(
@@ -78,7 +78,7 @@ struct BucketTests {
                 answer.text
                     == "{\"id\":\"\(id)\",\"name\":\"\(kept)\",\"length\":\(content.count)}\n"
             )
-            let key = "\(encoded)\(id)-\(kept)"
+            let key = "\(encoded)\(id)-\(name)"
             #expect(try bucket.content(key) == content)
             let fields = try bucket.fields(key)
             #expect(fields.contains("content-type: text/x-test\r\n"))
@@ -86,6 +86,23 @@ struct BucketTests {
             #expect(fields.contains("content-disposition: attachment; filename*=utf-8''"))
         }
         #expect(try bucket.keys().allSatisfy { $0.hasPrefix("in coming/Ü+(1)/") })
+        // Fields that cannot be signed alike everywhere.
+        for (disposition, key, kept) in [
+            (
+                "attachment;  filename=\"a   b.txt\"", "a%20%20%20b.txt",
+                "attachment;  filename=\"a   b.txt\""
+            ),
+            ("inline; filename=\"ü.txt\"", "%C3%BC.txt", "inline; filename*=utf-8''%c3%bc.txt"),
+        ] {
+            let (id, _, answer) = try stage.upload(
+                "/files/x",
+                Data([1]),
+                ["Content-Disposition: \(disposition)"]
+            )
+            #expect(answer.status == 201, "\(stage.sandbox.log.suffix(1_000))")
+            let fields = try bucket.fields("\(encoded)\(id)-\(key)")
+            #expect(fields.contains("content-disposition: \(kept)\r\n"), "\(fields)")
+        }
         let (id, _, answer) = try stage.upload("/files/empty", Data())
         #expect(answer.status == 201)
         #expect(try bucket.fields("\(encoded)\(id)-empty").contains("content-length: 0\r\n"))
@@ -99,7 +116,7 @@ struct BucketTests {
             content: Data("hello\n".utf8)
         )
         #expect(hello.status == 201)
-        #expect(try bucket.keys().count == names.count + 3)
+        #expect(try bucket.keys().count == names.count + 5)
         #expect(try stage.sandbox.ask("GET", "/files/small.bin").status == 405)
     }
 
@@ -224,7 +241,8 @@ struct BucketTests {
         #expect(try bucket.content("\(id)-a") == content)
         #expect(try bucket.begun() == 0)
         let last = way.requests.last
-        #expect(last?.method == "HEAD")
+        // A completion without an answer is sent again at once, and a store says yes to it again.
+        #expect(last?.method == (partSize == "5MiB" && !isKilled ? "POST" : "HEAD"))
         #expect(
             way.requests.count(where: { $0.target.contains("partNumber") })
                 == (partSize == "5MiB" ? 3 : 0)

@@ -59,6 +59,31 @@ struct CheckLiveTests {
         right.expect("nginx", "ok", ["location takes names from ^~ /files/"])
     }
 
+    @Test("an upstream that leads back to the gateway is named, and answers 508")
+    func loop() throws {
+        let port = try FreePort.take(1)[0]
+        let sandbox = try Sandbox(
+            upstream: "http://127.0.0.1:\(port)",
+            front: .nginx,
+            port: port
+        )
+        let report = try check(sandbox)
+        #expect(report.status == 69)
+        report.expect(
+            "upstream",
+            "fail",
+            ["default: http://127.0.0.1:\(port)", "location ^~ /files/", "back to the gateway"]
+        )
+        let put = try sandbox.ask("PUT", "/files/a", content: Data("hello".utf8))
+        #expect(put.status == 508)
+        let get = try sandbox.ask("GET", "/files/a")
+        #expect(get.status == 508)
+        let resource = try sandbox.create("/files/a")
+        let answer = try sandbox.append(resource, Data(repeating: 7, count: 200_000))
+        #expect(answer.status == 508)
+        #expect(sandbox.log.contains("request came back"))
+    }
+
     @Test("a route that anybody may use, and too little room, are warnings; people get columns")
     func warnings() throws {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 1TiB}"], extra: [])

@@ -275,6 +275,21 @@ struct RecipeTests {
         let url = "http://127.0.0.1:\(sandbox.port)/files/film.mp4"
         #expect(try sandbox.curl(["-f", "-T", file.path(), url]).status == 0)
         #expect(try Data(contentsOf: URL(filePath: files + "/film.mp4")) == bytes)
+        // The Destination has the scheme that the client used, and Apache wants its own.
+        for (number, base) in [
+            "http://127.0.0.1:\(sandbox.port)", "https://127.0.0.1:\(sandbox.tlsPort)",
+        ].enumerated() {
+            for (method, from, to) in [
+                ("COPY", "film.mp4", "copy\(number)"), ("MOVE", "copy\(number)", "moved\(number)"),
+            ] {
+                let sent = try sandbox.curl([
+                    "-k", "-X", method, "-H", "Destination: \(base)/files/\(to)", "-o", "/dev/null",
+                    "-w", "%{http_code}", "\(base)/files/\(from)",
+                ])
+                #expect(sent.output == "201", "\(method) \(base)")
+            }
+            #expect(try Data(contentsOf: URL(filePath: "\(files)/moved\(number)")) == bytes)
+        }
     }
 
     // MARK: Web servers and clients

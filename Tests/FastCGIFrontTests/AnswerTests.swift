@@ -41,6 +41,24 @@ extension FrontTests {
         }
 
         @Test(
+            "a status without a reason phrase gets one, since nginx cuts off a space at the end",
+            arguments: [
+                (201, "", "201 Created"), (207, "", "207 Multi-Status"), (299, "", "299 Unknown"),
+                (999, "", "999 Unknown"), (201, "\u{1}", "201 Created"), (201, "Made", "201 Made"),
+                (422, "", "422 Unprocessable Content"), (508, "", "508 Loop Detected"),
+            ]
+        )
+        func phrase(code: Int, phrase: String, line: String) throws {
+            let server = try TestServer { exchange in
+                let status = HTTPResponse.Status(code: code, reasonPhrase: phrase)
+                TestServer.reply(exchange, Response(ResponseHead(status: status), content: [65]))
+            }
+            defer { server.stop() }
+            let answer = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(answer.text.hasPrefix("Status: \(line)\r\n"))
+        }
+
+        @Test(
             "no content goes with HEAD, 204 and 304",
             arguments: [
                 ("HEAD", 200, "Content-Length: 2"), ("GET", 204, nil),

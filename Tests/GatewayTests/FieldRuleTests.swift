@@ -19,6 +19,8 @@ import Upstream
         try #require(HTTPField.Name(text))
     }
 
+    private let gateway = GatewayName(token: "here")
+
     /// What was forwarded of a client at an address that asked for a host.
     private func forwarded(
         _ style: FieldPolicy.Forwarding,
@@ -27,13 +29,13 @@ import Upstream
         before: HTTPFields = [:]
     ) -> [String] {
         var fields = before
-        fields.addForwarding(style, address: address, scheme: "https", host: host)
+        fields.addForwarding(style, address: address, scheme: "https", host: host, by: gateway)
         return fields.map { "\($0.name.canonicalName): \($0.value)" }
     }
 
     @Test("the client stands in the fields of the style")
     func styles() throws {
-        let via = "via: 1.1 spoolgate"
+        let via = "via: 1.1 spoolgate-here"
         let ours = [
             "x-forwarded-for: 192.0.2.7", "x-forwarded-proto: https",
             "x-forwarded-host: example.org",

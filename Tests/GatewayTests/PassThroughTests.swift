@@ -5,6 +5,7 @@ import Gateway
 import HTTPTypes
 import Logging
 import Posix
+import Settings
 import Spool
 import TestSupport
 import Testing
@@ -60,6 +61,87 @@ import Upstream
         // Its own protocol, if it has one, is its own business here.
         #expect(record.offset == 7)
         #expect(record[.connection] == nil)
+    }
+
+    @Test(
+        "a Destination at our own origin is told by the scheme and below the path of the upstream",
+        arguments: [
+            ("https://files.example/dav/b%20c?x=1", "/dav/b%20c?x=1"),
+            ("HTTPS://Files.Example:443/dav/b", "/dav/b"), ("https://files.example", "/"),
+            ("https://files.example?x", "/?x"),
+            ("http://files.example/dav/b", nil), ("https://files.example:8443/b", nil),
+            ("https://files.example.evil.test/b", nil), ("https://u@files.example/b", nil),
+            ("https://other.example/b", nil), ("/dav/b", nil), ("https://files.example/b c", nil),
+            ("https://files.example@other.example/b", nil), ("nonsense", nil),
+        ] as [(String, String?)],
+        ["", "/base"]
+    )
+    func destination(told: (value: String, path: String?), base: String) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let test = try GatewayUnderTest(.http(base: origin.base + base))
+        var context = ExchangeContext()
+        context.origin = "https://files.example"
+        let fields: HTTPFields = [.destination: told.value, .host: "files.example"]
+        for method in ["MOVE", "COPY"] {
+            let method = try #require(HTTPRequest.Method(method))
+            let record = test.serve(
+                ScriptedExchange(method, "/dav/a", fields, context: context)
+            )
+            #expect(record.status == 201)
+        }
+        let expected = told.path.map { "http://files.example\(base)\($0)" } ?? told.value
+        #expect(origin.requests.map { $0.values("Destination") } == [[expected], [expected]])
+        #expect(origin.requests.first?.line == "MOVE \(base)/dav/a HTTP/1.1")
+    }
+
+    @Test("a Destination is left as it is where no origin is known, or another host is asked")
+    func foreignDestination() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let set = HTTPField(name: .host, value: "dav.internal")
+        let test = try GatewayUnderTest(origin.target) { _, route in route.fields.set = [set] }
+        let method = try #require(HTTPRequest.Method("MOVE"))
+        let fields: HTTPFields = [.destination: "https://files.example/b"]
+        test.serve(ScriptedExchange(method, "/a", fields))
+        var context = ExchangeContext()
+        context.origin = "https://files.example"
+        test.serve(ScriptedExchange(method, "/a", fields, context: context))
+        let told = origin.requests.map { $0.values("Destination") }
+        // The host is the one that the upstream is asked by.
+        #expect(told == [["https://files.example/b"], ["http://dav.internal/b"]])
+    }
+
+    @Test(
+        "a field that has a web server send a file is named in the log once",
+        arguments: ["X-Accel-Redirect", "X-Sendfile", "X-LIGHTTPD-send-file"],
+        [HTTPRequest.Method.get, .post]
+    )
+    func steering(field: String, method: HTTPRequest.Method) throws {
+        let origin = try LoopbackOrigin(fields: ["\(field): /protected/f"], content: "")
+        let test = try GatewayUnderTest(origin.target)
+        for _ in 0..<3 {
+            let exchange =
+                method == .get
+                ? ScriptedExchange(.get, "/f", length: .unknown) : .creation(complete: true)
+            #expect(test.serve(exchange).status == 200)
+        }
+        #expect(test.log.values(of: "field", in: "upstream field ignored") == [field])
+        #expect(test.log.level(of: "upstream field ignored") == .warning)
+    }
+
+    @Test("OPTIONS tells our own limits and extensions, whatever the upstream speaks itself")
+    func ownOptions() throws {
+        let origin = try LoopbackOrigin(
+            status: "204 No Content",
+            fields: ["Upload-Limit: max-size=1", "Tus-Version: 0.2", "Tus-Max-Size: 1"],
+            content: ""
+        )
+        let test = try GatewayUnderTest(origin.target)
+        let record = test.serve(ScriptedExchange(.options, "/files", length: .unknown))
+        let names = (record.head?.fields ?? [:]).map(\.name.canonicalName)
+        for name in ["upload-limit", "tus-version", "tus-max-size"] {
+            #expect(names.count { $0 == name } == 1, "\(name)")
+        }
+        #expect(record[.uploadLimit]?.contains("max-size=1,") == false)
     }
 
     @Test("HEAD passes through with the length that GET would have")

@@ -3,6 +3,7 @@
 import Delivery
 import Foundation
 import HTTPTypes
+import Posix
 import Settings
 import TestSupport
 import Testing
@@ -26,7 +27,7 @@ struct FileNameTests {
             ("/a/?x=/y", nil, "upload"), ("/a/x%00y", nil, "x_y"), ("/a/%", nil, "_"),
             ("/a/%4", nil, "_4"), ("/a/%zz", nil, "_zz"), ("/.hidden", nil, "_hidden"),
             ("/r.json", nil, "r.json_"), ("/r.JSON", nil, "r.JSON_"), ("*", nil, "_"),
-            ("/caf\u{e9}", nil, "caf__"), ("/a\\b", nil, "b"),
+            ("/caf\u{e9}", nil, "caf__"), ("/a\\b", nil, "b"), ("/-rf", nil, "_rf"),
             ("/x", "attachment; filename=\"the file.tar.gz\"", "the_file.tar.gz"),
             ("/x", "form-data; name=f; FileName=plain.txt", "plain.txt"),
             ("/x", "attachment; filename=\"../../etc/passwd\"", "passwd"),
@@ -47,6 +48,62 @@ struct FileNameTests {
         let cut = name("/" + String(repeating: "a", count: 95) + ".json.and.more", nil).harmless
         #expect(cut.utf8.count == 100)
         #expect(!cut.hasSuffix(".json"))
+    }
+
+    @Test(
+        "a stored file has the client's name as far as a file can have it",
+        arguments: [
+            ("/a/report.pdf", nil, "report.pdf"),
+            ("/a/gr%C3%BCn%20%26.txt", nil, "gr\u{fc}n &.txt"),
+            ("/a/..", nil, "_."), ("/", nil, "upload"), ("/a/%0a%00", nil, "upload"),
+            ("/-rf", nil, "_rf"), ("/.hidden", nil, "_hidden"), ("/r.json", nil, "r.json_"),
+            ("/%E2%80%AEx", nil, "x"), ("/a%2F-b", nil, "_b"), ("/.json", nil, "_json"),
+            ("/x", "attachment; filename=\"two  spaces.txt\"", "two  spaces.txt"),
+            ("/x", "attachment; filename*=UTF-8''%e2%82%ac.txt; filename=b.txt", "\u{20ac}.txt"),
+            ("/e%CC%81", nil, "e\u{301}"), ("/%C3%A9", nil, "\u{e9}"),
+        ] as [(String, String?, String)]
+    )
+    func stored(target: String, disposition: String?, expected: String) {
+        #expect(name(target, disposition).stored().hasSameBytes(as: expected))
+    }
+
+    @Test("a file system that refuses a name gets one that all take, and only then")
+    func refusedName() throws {
+        let name = name("/gr%C3%BC%C3%9Fe%20.txt", nil)
+        for number in [ENAMETOOLONG, EINVAL, EILSEQ] {
+            var tried: [String] = []
+            let stored = try name.storing { told in
+                tried.append(told)
+                if tried.count == 1 {
+                    throw SystemError(call: "openat", subject: told, errno: number)
+                }
+                return told
+            }
+            #expect(tried == ["gr\u{fc}\u{df}e .txt", "gr____e_.txt"] && stored == tried[1])
+        }
+        for (target, number) in [("/gr%C3%BC%C3%9Fe", EACCES), ("/plain", EINVAL)] {
+            var count = 0
+            #expect(throws: SystemError.self) {
+                try self.name(target, nil).storing { told in
+                    count += 1
+                    throw SystemError(call: "openat", subject: told, errno: number)
+                }
+            }
+            #expect(count == 1)
+        }
+    }
+
+    @Test("a stored name that is too long is cut before its ending, and no character of it in two")
+    func longStoredName() {
+        #expect(ClientFileName.mostStored == 217)
+        let wide = name("/" + String(repeating: "\u{e9}", count: 150) + ".jpeg", nil).stored()
+        #expect(wide == String(repeating: "\u{e9}", count: 106) + ".jpeg")
+        for count in 200...230 {
+            let record = name("/" + String(repeating: "a", count: count) + ".json", nil).stored()
+            #expect(record.hasSuffix(".json_") && record.utf8.count <= 217)
+        }
+        let endless = name("/" + String(repeating: "\u{20ac}", count: 20_000), nil).stored()
+        #expect(endless == String(repeating: "\u{20ac}", count: 72))
     }
 
     @Test(
@@ -182,6 +239,10 @@ struct FileNameTests {
             let harmless = name.harmless
             #expect((1...100).contains(harmless.utf8.count))
             #expect(harmless.utf8.allSatisfy { safe.contains($0) })
+            let stored = name.stored()
+            #expect((1...217).contains(stored.utf8.count))
+            #expect(!stored.hasPrefix(".") && !stored.hasPrefix("-") && !stored.contains("/"))
+            #expect(!stored.utf8.map { $0 | 0x20 }.suffix(5).elementsEqual(".json".utf8))
             #expect(!harmless.hasPrefix(".") && !harmless.lowercased().hasSuffix(".json"))
             _ = try? DigestValues(.reprDigest, in: fields)
             _ = DigestAlgorithm.wanted(in: fields)

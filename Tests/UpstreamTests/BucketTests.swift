@@ -5,6 +5,7 @@ import Foundation
 import HTTPTypes
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Upstream
@@ -25,7 +26,8 @@ struct BucketUnderTest {
     var settings: UpstreamSettings
     let sink = RecordingSink()
 
-    var key: String { "\(id)-a_b.txt" }
+    /// As it is sent; a directory would have "a b.txt".
+    var key: String { "\(id)-a%20b.txt" }
     var keyFile: String { directory.file("key") }
 
     /// `answer` gives the status line, fields and content for each request.
@@ -120,7 +122,7 @@ struct BucketTests {
         #expect(request.content == Array("hello\n".utf8))
         let expected = [
             "Content-Length": ["6"], "Content-Type": ["text/plain"],
-            "Content-Disposition": ["attachment; filename=\"a b.txt\""],
+            "Content-Disposition": ["attachment;  filename=\"a b.txt\""],
             "Content-Encoding": ["gzip"],
             // What is no ASCII cannot be signed alike everywhere.
             "Content-Language": [], "If-None-Match": ["*"], "Cookie": [], "Accept": [],
@@ -137,14 +139,56 @@ struct BucketTests {
         #expect(authorization.contains("/us-east-1/s3/aws4_request,"))
         #expect(
             authorization.contains(
-                "SignedHeaders=content-disposition;content-encoding;content-type;host;if-none-match;"
+                // Without the field whose spaces a store would make one of, or would not.
+                "SignedHeaders=content-encoding;content-type;host;if-none-match;"
                     + "x-amz-content-sha256;x-amz-date;x-amz-meta-spoolgate-upload;"
                     + "x-amz-storage-class,"
             )
         )
         #expect(test.sink.head?.status == .created)
         #expect(test.sink.head?.fields[.location] == nil)
-        #expect(test.sink.text == "{\"id\":\"\(test.id)\",\"name\":\"a_b.txt\",\"length\":6}\n")
+        #expect(test.sink.text == "{\"id\":\"\(test.id)\",\"name\":\"a b.txt\",\"length\":6}\n")
+    }
+
+    @Test(
+        "a Content-Disposition reaches the object as it is, and in ASCII if it is not",
+        arguments: [
+            ("attachment; filename=\"a b\"", "attachment; filename=\"a b\"", true),
+            ("attachment; filename=\"a   b\"", "attachment; filename=\"a   b\"", false),
+            (
+                "inline; filename=\"\u{fc} b\"", "inline; filename*=UTF-8\'\'%C3%BC%20b", true
+            ),
+            ("\u{fc}; filename=x", "attachment; filename*=UTF-8\'\'x", true),
+        ]
+    )
+    func disposition(told: String, sent: String, isSigned: Bool) throws {
+        let test = try BucketUnderTest { _ in .done }
+        #expect(test.put(.bytes([1]), [.contentDisposition: told]) == .answered)
+        let request = try #require(test.origin.requests.first)
+        #expect(request.values("Content-Disposition") == [sent])
+        let authorization = try #require(request.values("Authorization").first)
+        #expect(authorization.contains("content-disposition") == isSigned)
+    }
+
+    @Test("a key has the client's name, as long as a key may be")
+    func names() throws {
+        let long = String(repeating: "p", count: 890)
+        for (prefix, name, kept) in [
+            ("", "gr\u{fc}n.txt", "gr\u{fc}n.txt"), ("", "-x", "_x"), ("", ".x", "_x"),
+            (
+                "/" + long, String(repeating: "a", count: 300) + ".txt",
+                String(repeating: "a", count: 102) + ".txt"
+            ),
+        ] {
+            let test = try BucketUnderTest(prefix: prefix) { _ in .done }
+            let disposition = "attachment; filename*=UTF-8\'\'" + PercentText.encode(name)
+            #expect(test.put(.bytes([1]), [.contentDisposition: disposition]) == .answered)
+            let key = (prefix.isEmpty ? "" : long + "/") + "\(test.id)-\(kept)"
+            #expect(key.utf8.count <= 1024)
+            #expect(
+                test.origin.requests.first?.target.removingPercentEncoding == "/drop/" + key
+            )
+        }
     }
 
     @Test(

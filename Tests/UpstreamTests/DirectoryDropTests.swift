@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import TestSupport
 import Testing
+import TextFormats
 import UploadProtocol
 
 @testable import Upstream
@@ -60,7 +61,7 @@ struct DirectoryDropTests {
         let directory = try ScratchDirectory()
         let (outcome, sink) = try drop(request(content: pattern(300_000)), in: directory)
         #expect(outcome == .answered)
-        let file = "\(id)-a_b.txt"
+        let file = "\(id)-a b.txt"
         #expect(directory.names == [file, "\(file).json"])
         let content = try bytes(directory.file(file))
         #expect(content.count == 300_000)
@@ -70,7 +71,7 @@ struct DirectoryDropTests {
                 as? [String: Any]
         )
         #expect(record["id"] as? String == "\(id)")
-        #expect(record["name"] as? String == "a_b.txt")
+        #expect(record["name"] as? String == "a b.txt")
         #expect(record["file"] as? String == file)
         #expect(record["method"] as? String == "PUT")
         #expect(record["target"] as? String == "/in/a%20b.txt?x")
@@ -87,8 +88,64 @@ struct DirectoryDropTests {
         #expect(sink.head?.status == .created)
         #expect(sink.head?.fields[.contentType] == "application/json")
         #expect(sink.head?.fields[.location] == nil)
-        #expect(sink.text == "{\"id\":\"\(id)\",\"name\":\"a_b.txt\",\"length\":300000}\n")
+        #expect(sink.text == "{\"id\":\"\(id)\",\"name\":\"a b.txt\",\"length\":300000}\n")
         #expect(sink.contentLength == Int64(sink.content.count))
+    }
+
+    @Test("a record has what is known of the upload, in the client's own words")
+    func facts() throws {
+        let directory = try ScratchDirectory()
+        var request = request(content: .bytes([1]))
+        let told = "Gr\u{fc}n\u{202e} \"x\"\u{1}.json"
+        request.facts = UploadFacts(
+            target: "/other",
+            fields: [
+                .contentDisposition: "attachment; filename*=UTF-8\'\'" + PercentText.encode(told),
+                .uploadMetadata: "filename YS50eHQ=,note w7w=,empty", .contentEncoding: "gzip",
+            ],
+            owner: "jos\u{e9}",
+            digests: [("sha-256", "00ff")]
+        )
+        #expect(try drop(request, in: directory).0 == .answered)
+        let file = "\(id)-Gr\u{fc}n \"x\".json_"
+        #expect(directory.names == [file, "\(file).json"])
+        let text = try bytes(directory.file("\(file).json"))
+        let record = try #require(
+            try JSONSerialization.jsonObject(with: Data(text)) as? [String: Any]
+        )
+        #expect(record["name"] as? String == told)
+        #expect(record["file"] as? String == file)
+        #expect(record["owner"] as? String == "jos\u{e9}")
+        #expect(record["content-encoding"] as? String == "gzip")
+        #expect(
+            record["metadata"] as? [String: String] == [
+                "filename": "a.txt", "note": "\u{fc}", "empty": "",
+            ]
+        )
+        #expect(record["digest"] as? [String: String] == ["sha-256": "00ff"])
+        // Of one that says nothing beside itself.
+        let other = try ScratchDirectory()
+        #expect(try drop(self.request(content: .none), in: other).0 == .answered)
+        let plain = try #require(
+            try JSONSerialization.jsonObject(
+                with: Data(bytes(other.file("\(id)-a b.txt.json")))
+            ) as? [String: Any]
+        )
+        #expect(plain["owner"] is NSNull && plain["content-encoding"] is NSNull)
+        #expect((plain["metadata"] as? [String: String])?.isEmpty == true)
+        #expect((plain["digest"] as? [String: String])?.isEmpty == true)
+    }
+
+    @Test("a name of any length makes two files, its ending kept")
+    func longNames() throws {
+        for count in [200, 217, 218, 255, 5_000] {
+            let directory = try ScratchDirectory()
+            let target = "/" + String(repeating: "%C3%A9", count: count / 2) + ".tar.gz"
+            #expect(try drop(request(target, content: .none), in: directory).0 == .answered)
+            #expect(directory.names.count == 2)
+            #expect(directory.names.allSatisfy { $0.utf8.count <= 255 })
+            #expect(directory.names.first?.hasSuffix("\u{e9}.gz") == true || count < 217)
+        }
     }
 
     @Test("an open file of the same file system is linked; dropping it again changes nothing")
@@ -101,7 +158,7 @@ struct DirectoryDropTests {
             #expect(outcome == .answered)
             #expect(sink.head?.status.code == 201)
         }
-        let file = "\(id)-a_b.txt"
+        let file = "\(id)-a b.txt"
         #expect(directory.names == [file, "\(file).json"])
         let linked = try FileManager.default.attributesOfItem(atPath: directory.file(file))
         var status = stat()
@@ -130,7 +187,7 @@ struct DirectoryDropTests {
             )
             let (outcome, _) = try drop(request(content: content), in: directory)
             #expect(outcome == .answered, "\(outcome)")
-            let copied = try bytes(directory.file("\(id)-a_b.txt"))
+            let copied = try bytes(directory.file("\(id)-a b.txt"))
             #expect(copied.count == 700_000 - Int(cut))
             #expect(isPattern(copied))
             #expect(directory.names.count == 2)
@@ -154,7 +211,7 @@ struct DirectoryDropTests {
         }
         let (outcome, _) = try drop(request(content: content), in: directory)
         #expect(outcome == .answered)
-        #expect(try bytes(directory.file("\(id)-a_b.txt")) == Array("abc".utf8))
+        #expect(try bytes(directory.file("\(id)-a b.txt")) == Array("abc".utf8))
     }
 
     @Test("streams, bytes and nothing at all are uploads too")
@@ -167,7 +224,7 @@ struct DirectoryDropTests {
             let directory = try ScratchDirectory()
             let (outcome, _) = try drop(request(content: content), in: directory)
             #expect(outcome == .answered)
-            #expect(try bytes(directory.file("\(id)-a_b.txt")).count == count)
+            #expect(try bytes(directory.file("\(id)-a b.txt")).count == count)
         }
     }
 

@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTPTypes
+import Synchronization
 import TestSupport
 import Testing
 import UploadProtocol
@@ -42,6 +43,7 @@ struct MultipartUploadTests {
             }
         }
         test.settings.bucket.partSize = 100_000
+        test.settings.bucket.pauses = [.milliseconds(1), .milliseconds(1)]
         return test
     }
 
@@ -106,9 +108,57 @@ struct MultipartUploadTests {
         let test = try store { $0.target.contains("partNumber=2") ? answer : nil }
         let outcome = test.put(pattern(Self.length))
         #expect(answer.status == nil ? outcome.isIndeterminate : outcome.isPutOff)
+        // What the store could not take just now, and what got no answer, was sent again, a few times.
+        let isRepeated = answer.status == nil || answer.status == "503 S"
+        #expect(asked(test).count { $0 == Self.part(2) } >= (isRepeated ? 3 : 1))
         let asked = asked(test).filter { $0 != Self.part(2) }
         #expect(asked == ["HEAD ", Self.begin, Self.part(1), "DELETE ?\(Self.name)"])
         #expect(test.sink.head == nil)
+    }
+
+    @Test(
+        "what the store cannot take just now is sent again alone: a part, the beginning, the completion",
+        arguments: [
+            BucketUnderTest.Answer.error("503 S", "SlowDown"), .init(status: "500 I"),
+            .error("429 T", "x", fields: ["Retry-After: 0"]), .init(status: "502 B"), .hangUp,
+            .error("400 B", "RequestTimeout"), .error("200 OK", "InternalError"),
+        ],
+        ["uploads=", "partNumber=1", "partNumber=2", "partNumber=3", "?uploadId"]
+    )
+    func repeated(answer: BucketUnderTest.Answer, request: String) throws {
+        let failures = Mutex(0)
+        let test = try store { asked in
+            guard asked.target.contains(request), asked.method != "HEAD" else { return nil }
+            return failures.withLock {
+                $0 += 1
+                return $0 == 1 ? answer : nil
+            }
+        }
+        #expect(test.put(pattern(Self.length)) == .answered)
+        var whole = [
+            "HEAD ", Self.begin, Self.part(1), Self.part(2), Self.part(3), "POST ?\(Self.name)",
+        ]
+        let index = try #require(whole.firstIndex { $0.contains(request) })
+        whole.insert(whole[index], at: index)
+        #expect(asked(test) == whole)
+    }
+
+    @Test("parts that were put together by a completion without an answer are there")
+    func completedUnheard() throws {
+        let completions = Mutex(0)
+        let test = try store { request in
+            if request.method == "POST", request.target.contains("?uploadId") {
+                return completions.withLock {
+                    $0 += 1
+                    return $0 == 1 ? .hangUp : .error("404 N", "NoSuchUpload")
+                }
+            }
+            let isOver = completions.withLock { $0 > 1 }
+            return request.method == "HEAD" && isOver
+                ? BucketUnderTest.object(Self.id, Int(Self.length)) : nil
+        }
+        #expect(test.put(pattern(Self.length)) == .answered)
+        #expect(test.origin.requests.allSatisfy { $0.method != "DELETE" })
     }
 
     @Test("content that cannot be read to its end is removed as well")

@@ -54,6 +54,8 @@ package final class Authorizer: Sendable {
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
+    /// How it knows a question that comes back to it.
+    private let gateway: GatewayName
     /// Most content of an answer that a client gets.
     static let answerCap = 64 << 10
 
@@ -65,13 +67,14 @@ package final class Authorizer: Sendable {
         case delivery
     }
 
-    /// Makes an authorizer, which counts how long its answers took; nil where the settings name none.
-    init?(_ settings: ServiceSettings, _ times: Histograms<String>) {
+    /// Makes an authorizer, asked by a gateway, which counts how long its answers took; nil where the settings name none.
+    init?(_ settings: ServiceSettings, _ times: Histograms<String>, by gateway: GatewayName) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
         self.url = url
         self.upstream = Upstream(upstream)
         self.times = times
+        self.gateway = gateway
     }
 
     /// Asks; blocks for up to the timeouts.
@@ -113,7 +116,7 @@ package final class Authorizer: Sendable {
         _ policy: FieldPolicy,
         _ meanwhile: @escaping () -> Void
     ) -> AuthorizationAnswer {
-        var fields = Self.fields(of: creation, completing: completing, policy)
+        var fields = self.fields(of: creation, completing: completing, policy)
         fields[.spoolgateEvent] = moment.rawValue
         fields[.spoolgateUpload] = moment == .creation ? nil : "\(creation.id)"
         fields[.uploadLength] = length.map { "\($0)" }
@@ -147,7 +150,7 @@ package final class Authorizer: Sendable {
     }
 
     /// The client's fields, without what belongs to content, framing or conditions, and who it is.
-    private static func fields(
+    private func fields(
         of creation: UploadCreation,
         completing: HTTPFields?,
         _ routes: FieldPolicy
@@ -162,12 +165,13 @@ package final class Authorizer: Sendable {
             policy: policy
         )
         let host = fields[.host]
-        fields.removeAll { leftOut($0.name.canonicalName) }
+        fields.removeAll { Self.leftOut($0.name.canonicalName) }
         fields.addForwarding(
             .xForwarded,
             address: creation.remoteAddress,
             scheme: creation.scheme,
-            host: host
+            host: host,
+            by: gateway
         )
         fields[.xForwardedMethod] = creation.head.method.rawValue
         fields[.xForwardedUri] = creation.head.target

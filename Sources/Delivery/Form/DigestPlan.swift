@@ -7,6 +7,7 @@
 import Crypto
 package import HTTPTypes
 import Settings
+import TextFormats
 package import UploadProtocol
 
 /// The digests of one upload, computed, and whom they are for.
@@ -15,6 +16,13 @@ package struct UploadDigests {
     let plan: DigestPlan
     /// One for each of `plan.algorithms`.
     let values: DigestValues
+
+    /// All that are known, in hexadecimal, by the names of their algorithms.
+    var texts: [(key: String, value: String)] {
+        DigestAlgorithm.integrity.compactMap { algorithm in
+            values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
+        }
+    }
 }
 
 /// The digests that one upload needs.
@@ -36,11 +44,13 @@ package struct DigestPlan {
     ///     nobody.
     ///   - told: what the upstream is told.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
+        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
+        guard creation.contentRange == nil else { return }
+        wanted = DigestAlgorithm.wanted(in: creation)
         // `try?`: what cannot be verified was refused with its request.
         representations = [creation, completing ?? [:]].compactMap {
             try? DigestValues(.reprDigest, in: $0)
         }
-        wanted = DigestAlgorithm.wanted(in: creation)
         self.told = told
     }
 
@@ -48,11 +58,9 @@ package struct DigestPlan {
     ///
     /// - Throws: `Refusal.invalidDigest`.
     package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
-        // Of a part of a representation nobody here has the whole (RFC 9110 §14.5).
-        if !fields.contains(.contentRange) {
-            representations = [try DigestValues(.reprDigest, in: fields)]
-        }
         content = try DigestValues(.contentDigest, in: fields)
+        guard fields.contentRange == nil else { return }
+        representations = [try DigestValues(.reprDigest, in: fields)]
         // What it wants is for the upstream's own representation (RFC 9530 §4).
         told = route.toldDigests
     }

@@ -7,6 +7,7 @@ package import HTTPTypes
 package import Posix
 package import Settings
 package import Spool
+import TextFormats
 package import UploadProtocol
 package import Upstream
 
@@ -62,7 +63,8 @@ package struct UploadForm {
             route.settings.fields.forwarding,
             address: creation.remoteAddress,
             scheme: creation.scheme,
-            host: head.fields.value(of: .host)
+            host: head.fields.value(of: .host),
+            by: route.gateway
         )
         if route.settings.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
             fields[.idempotencyKey] = "\"\(creation.id)\""
@@ -97,7 +99,7 @@ package struct UploadForm {
             sent = .bytes(notice.content(route.settings.path.encoding))
         }
         self.handover = handover
-        request = UpstreamRequest(
+        var request = UpstreamRequest(
             method: route.method(for: head),
             target: head.target,
             fields: fields,
@@ -105,6 +107,15 @@ package struct UploadForm {
             upload: creation.id,
             survivesPowerCut: creation.promise == .powerCut
         )
+        if route.settings.upstream.stores {
+            request.facts = UploadFacts(
+                target: head.target,
+                fields: head.fields,
+                owner: creation.principal?.text,
+                digests: digests.texts
+            )
+        }
+        self.request = request
     }
 
     /// Takes back what was handed over, where the upstream's answer says that it has it.
@@ -129,6 +140,11 @@ extension Route {
             MediaType.of(type, is: $0)
         }
         return isForm ? .body : .multipart
+    }
+
+    /// Whether an upload is worth nothing but whole: it is inspected, or becomes a file, an object or a form.
+    package func needsWhole(for creation: RequestHead) -> Bool {
+        inspection != nil || settings.upstream.stores || form(for: creation) != .body
     }
 
     /// The method the upstream sees: forms are posted.

@@ -31,22 +31,41 @@ package struct LiveCheck {
         nginx: NginxProcesses,
         files: [NginxDump]
     ) {
+        let loops = LoopSeen(settings.listen, files)
         look(atSocket: settings.listen, nginx)
-        findings += Self.locations(of: settings.listen, files)
+        findings += Self.rivals(of: loops.places, files)
         look(atSpool: settings, user)
         for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
             for target in route.upstream.targets {
-                connect(target, "upstream", name, route.upstream)
+                connect(target, "upstream", name, route.upstream, loops)
             }
             if let service = route.authorization.upstream {
-                for target in service.targets { connect(target, "authorizer", name, service) }
+                for target in service.targets {
+                    connect(
+                        target,
+                        "authorizer",
+                        name,
+                        service,
+                        loops,
+                        at: route.authorization.url
+                    )
+                }
             }
             if let program = route.inspection.command.first {
                 findings.append(Self.inspection(program, name, user))
             }
         }
         if let service = settings.events.webhook.upstream {
-            for target in service.targets { connect(target, "webhook", "events", service) }
+            for target in service.targets {
+                connect(
+                    target,
+                    "webhook",
+                    "events",
+                    service,
+                    loops,
+                    at: settings.events.webhook.url
+                )
+            }
         }
         if let units = UnitsSeen() {
             findings.append(units.stopping(within: settings.drainTimeout))
@@ -66,17 +85,9 @@ package struct LiveCheck {
     }
 
     /// Whether other locations take names from those that hand uploads to this gateway.
-    private static func locations(of address: ListenAddress, _ files: [NginxDump]) -> [Finding] {
+    private static func rivals(of places: [NginxPlace], _ files: [NginxDump]) -> [Finding] {
         guard !files.isEmpty else {
             return [.skipped("nginx", "no nginx whose files this user may read (root may)")]
-        }
-        let places = files.flatMap { dump in
-            dump.gateways.filter { place in
-                // Where a variable names it, or a port, it may be this one.
-                guard case .unix(let path, _, _) = address, let socket = dump.socket(of: place)
-                else { return true }
-                return socket == path
-            }
         }
         guard !places.isEmpty else {
             return [.skipped("nginx", "no location hands uploads to this gateway")]
@@ -117,8 +128,15 @@ package struct LiveCheck {
         _ target: UpstreamTarget,
         _ kind: String,
         _ name: String,
-        _ settings: UpstreamSettings
+        _ settings: UpstreamSettings,
+        _ loops: LoopSeen,
+        at service: ServiceURL? = nil
     ) {
+        let loop = loops.finding(target, kind, name, service: service?.requestTarget)
+        if let loop {
+            findings.append(loop)
+            return
+        }
         var request: ClientRequest
         let address: String
         switch target {

@@ -145,7 +145,7 @@ extension NginxPlace {
     }
 
     /// The path of this location without its modifier.
-    private var path: String {
+    var path: String {
         switch location.match {
         case .prefix(let path, _)?, .exact(let path)?: path
         case .pattern(let pattern, _)?: LocationPattern.literal(pattern) ?? "/"

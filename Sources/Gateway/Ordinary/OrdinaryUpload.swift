@@ -139,6 +139,7 @@ extension Request {
             transform: { [isOrdinary, responses] in
                 isOrdinary ? $0 : responses.final($0, offset: length, location: nil).head
             },
+            route: route,
             log: log
         )
         let watch = Stopwatch()

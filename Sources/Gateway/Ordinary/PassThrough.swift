@@ -55,24 +55,28 @@ extension Request {
             route.settings.fields.forwarding,
             address: context.remoteAddress,
             scheme: context.scheme,
-            host: head.fields.value(of: .host)
+            host: head.fields.value(of: .host),
+            by: route.gateway
         )
         UpstreamFields.finish(&fields, policy: route.settings.fields)
         let relay = StreamRelay(
             exchange,
             fields: UpstreamFields.passedBack,
             transform: transform,
+            route: route,
             log: log
         )
-        let outcome = route.upstream.attempt(
-            UpstreamRequest(
-                method: head.method,
-                target: head.target,
-                fields: fields,
-                content: content
-            ),
-            sink: relay
+        var request = UpstreamRequest(
+            method: head.method,
+            target: head.target,
+            fields: fields,
+            content: content
         )
+        if let path = fields.value(of: .destination)?.path(below: context.origin) {
+            request.fields[.destination] = nil
+            request.destination = path
+        }
+        let outcome = route.upstream.attempt(request, sink: relay)
         if isUpload {
             journal.streamed(on: route.counts, outcome, of: client, status: relay.status)
         }
@@ -151,6 +155,7 @@ final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
     private let fields: (HTTPFields) -> HTTPFields
     private let transform: (ResponseHead) -> ResponseHead
+    private let route: Route
     private let log: Log
     /// Whether the upstream's content belongs to another status than the one sent on.
     private var dropsContent = false
@@ -166,16 +171,19 @@ final class StreamRelay: ResponseSink {
     ///   - fields: which of the upstream's fields the client may see.
     ///   - transform: has the last word on the head; where it changes the status, the upstream's content
     ///     is left out.
-    ///   - log: where it is told that a head could not be relayed whole.
+    ///   - route: whose upstream it is.
+    ///   - log: where it is told that a head could not be relayed whole, or has a field that is ignored.
     init(
         _ exchange: any Exchange,
         fields: @escaping (HTTPFields) -> HTTPFields,
         transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
+        route: Route,
         log: Log
     ) {
         self.exchange = exchange
         self.fields = fields
         self.transform = transform
+        self.route = route
         self.log = log
     }
 
@@ -183,6 +191,7 @@ final class StreamRelay: ResponseSink {
 
     func receive(head: ResponseHead, contentLength: Int64?) throws {
         status = head.status.code
+        route.counts.noteSteering(head.fields, route: route.name, log)
         let fitting = ResponseHead(status: head.status, fields: fields(head.fields))
             .fitting(telling: log)
         var relayed = transform(fitting)

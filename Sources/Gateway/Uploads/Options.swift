@@ -28,7 +28,7 @@ extension Request {
             }
             var head = builder.options(upstream)
             if head.status.kind == .successful {
-                head.fields.append(contentsOf: tusCapabilities)
+                for field in tusCapabilities { head.fields[field.name] = field.value }
             }
             return head
         }

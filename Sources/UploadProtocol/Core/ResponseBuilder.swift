@@ -168,9 +168,8 @@ package struct ResponseBuilder: ResponseWording {
             return upstream
         }
         head.fields.append(.acceptPatch, UploadResources.partialMediaType)
-        head.fields.append(
-            .uploadLimit,
-            limits.fieldValue(dialect.lifetimeKey ?? Dialect.newestLifetimeKey)
+        head.fields[.uploadLimit] = limits.fieldValue(
+            dialect.lifetimeKey ?? Dialect.newestLifetimeKey
         )
         return head
     }

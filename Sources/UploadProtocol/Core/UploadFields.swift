@@ -11,6 +11,8 @@ struct UploadFields {
     private(set) var length: Int64?
     private(set) var completeness: Completeness?
     private(set) var hasPartialMediaType = false
+    /// Whether the content is a part of a representation by HTTP's own rules.
+    private(set) var hasContentRange = false
 
     init(_ fields: HTTPFields, dialect: Dialect) {
         var offsets = Only()
@@ -30,7 +32,11 @@ struct UploadFields {
                     lengths.add(field)
                 }
             case UInt8(ascii: "c"):
-                if field.name == .contentType { types.add(field) }
+                if field.name == .contentType {
+                    types.add(field)
+                } else if field.name == .contentRange {
+                    hasContentRange = true
+                }
             default:
                 break
             }

@@ -126,7 +126,7 @@ package enum UploadRequest: Sendable, Equatable {
         {
             self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
         } else {
-            self.init(unclaimed: head, limits: limits)
+            self.init(unclaimed: head, limits: limits, isPart: fields.hasContentRange)
         }
     }
 
@@ -136,9 +136,11 @@ package enum UploadRequest: Sendable, Equatable {
     /// through.
     ///
     /// Invariant: what may be an upload to the upstream is an upload here, whatever its other fields say.
-    init(unclaimed head: RequestHead, limits: UploadLimits) {
+    ///
+    /// `isPart`: whether it has `Content-Range`.
+    init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
         if head.mayBeUpload {
-            self.init(ordinary: head.contentLength, isMarked: false, limits: limits)
+            self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
         } else if head.contentLength.count.map({ $0 > limits.maxSize }) ?? false {
             self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
         } else {
@@ -159,7 +161,7 @@ package enum UploadRequest: Sendable, Equatable {
         func number(_ name: HTTPField.Name) -> Int64 {
             max(0, head.fields[name].flatMap { Int64($0) } ?? 0)
         }
-        let length = number(.uploadLength)
+        let length = max(number(.uploadLength), head.fields.contentRange?.length ?? 0)
         let (end, isOver) = number(.uploadOffset)
             .addingReportingOverflow(head.contentLength.count ?? 0)
         guard !isOver, max(length, end) <= limits.maxSize else {
@@ -237,8 +239,9 @@ package enum UploadRequest: Sendable, Equatable {
         )
     }
 
-    private init(ordinary contentLength: ContentLength, isMarked: Bool, limits: UploadLimits) {
-        let isTooLarge = contentLength.count.map { $0 > limits.maxSize } ?? false
+    private init(ordinary head: RequestHead, isMarked: Bool, limits: UploadLimits, isPart: Bool) {
+        let length = isPart ? head.representationLength : head.contentLength.count
+        let isTooLarge = length.map { $0 > limits.maxSize } ?? false
         self =
             isTooLarge
             ? .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
@@ -254,9 +257,18 @@ package enum UploadRequest: Sendable, Equatable {
     ) {
         var completeness = told
         var length = fields.length
+        if fields.hasContentRange {
+            // What is a part of something else is no upload that could be resumed.
+            if completeness == .complete {
+                self.init(ordinary: head, isMarked: true, limits: limits, isPart: true)
+            } else {
+                self = .refused(.partNotResumable)
+            }
+            return
+        }
         if case .known(let count) = head.contentLength {
             if completeness == .complete, count < limits.minSize, length == nil || length == count {
-                self.init(ordinary: head.contentLength, isMarked: true, limits: limits)
+                self.init(ordinary: head, isMarked: true, limits: limits, isPart: false)
                 return
             }
             if count == 0, length == 0, dialect.completesEmptyCreation {
@@ -297,6 +309,13 @@ package enum UploadRequest: Sendable, Equatable {
 }
 
 extension RequestHead {
+    /// Bytes of what an ordinary upload is or is a part of, if its head tells them.
+    package var representationLength: Int64? {
+        let count = contentLength.count
+        guard let range = fields.contentRange else { return count }
+        return [count, range.length].compactMap { $0 }.max()
+    }
+
     /// Whether the upstream may take the request for an upload: its method is POST, PUT or PATCH in any case of letters,
     /// or a field tells the upstream to treat it as one of these.
     package var mayBeUpload: Bool {

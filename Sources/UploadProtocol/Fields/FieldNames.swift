@@ -27,6 +27,8 @@ extension HTTPField.Name {
 
     /// `Idempotency-Key`, by which a server recognises a repeated request.
     package static let idempotencyKey = made("idempotency-key")
+    /// `Destination`, the other place of MOVE and COPY (RFC 4918 §10.3).
+    package static let destination = made("Destination")
     /// `Host`, which a head carries as a field (RFC 9110 §7.2).
     package static let host = made("Host")
 

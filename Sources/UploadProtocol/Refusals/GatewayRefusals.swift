@@ -265,6 +265,22 @@ extension Refusal {
     }
 }
 
+// MARK: Loops
+
+extension Refusal {
+    /// 508: the gateway itself has sent the request, so that what it sends comes back to it without end.
+    package static let loop = Refusal(
+        status: HTTPResponse.Status(code: 508, reasonPhrase: "Loop Detected"),
+        code: "loop",
+        title: "request came back",
+        detail: """
+            This request has passed this gateway before: what it is sent on to leads back here. Tell the operator of \
+            this server.
+            """,
+        completeness: .complete
+    )
+}
+
 // MARK: Checks
 
 extension Refusal {

@@ -167,6 +167,31 @@ extension Refusal {
     }
 }
 
+// MARK: Parts of a representation
+
+extension Refusal {
+    /// 400: a part of a representation where the whole is needed (RFC 9110 §14.5).
+    package static let partialContent = Refusal(
+        status: .badRequest,
+        code: "partial-content",
+        title: "partial content",
+        detail: """
+            Content-Range says that this is only a part of something, and only the whole of it can be taken here. Send \
+            all of it, without Content-Range.
+            """
+    )
+
+    /// 400: a creation whose content is a part of another representation by `Content-Range`.
+    package static let partNotResumable = Refusal(
+        status: .badRequest,
+        code: "partial-content",
+        title: "partial content",
+        detail: """
+            An upload that can be resumed has no Content-Range. Leave it out: the offset says where content belongs.
+            """
+    )
+}
+
 // MARK: Limits
 
 extension Refusal {

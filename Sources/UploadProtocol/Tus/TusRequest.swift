@@ -57,6 +57,7 @@ extension UploadRequest {
         _ head: RequestHead,
         _ limits: UploadLimits
     ) throws(Refusal) -> UploadRequest {
+        if head.fields.contentRange != nil { throw .partNotResumable }
         if let metadata = head.fields[.uploadMetadata], !UploadMetadata.isWellFormed(metadata) {
             throw .malformedMetadata
         }

@@ -77,7 +77,7 @@ package struct TusResponseBuilder: ResponseWording {
     ) -> Response {
         var fields = start
         if let response {
-            fields.append(contentsOf: response.fields.withoutContentFields)
+            fields.append(contentsOf: response.fields.withoutCaching.withoutContentFields)
         }
         fields.append(.uploadOffset, String(state.offset))
         if let length = state.length {
@@ -113,7 +113,7 @@ package struct TusResponseBuilder: ResponseWording {
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = start
         if head.status.code >= 400 {
-            fields.append(contentsOf: head.fields)
+            fields.append(contentsOf: head.fields.withoutCaching)
             guard head.status.asksToRepeat else {
                 return FinalHead(head: ResponseHead(status: head.status, fields: fields))
             }
@@ -124,18 +124,20 @@ package struct TusResponseBuilder: ResponseWording {
         if let location {
             fields.append(.location, location)
             fields.linkStatus(of: location)
-            for field in head.fields {
-                let isLocation = field.name == .location
-                fields.append(isLocation ? .contentLocation : field.name, field.value)
+            var own = head.fields.withoutCaching
+            if let place = own[.location] {
+                own[.location] = nil
+                own[.contentLocation] = place
             }
+            fields.append(contentsOf: own)
             fields.tellReceived(head.status)
             return FinalHead(head: ResponseHead(status: .created, fields: fields))
         }
         if wantsAnswer, head.status.code < 300 {
-            fields.append(contentsOf: head.fields)
+            fields.append(contentsOf: head.fields.withoutCaching)
             return FinalHead(head: ResponseHead(status: head.status, fields: fields))
         }
-        fields.append(contentsOf: head.fields.withoutContentFields)
+        fields.append(contentsOf: head.fields.withoutCaching.withoutContentFields)
         fields.tellReceived(head.status)
         return FinalHead(
             head: ResponseHead(status: .noContent, fields: fields),
@@ -184,6 +186,13 @@ extension HTTPFields {
     fileprivate var withoutContentFields: HTTPFields {
         var fields = self
         fields.removeAll { $0.name.canonicalName.hasPrefix("content-") }
+        return fields
+    }
+
+    /// The fields of an upstream but for how long a cache may keep its response: the gateway's own says that none may.
+    fileprivate var withoutCaching: HTTPFields {
+        var fields = self
+        fields.removeAll { $0.name == .cacheControl || $0.name == .expires }
         return fields
     }
 

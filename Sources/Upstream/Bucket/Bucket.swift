@@ -41,7 +41,13 @@ final class Bucket: Sendable {
             do throws(AccessKeyFault) { key = try settings.accessKey } catch {
                 throw NotStored(outcome: .putOff(reason: "\(purpose): \(error.reason)"))
             }
-            let requests = BucketRequests(self, object, key, purpose) { sink.onProgress() }
+            let requests = BucketRequests(
+                self,
+                object,
+                key,
+                purpose,
+                via: request.fields.filter { $0.name == .via }
+            ) { sink.onProgress() }
             if object.length <= settings.partSize {
                 try requests.put(request.content)
             } else {
@@ -66,6 +72,7 @@ final class Bucket: Sendable {
             .none,
             signedAs: .none,
             by: key,
+            unsigned: [],
             to: answer
         )
         guard outcome == .answered else { return outcome.reason }
@@ -81,20 +88,17 @@ final class Bucket: Sendable {
         _ content: UpstreamContent,
         signedAs signed: SignedContent,
         by key: AccessKey,
+        unsigned: [HTTPField],
         to sink: any ResponseSink
     ) -> AttemptOutcome {
         let signature = RequestSignature(key: key, region: settings.region, time: .now)
+        var signed = signature.signed(fields, method, target, host: location.authority, signed)
+        signed.append(contentsOf: unsigned)
         return targets.attempt(
             UpstreamRequest(
                 method: method,
                 target: target,
-                fields: signature.signed(
-                    fields,
-                    method,
-                    target,
-                    host: location.authority,
-                    signed
-                ),
+                fields: signed,
                 content: content
             ),
             sink: sink
@@ -123,10 +127,14 @@ struct BucketRequests {
     let object: BucketObject
     /// What is attempted, as the beginning of every reason.
     let purpose: String
+    /// The pauses before a request is sent again.
+    var pauses: [Duration] { bucket.settings.pauses }
     /// The size of a part.
     var partSize: Int64 { bucket.settings.partSize }
     private let bucket: Bucket
     private let key: AccessKey
+    /// Which gateways the upload has passed.
+    private let via: [HTTPField]
     private let onProgress: () -> Void
 
     fileprivate init(
@@ -134,12 +142,14 @@ struct BucketRequests {
         _ object: BucketObject,
         _ key: AccessKey,
         _ purpose: String,
+        via: [HTTPField],
         _ onProgress: @escaping () -> Void
     ) {
         self.bucket = bucket
         self.object = object
         self.key = key
         self.purpose = purpose
+        self.via = via
         self.onProgress = onProgress
     }
 
@@ -152,6 +162,7 @@ struct BucketRequests {
     ///   - method: the method.
     ///   - query: in canonical form, with its `?`; empty: none.
     ///   - fields: what it has beside what signs it.
+    ///   - unsigned: what it has beside that, and its signature leaves out.
     ///   - content: its content.
     ///   - digest: the content's SHA-256, where it is known.
     /// - Returns: the whole answer.
@@ -160,6 +171,7 @@ struct BucketRequests {
         _ method: HTTPRequest.Method,
         query: String = "",
         _ fields: HTTPFields = [:],
+        unsigned: [HTTPField] = [],
         content: UpstreamContent = .none,
         digest: [UInt8]? = nil
     ) throws(NotStored) -> BucketAnswer {
@@ -171,6 +183,8 @@ struct BucketRequests {
             content,
             signedAs: try signed(content, digest),
             by: key,
+            // A proxy on the way adds to `Via`.
+            unsigned: unsigned + via,
             to: answer
         )
         guard outcome == .answered else { throw NotStored(outcome: outcome) }
@@ -197,11 +211,26 @@ struct BucketRequests {
         }
     }
 
+    /// Lets time pass, in which the client is told that the wait goes on.
+    func wait(_ pause: Duration) {
+        let end = Deadline.after(pause)
+        while !end.hasPassed {
+            onProgress()
+            _ = Monitor(()).wait(until: min(end, .after(.seconds(1)))) { _ in Void?.none }
+        }
+    }
+
     /// Puts the object there by one request.
     func put(_ content: UpstreamContent) throws(NotStored) {
         var fields = object.fields
         fields.append(contentsOf: Self.onlyNew)
-        let answer = try send(.put, fields, content: content, digest: object.digest)
+        let answer = try send(
+            .put,
+            fields,
+            unsigned: object.unsigned,
+            content: content,
+            digest: object.digest
+        )
         if answer.status == 412 { return try requireThere() }
         guard answer.isDone else { throw answer.refusal(purpose) }
     }

@@ -47,6 +47,15 @@ final class BucketAnswer: ResponseSink {
     /// (CompleteMultipartUpload).
     var isDone: Bool { (200..<300).contains(status) && error == nil }
 
+    /// Whether the store asks for the same request again: it, or something in front of it, could not take it just now.
+    var asksToRepeat: Bool {
+        [429, 500, 502, 503, 504].contains(status)
+            || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
+    }
+
+    /// Seconds that the store asks to wait.
+    var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
+
     /// The text of the first XML element of that name; nil where there is none, or it has anything but
     /// plain text.
     func element(_ name: String) -> String? {
@@ -73,7 +82,6 @@ final class BucketAnswer: ResponseSink {
         if status == 507 || code == "QuotaExceeded" {
             return NotStored(outcome: .noRoom(reason: "\(reason); raise the bucket's quota"))
         }
-        let retryAfter = head?.fields[.retryAfter].flatMap { Int(digits: $0) }
         return NotStored(
             outcome: .putOff(reason: reason + Self.hint(status, code), retryAfter: retryAfter)
         )

@@ -1,7 +1,7 @@
 // The object that an upload becomes in a bucket: its key, and the fields it is stored with.
 //
-// Pure. The key is `prefix/<id>-<name>`: <id> is the upload's 26 characters, <name> the client's file name made
-// harmless, as a directory has it. Invariant: no client decides on a field but those that describe content, and
+// Pure. The key is `prefix/<id>-<name>`: <id> is the upload's 26 characters, <name> the client's file name, as a directory
+// has it. Invariant: no client decides on a field but those that describe content, and
 // no two uploads have one key.
 
 package import HTTPTypes
@@ -12,7 +12,7 @@ import UploadProtocol
 /// One upload as an object of a bucket.
 struct BucketObject {
     let id: UploadID
-    /// The client's file name made harmless.
+    /// The client's file name as the key has it.
     let name: String
     /// The path of the object in path style, every segment percent-encoded.
     let path: String
@@ -20,13 +20,17 @@ struct BucketObject {
     let length: Int64
     /// The fields it is stored with, its identity among them.
     let fields: HTTPFields
+    /// Further fields, which cannot be signed alike everywhere: stores differ in what they make of runs of spaces.
+    let unsigned: [HTTPField]
     /// The SHA-256 of its content where somebody has told it, and it was verified; nil: nobody knows.
     let digest: [UInt8]?
 
     /// What describes the content and may be the client's word.
     private static let describing: [HTTPField.Name] = [
-        .contentType, .contentDisposition, .contentEncoding, .contentLanguage,
+        .contentType, .contentEncoding, .contentLanguage,
     ]
+    /// Most bytes of a key.
+    private static let mostOfKey = 1024
 
     /// The object of `upload` at `address`, with the fields of `request` that describe its content.
     init(
@@ -36,9 +40,14 @@ struct BucketObject {
         _ settings: BucketSettings
     ) {
         id = upload
-        name = ClientFileName(target: request.target, fields: request.fields).harmless
-        let key = "\(address.prefix.isEmpty ? "" : address.prefix + "/")\(upload)-\(name)"
-        path = ([address.name] + key.split(separator: "/").map { String($0) })
+        let told =
+            request.facts?.name
+            ?? ClientFileName(target: request.target, fields: request.fields)
+        let start = "\(address.prefix.isEmpty ? "" : address.prefix + "/")\(upload)-"
+        name = told.stored(
+            atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
+        )
+        path = ([address.name] + "\(start)\(name)".split(separator: "/").map { String($0) })
             .map { "/" + PercentText.encode($0) }.joined()
         length = request.content.length
         var fields = HTTPFields()
@@ -46,13 +55,21 @@ struct BucketObject {
             // A value that could not be signed is no loss that an upload should wait for.
             fields[name] = request.fields[name].flatMap(\.asSigned)
         }
+        let disposition = request.fields[.contentDisposition]?.disposition(of: told)
+        let isSigned = disposition.map { $0.asSigned == $0 } ?? true
+        if isSigned { fields[.contentDisposition] = disposition }
+        unsigned =
+            isSigned
+            ? []
+            : [disposition].compactMap { $0 }
+                .map { HTTPField(name: .contentDisposition, value: $0) }
         for field in settings.fields { fields[field.name] = field.value }
         fields[.amzMetaUpload] = "\(upload)"
         self.fields = fields
         // Of a part of a representation nobody here has the whole (RFC 9110 §14.5). `try?`: what cannot be
         // read was refused before.
-        let told = try? DigestValues(.reprDigest, in: request.fields)
-        digest = request.fields.contains(.contentRange) ? nil : told?[.sha256]
+        let digests = try? DigestValues(.reprDigest, in: request.fields)
+        digest = request.fields.contains(.contentRange) ? nil : digests?[.sha256]
     }
 }
 
@@ -76,6 +93,18 @@ extension String {
         guard utf8.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         let words = split(separator: " ")
         return words.isEmpty ? nil : words.joined(separator: " ")
+    }
+}
+
+extension String {
+    /// This `Content-Disposition` in visible ASCII; nil if it has none and names no file.
+    ///
+    /// What is no ASCII says the file's name as RFC 8187 has it.
+    fileprivate func disposition(of name: ClientFileName) -> String? {
+        if utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return isEmpty ? nil : self }
+        let kind = prefix { $0 != ";" }.split(separator: " ").first.map(String.init) ?? ""
+        let known = HTTPField.Name(kind) == nil ? "attachment" : kind
+        return "\(known); filename*=UTF-8''\(PercentText.encode(name.text))"
     }
 }
 

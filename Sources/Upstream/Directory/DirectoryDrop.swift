@@ -3,13 +3,9 @@
 //   <id>-<name>        the upload's content, mode 0640
 //   <id>-<name>.json   its record, one JSON object on one line; appears last
 //
-// <id> is the upload's 26 characters, <name> the client's file name made harmless (ClientFileName.harmless);
-// a content's name never ends in `.json`. Wait for `*.json` (inotify: IN_MOVED_TO), then read the
-// file its "file" names; move or remove the content first and the record last. Names that begin
-// with a dot are drops under way, or, when older than any upload can take, what a crash left.
-// The content may share its inode with the spool until the daemon has noted the delivery: rename it
-// as you like, but write to a copy. The record's members: "id", "name", "file", "method", "target",
-// "length" (bytes), "content-type" (string or null), "received" (RFC 3339, UTC).
+// spoolgate.yaml(5) says what consumers may rely on, and what a record has. <id> is the upload's 26 characters, <name> the
+// client's file name as far as a file can have it (ClientFileName.stored); a content's name never ends in `.json`.
+// Names that begin with a dot are drops under way, or what a crash left.
 // The invariant: a record is there only while the content it names was whole, and on disk if it is to survive a
 // power cut.
 // Dropping the same upload again ends in the same two files.
@@ -57,18 +53,35 @@ struct DirectoryDrop {
         _ upload: UploadID,
         _ sink: any ResponseSink
     ) throws -> Response {
+        let facts = request.facts ?? UploadFacts(of: request)
+        return try facts.name.storing { try store(request, upload, facts, as: $0, sink) }
+    }
+
+    private func store(
+        _ request: UpstreamRequest,
+        _ upload: UploadID,
+        _ facts: UploadFacts,
+        as name: String,
+        _ sink: any ResponseSink
+    ) throws -> Response {
         let files = try DropFiles(path: path, survivesPowerCut: request.survivesPowerCut)
-        let name = ClientFileName(target: request.target, fields: request.fields).harmless
         let file = "\(upload)-\(name)"
         let length = try files.store(request.content, as: file, sink.onProgress)
+        func object(_ pairs: [(key: String, value: String)]) -> JSON {
+            .object(pairs.map { (name: $0.key, value: .string($0.value)) })
+        }
         let record = JSON.object([
             ("id", .string("\(upload)")),
-            ("name", .string(name)),
+            ("name", .string(facts.name.told)),
             ("file", .string(file)),
             ("method", .string(request.method.rawValue)),
             ("target", .string(request.target)),
             ("length", .integer(length)),
             ("content-type", request.fields[.contentType].map { .string($0) } ?? .null),
+            ("content-encoding", facts.coding.map { .string($0) } ?? .null),
+            ("owner", facts.owner.map { .string($0) } ?? .null),
+            ("metadata", object(facts.metadata)),
+            ("digest", object(facts.digests)),
             ("received", .string(WallTime.now.description)),
         ])
         do {

@@ -1,17 +1,18 @@
-// The file name a client gives its upload, and two forms of it that do no harm.
+// The file name a client gives its upload, and forms of it that do no harm.
 //
 // Pure. Sources in this order: Content-Disposition (RFC 6266 §4.3: `filename*` before `filename`),
 // `filename` of Upload-Metadata, the last segment of the target's path. Invariant: no form is a path, is
 // empty or has a control character.
 
 package import HTTPTypes
+import Posix
 import TextFormats
 import UploadProtocol
 
 /// The name of an upload's file.
 package struct ClientFileName: Sendable, Equatable {
-    /// The last part of the name as the client meant it; any text, `upload` where it gave none.
-    private let told: String
+    /// The last part of the name as the client meant it; any text, `upload` if it gave none.
+    package let told: String
 
     /// Finds the name in a creation.
     package init(target: String, fields: HTTPFields) {
@@ -24,36 +25,75 @@ package struct ClientFileName: Sendable, Equatable {
     /// The name for people and for forms: UTF-8 without control characters, at most 255 bytes; what is
     /// too long is cut before its ending.
     package var text: String {
-        var kept = String.UnicodeScalarView()
-        for scalar in told.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
-        let name = String(kept)
+        let name = printable
         if ["", ".", ".."].contains(name) { return "upload" }
         return Self.cut(name, to: 255)
     }
 
-    /// The name for a directory: 1 to 100 bytes of `A-Za-z0-9._-` that do not begin with a dot and do not
-    /// end in `.json`.
+    /// Most bytes of a name that is stored: with an identity, a hyphen, the ending of a record, and what a file has around
+    /// its name until it is whole, it has the 255 bytes of a file's name (NAME_MAX).
+    package static let mostStored = 255 - 27 - ".json".utf8.count - "..part".utf8.count
+
+    /// The name of a file or an object that is stored: UTF-8 without control characters, 1 to `limit` bytes that do not
+    /// begin with a dot or a hyphen and do not end in `.json`; what is too long is cut before its ending.
+    package func stored(atMost limit: Int = mostStored) -> String {
+        Self.fit(printable, to: limit)
+    }
+
+    /// Calls `body` with the name that is stored, and once more with `harmless` if the file system does not take that.
+    ///
+    /// - Parameter body: makes files of that name.
+    /// - Returns: what `body` returns.
+    /// - Throws: what `body` throws.
+    package func storing<R>(_ body: (String) throws -> R) throws -> R {
+        let name = stored()
+        do {
+            return try body(name)
+        } catch let error as SystemError where error.isOfName && name != harmless {
+            return try body(harmless)
+        }
+    }
+
+    /// The name that every file system and program takes: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
     package var harmless: String {
-        let limit = 100
-        var name = told.utf8.prefix(limit).map {
+        let bytes = told.utf8.map {
             $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_")
         }
-        if name.isEmpty { name = Array("upload".utf8) }
-        if name[0] == UInt8(ascii: ".") { name[0] = UInt8(ascii: "_") }
-        if name.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) {
-            name = name.prefix(limit - 1) + [UInt8(ascii: "_")]
+        return Self.fit(String(decoding: bytes, as: UTF8.self), to: 100)
+    }
+
+    private var printable: String {
+        var kept = String.UnicodeScalarView()
+        for scalar in told.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
+        return String(kept)
+    }
+
+    private static func fit(_ name: String, to limit: Int) -> String {
+        var name = cut(name.isEmpty ? "upload" : name, to: limit)
+        // A program that is given the name must not take it for an option, nor a listing leave it out.
+        if ".-".utf8.contains(name.utf8[name.startIndex]) {
+            name = "_" + name.unicodeScalars.dropFirst().map(String.init).joined()
         }
-        return String(decoding: name, as: UTF8.self)
+        // That is a record's.
+        guard name.utf8.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) else {
+            return name
+        }
+        return cut(name, to: limit - 1) + "_"
     }
 
     private static func cut(_ name: String, to limit: Int) -> String {
         guard name.utf8.count > limit else { return name }
-        var ending = Substring()
-        if let dot = name.lastIndex(of: "."), name[dot...].utf8.count <= 16 {
+        var ending = name[name.endIndex...]
+        if let dot = name.utf8.lastIndex(of: UInt8(ascii: ".")), name.utf8[dot...].count <= 16 {
             ending = name[dot...]
         }
-        var stem = name.unicodeScalars.dropLast(ending.unicodeScalars.count)
-        while String(stem).utf8.count > limit - ending.utf8.count { stem.removeLast() }
+        var room = limit - ending.utf8.count
+        var stem = String.UnicodeScalarView()
+        for scalar in name[..<ending.startIndex].unicodeScalars {
+            room -= UTF8.width(scalar)
+            if room < 0 { break }
+            stem.append(scalar)
+        }
         return String(stem) + ending
     }
 

@@ -32,7 +32,15 @@ extension FieldLines {
             hasContentType = hasContentType || name == "content-type"
             try add(field)
         }
-        try add(host ?? HTTPField(name: .host, value: location.authority))
+        let hostField = host ?? HTTPField(name: .host, value: location.authority)
+        try add(hostField)
+        if let destination = request.destination {
+            // RFC 4918 §10.3; servers refuse another scheme or host than that of the request (Apache: 502).
+            let origin = "\(location.isSecure ? "https" : "http")://\(hostField.value)"
+            try add(
+                HTTPField(name: .destination, value: origin + location.basePath + destination)
+            )
+        }
         if !hasAccept { add("Accept:") }
         switch content {
         case .none:

@@ -111,6 +111,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
         ["Expect": "100-continue"], ["Transfer-Encoding": "chunked"], ["Content-Length": "0"],
         ["Upgrade": "websocket", "Connection": "upgrade"], ["Content-Range": "bytes 0-1/2"],
         ["Idempotency-Key": "1"], ["Prefer": "respond-async"], ["Spoolgate-Owner": "forged"],
+        ["Destination": "https://a.test/x"], ["Via": "1.1 spoolgate-other"],
         ["Origin": "https://a.test", "Access-Control-Request-Method": "PUT"],
     ].map { HTTPFields(pairs: $0) }
 
