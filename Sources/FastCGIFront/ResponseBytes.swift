@@ -62,9 +62,9 @@ enum ResponseBytes {
         bytes.put(UInt8(ascii: " "))
         var phrase = status.reasonPhrase
         let isPut = phrase.withUTF8 { phrase in
-            guard !phrase.isEmpty, phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
-                return false
-            }
+            guard phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
+                phrase.contains(where: { $0 > 0x20 })
+            else { return false }
             bytes.put(phrase)
             return true
         }

@@ -44,7 +44,8 @@ extension FrontTests {
             "a status without a reason phrase gets one, since nginx cuts off a space at the end",
             arguments: [
                 (201, "", "201 Created"), (207, "", "207 Multi-Status"), (299, "", "299 Unknown"),
-                (999, "", "999 Unknown"), (201, "\u{1}", "201 Created"), (201, "Made", "201 Made"),
+                (999, "", "999 Unknown"), (201, "\u{1}", "201 Created"), (201, "  ", "201 Created"),
+                (201, "Made", "201 Made"),
                 (422, "", "422 Unprocessable Content"), (508, "", "508 Loop Detected"),
             ]
         )
