@@ -24,15 +24,26 @@ struct SlotShares {
         var taken = 0
         var clients: [ClientName: Int] = [:]
 
-        mutating func add(_ count: Int, of client: ClientName) {
-            taken += count
-            let left = clients[client, default: 0] + count
-            clients[client] = left > 0 ? left : nil
+        mutating func add(_ client: ClientName) {
+            taken += 1
+            clients[client, default: 0] += 1
+        }
+
+        mutating func remove(_ client: ClientName) {
+            taken -= 1
+            // Only clients that have one are kept.
+            guard let index = clients.index(forKey: client) else { return }
+            if clients.values[index] > 1 {
+                clients.values[index] -= 1
+            } else {
+                clients.remove(at: index)
+            }
         }
     }
 
     /// Slots that are taken.
     private(set) var taken = 0
+    // Those without a slot stay: there are as many as the settings name.
     private var targets: [String: Share] = [:]
     private var routes: [String: Share] = [:]
 
@@ -56,10 +67,12 @@ struct SlotShares {
     /// The room for deliveries of a route to a target; nil: there is none, whatever client they are of.
     func room(for target: String, route: String, _ bounds: DeliveryBounds) -> Room? {
         let share = targets[target]
-        let ofRoute = routes[route]
+        // Without a bound of its own a route is held to its target's.
+        let most = bounds.ofRoute(route)
+        let ofRoute = most < bounds.total ? routes[route] : nil
         // It takes the n-th further slot while held + n - 1 < 2 * (free - n + 1).
         let margin = 2 * (bounds.total - taken) - (share?.taken ?? 0)
-        let left = bounds.ofRoute(route) - (ofRoute?.taken ?? 0)
+        let left = most - (ofRoute?.taken ?? 0)
         guard margin > 0, left > 0 else { return nil }
         return Room(target: share, ofTarget: (margin + 2) / 3, route: ofRoute, ofRoute: left)
     }
@@ -74,21 +87,17 @@ struct SlotShares {
     }
 
     /// Counts a slot that is taken, without asking for room.
-    mutating func hold(_ user: SlotUser) { add(1, user) }
-
-    /// Gives back a slot that was taken.
-    mutating func giveBack(_ user: SlotUser) { add(-1, user) }
-
-    private mutating func add(_ count: Int, _ user: SlotUser) {
-        taken += count
-        Self.add(count, of: user.client, to: &targets[user.target])
-        Self.add(count, of: user.client, to: &routes[user.route])
+    mutating func hold(_ user: SlotUser) {
+        taken += 1
+        targets[user.target, default: Share()].add(user.client)
+        routes[user.route, default: Share()].add(user.client)
     }
 
-    private static func add(_ count: Int, of client: ClientName, to share: inout Share?) {
-        share = share ?? Share()
-        share?.add(count, of: client)
-        if share?.taken == 0 { share = nil }
+    /// Gives back a slot that was taken.
+    mutating func giveBack(_ user: SlotUser) {
+        taken -= 1
+        targets[user.target]?.remove(user.client)
+        routes[user.route]?.remove(user.client)
     }
 }
 
