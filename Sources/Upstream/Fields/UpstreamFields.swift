@@ -43,7 +43,8 @@ package enum UpstreamFields {
                 fields[index].value = MediaType.any
             }
         }
-        guard let completing else { return fields }
+        // One message has one set of them.
+        guard let completing, !(isWhole && policy.credentials == .creation) else { return fields }
         let credentials = keptOfCompletion(completing, of: creation, policy: policy)
         guard !credentials.isEmpty else { return fields }
         fields.removeAll { policy.credentialFields.contains($0.name) }
@@ -89,6 +90,7 @@ package enum UpstreamFields {
         case .none: return [:]
         case .completing: return credentials(completing)
         case .creation:
+            guard completing != creation else { return [:] }
             let (old, new) = (credentials(creation), credentials(completing))
             guard old != new, !creation.contains(setNames), kinds(of: old) == kinds(of: new) else {
                 return [:]
