@@ -108,7 +108,7 @@ extension HTTPField.Name {
     /// Whether a field makes a request that changes something conditional (RFC 9110 §13.1, RFC 4918 §10.4).
     fileprivate var isPrecondition: Bool {
         let name = canonicalName
-        guard name.utf8.starts(with: "if".utf8) else { return false }
+        guard name.utf8.first == UInt8(ascii: "i") else { return false }
         return ["if-match", "if-none-match", "if-unmodified-since", "if"].contains(name)
     }
 }
