@@ -137,6 +137,8 @@ extension World {
         if client.isRepeatable, client.answer != .refusing {
             complain("\(identity) is held and could be repeated")
         }
+        // Where the disk took no outcome, its client heard it all the same; the next lock decides as after a death.
+        if hasError, let id = UploadID(identity) { try? daemon.spool.tryLock(id)?.unlock() }
         let queue = look(at: identity)?.queue
         if queue != .hold {
             complain("its outcome is unknown, and \(identity) is in \(String(describing: queue))")

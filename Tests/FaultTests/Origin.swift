@@ -20,6 +20,12 @@ final class Origin: Sendable {
         case lateSilent
         /// The first time with an error.
         case refusing
+        /// The first time with 503, as what is in front of an application.
+        case unavailable
+        /// The first time with 401.
+        case unauthorized
+        /// With a redirect to another target, and there at once.
+        case redirecting
         /// After the client has heard a heartbeat, or cannot hear one any more.
         case late
     }
@@ -45,8 +51,17 @@ final class Origin: Sendable {
                 case .silent where isFirst, .lateSilent where isFirst: return
                 case .refusing where isFirst:
                     try connection.answer("422 Unprocessable Content", content: "no")
+                case .unavailable where isFirst: try connection.answer("503 Service Unavailable")
+                case .unauthorized where isFirst: try connection.answer("401 Unauthorized")
+                case .redirecting where request.target == "/files":
+                    try connection.answer(
+                        "307 Temporary Redirect",
+                        fields: ["Location: \(Self.otherTarget)"]
+                    )
                 case .long: try connection.answer("200 OK", content: Self.text(number, .long))
-                case .silent, .lateSilent, .late, .refusing, .short, nil:
+                case .silent, .lateSilent, .late, .refusing, .unavailable, .unauthorized,
+                    .redirecting,
+                    .short, nil:
                     try connection.answer("200 OK", content: Self.text(number, .short))
                 }
             }
@@ -61,9 +76,16 @@ final class Origin: Sendable {
         "got \(number)." + (answer == .long ? String(repeating: "x", count: 2000) : "")
     }
 
-    /// The contents that came for an upload, whole.
+    private static let otherTarget = "/files/other"
+
+    /// The contents that came for an upload, whole, and were not certainly left untaken.
     func got(_ number: Int) -> [[UInt8]] {
-        server.requests.filter { Self.number(of: $0) == number }.map(\.content)
+        let requests = server.requests.filter { Self.number(of: $0) == number }
+        switch requests.first?.values("X-Answer").first.flatMap({ Answer(rawValue: $0) }) {
+        case .unauthorized: return requests.dropFirst().map(\.content)
+        case .redirecting: return requests.filter { $0.target == Self.otherTarget }.map(\.content)
+        default: return requests.map(\.content)
+        }
     }
 
     private static func number(of request: LoopbackOrigin.Request) -> Int {

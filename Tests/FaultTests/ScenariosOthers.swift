@@ -12,7 +12,7 @@ import Upstream
 
 extension Scenario {
     static let others =
-        making + dropping + ordinary + full + clocks + commands + daemons + promising
+        making + dropping + ordinary + full + clocks + commands + daemons + answers + promising
 
     private static func route(
         _ change: @escaping @Sendable (inout RouteSettings) -> Void
@@ -141,6 +141,22 @@ extension Scenario {
         try world.walk(by: new)
         try other.append(from: first, on: new)
         try one.append(from: one.length, on: new)
+    }
+
+    // MARK: Answers that are not final
+
+    private static let answers: [Scenario] = [
+        ("redirected", .redirecting), ("refused credentials", .unauthorized),
+        ("unavailable", .unavailable),
+    ].flatMap { (name: String, answer: Origin.Answer) in
+        each(name, { _ in }) { world, method in
+            let client = world.client(method, answer: answer)
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try client.append(from: first, on: world.daemon)
+            if !client.hasFinal, !client.isHeld {
+                try client.append(from: client.length, on: world.daemon)
+            }
+        }
     }
 
     // MARK: Promises

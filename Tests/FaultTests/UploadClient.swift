@@ -258,7 +258,7 @@ final class UploadClient {
             isRefused = true
             return
         }
-        if isComplete, head.status.code == 410 || head.status.code == 502 {
+        if isComplete, [410, 502, 503].contains(head.status.code) {
             isHeld = true
             return
         }
