@@ -33,6 +33,8 @@ package struct RequestParameters: ~Copyable {
     private var fields = HTTPFields()
     private var fieldCount = 0
     private var fieldBytes = 0
+    /// How many of the fields the web server has set by itself.
+    private var configuredCount = 0
     /// The first one counts; a list, since that is one word where there is none.
     private var refusals: [Refusal] = []
     private var method = Word<HTTPRequest.Method>.missing
@@ -105,6 +107,8 @@ package struct RequestParameters: ~Copyable {
         if name.hasPrefix("HTTP_") {
             addField(ParameterBytes(rebasing: name[5...]), value)
         } else {
+            // A web server sends what it was configured to before what its client has sent.
+            configuredCount = fields.count
             addOperatorWord(name, value)
         }
     }
@@ -131,6 +135,8 @@ package struct RequestParameters: ~Copyable {
         case (_, .missing): return .failure(.missing("REQUEST_URI"))
         case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
         case (.valid(let method), .valid(let target)):
+            var fields = fields
+            if configuredCount > 0 { fields.keepFromConnection(fields.prefix(configuredCount)) }
             return .success(
                 RequestHead(
                     method: method,
@@ -156,6 +162,8 @@ extension RequestParameters {
         case .replaced: return
         case .name(let known): addField(known, value)
         case .unknown:
+            // The gateway's own.
+            if name.isReserved { return }
             let lowered = String(unsafeUninitializedCapacity: name.count) { text in
                 for (index, byte) in name.enumerated() { text[index] = byte.loweredFieldNameByte }
                 return name.count
@@ -246,9 +254,18 @@ extension RequestParameters {
             return .refused(.targetTooLong(limit: limits.targetBytes))
         }
         guard value.first == UInt8(ascii: "/") || value.equals("*"),
-            value.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
-            let target = value.validText
-        else { return .refused(.malformed(reason: "its target is no path")) }
+            value.allSatisfy({ $0 > 0x20 && $0 != 0x7F && $0 != 0x23 })
+        else {
+            let reason =
+                value.has(UInt8(ascii: "#"))
+                ? "its target has a #, which is %23 there" : "its target is no path"
+            return .refused(.malformed(reason: reason))
+        }
+        guard let target = value.validText else {
+            return .refused(
+                .malformed(reason: "its target is not UTF-8; percent-encode what is not ASCII")
+            )
+        }
         // Few have one anywhere.
         let mayHaveDots = value.has(UInt8(ascii: ".")) || value.has(UInt8(ascii: "%"))
         // The web server chose the location by the path without them, and what the upstream makes of them
@@ -304,6 +321,30 @@ extension RequestParameters {
             }
             context.interimStatuses.insert(status)
         }
+    }
+}
+
+extension HTTPFields {
+    /// Takes the names of some fields out of `Connection`, which is the client's: these are not, and it must not have
+    /// them left out (RFC 9110 §7.6.1).
+    fileprivate mutating func keepFromConnection(_ configured: HTTPFields.SubSequence) {
+        let names = Set(configured.map(\.name.canonicalName))
+        for index in indices where self[index].name == .connection {
+            let options = self[index].value.split(separator: ",")
+            let kept = options.filter { option in
+                let name = option.utf8.withoutOuterWhitespace
+                return !names.contains(String(decoding: name, as: UTF8.self).lowercased())
+            }
+            if kept.count < options.count { self[index].value = kept.joined(separator: ",") }
+        }
+    }
+}
+
+extension ParameterBytes {
+    /// Whether the name of a field, behind `HTTP_`, begins with `Spoolgate-`, in any case.
+    fileprivate var isReserved: Bool {
+        count > 10 && self[9].loweredFieldNameByte == UInt8(ascii: "-")
+            && zip(self, "spoolgate".utf8).allSatisfy { $0.loweredFieldNameByte == $1 }
     }
 }
 

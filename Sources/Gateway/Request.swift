@@ -172,7 +172,11 @@ final class Request {
 
     /// How long to wait for another request whose delivery may be under way: the answer is its final
     /// response.
+    ///
+    /// A client of tus knows "locked" and comes back; it must hear that before a proxy on its way gives up, or it
+    /// begins anew.
     var deliveryTimeout: Duration {
+        guard !dialect.knowsLocked else { return inUseTimeout }
         let upstream = route.settings.upstream
         let most = upstream.connectTimeout + upstream.stallTimeout + upstream.responseTimeout
         return max(inUseTimeout, most)

@@ -28,7 +28,9 @@ struct FileDescription {
         self.creation = creation
         name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
-        type = metadata.type(beside: own) ?? MediaType.any
+        let type = metadata.type(beside: own) ?? MediaType.any
+        // A part that has parts would be taken apart.
+        self.type = MediaType.isMultipart(type) ? MediaType.any : type
         self.length = length
         self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
             guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]
@@ -53,8 +55,10 @@ struct FileDescription {
         if let coding { own.append(("content-encoding", coding)) }
         var fields: [(name: String, value: String)] = []
         if settings.metadata {
+            // One that did not come hides nothing.
+            let copied = settings.fromFields.filter { creation.head.fields.contains($0.source) }
             let names =
-                settings.fields.map(\.name) + settings.fromFields.map(\.name)
+                settings.fields.map(\.name) + copied.map(\.name)
                 + DigestAlgorithm.integrity.map(\.rawValue)
                 + ["content-encoding", settings.fileField]
             let taken = Set(names.map { FormFieldName.key($0) })

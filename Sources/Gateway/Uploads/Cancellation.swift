@@ -1,6 +1,7 @@
 // The cancellation of an upload (draft-12 §4.5; tus, "termination").
 
 import Exchange
+import HTTPTypes
 import Journal
 import Spool
 import UploadProtocol
@@ -13,12 +14,17 @@ extension Request {
             if isUnmarked, upload.state.kind.family == .tus {
                 return on(upload).refuse(.tusVersion)
             }
-            switch upload.state.row(dialect).cancellation {
+            var state = upload.state
+            // Of others it makes no difference.
+            if dialect.knowsLocked { state.finalStatus = try upload.response()?.head.status.code }
+            switch state.row(dialect).cancellation {
             case .remove:
                 try upload.remove(durably: true)
                 on(upload).journal.cancelled(upload)
                 exchange.answer(responses.cancelled())
-            case .refuse(let refusal): refuse(refusal)
+            case .refuse(let refusal):
+                try upload.sync()
+                refuse(refusal)
             case .breakOff: breakOff(.deliveryUnderWay)
             }
         }

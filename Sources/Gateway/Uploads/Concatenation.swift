@@ -44,17 +44,21 @@ extension Request {
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
-            var path = url
-            if let origin = exchange.context.origin, url.beginsWithBytes(of: origin + "/") {
-                path = String(decoding: url.utf8.dropFirst(origin.utf8.count), as: UTF8.self)
-            }
-            switch route.resources.match(path) {
-            case .resource(let id) where !ids.contains(id): ids.append(id)
-            case .elsewhere(.resource): throw .partElsewhere
-            default: throw .malformedConcat
+            let path = url.utf8.first == UInt8(ascii: "/") ? url : pathHere(url)
+            switch path.map({ route.resources.match($0) }) {
+            case .resource(let id)? where !ids.contains(id): ids.append(id)
+            case .elsewhere(.resource)?: throw .partElsewhere
+            default: throw .noPart(url)
             }
         }
         return ids
+    }
+
+    /// The path of a URL at this service, by the name that the web server tells or the one that the client used.
+    private func pathHere(_ url: String) -> String? {
+        let host = head.fields.value(of: .host)
+        return [context.origin, host.map { "https://\($0)" }, host.map { "http://\($0)" }].lazy
+            .compactMap { url.path(below: $0) }.first
     }
 
     /// Locks the parts; nil where this request was answered here.

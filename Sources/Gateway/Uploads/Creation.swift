@@ -3,6 +3,7 @@
 
 import Delivery
 import Exchange
+import HTTPTypes
 import Journal
 import Settings
 import Spool
@@ -39,6 +40,10 @@ extension Request {
     @inline(never)
     private func beginCreation(_ creation: UploadRequest.Creation) -> Upload? {
         let new = newResource()
+        guard new.resourcePath.utf8.count <= UploadResources.longestPath else {
+            refuse(.targetTooLong(limit: UploadResources.longestPath))
+            return nil
+        }
         do throws(SpoolError) {
             let upload = try gateway.spool.create(
                 new,
@@ -85,7 +90,10 @@ extension Request {
 
     /// The upload that this request brings, with all its fields.
     func newUpload() -> UploadCreation {
-        UploadCreation(
+        var head = head
+        // It is of the message, which mostly has no content; the file's type is in the metadata.
+        if dialect.family == .tus { head.fields[.contentType] = nil }
+        return UploadCreation(
             id: .random(),
             route: route.name,
             owner: context.owner,
@@ -108,7 +116,10 @@ extension Request {
             of: creation.id,
             creationPath: head.path
         )
-        creation.head.fields = UpstreamFields.recorded(head.fields, policy: route.settings.fields)
+        creation.head.fields = UpstreamFields.recorded(
+            creation.head.fields,
+            policy: route.settings.fields
+        )
         return creation
     }
 }

@@ -10,9 +10,7 @@ extension Request {
     /// Tells the offset, made durable first (draft-12 §4.3).
     func retrieveOffset(_ id: UploadID) {
         if answersUnderWay(id) { return }
-        // The answer to a client of tus is the verdict, where one is on its way.
-        let patience = dialect.knowsLocked ? deliveryTimeout : inUseTimeout
-        withUpload(id, patience: patience) { upload throws(SpoolError) in
+        withUpload(id, patience: inUseTimeout) { upload throws(SpoolError) in
             try on(upload).retrieveOffset(of: upload)
         }
     }

@@ -44,7 +44,9 @@ extension Request {
         _ end: ReceptionEnd,
         isCreation: Bool
     ) throws(SpoolError) -> Bool {
-        guard end == .ended else {
+        // What clients of tus say of a chunk says nothing of none.
+        let isOfNothing = dialect.family == .tus && upload.durableOffset == upload.state.offset
+        guard end == .ended, !isOfNothing else {
             try upload.discardUnverified()
             return true
         }

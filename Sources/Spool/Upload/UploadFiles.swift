@@ -408,10 +408,18 @@ final class UploadFiles {
         guard let loan, let data else { return }
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
         let before = size
+        try checkNotCut(found)
         size = max(size, min(loan.start + min(count, loan.taken), found))
         spool.room.endLoan(of: size - before, written: size - before)
         lastActivity = spool.clock.now
         writeBack(data)
+    }
+
+    /// Refuses content that somebody has shortened while it was lent: what a client was told of it is gone.
+    private func checkNotCut(_ found: Int64) throws(SpoolError) {
+        guard found >= size else {
+            throw .disk(SystemError(call: "fstat", subject: dataPath, errno: SystemError.lost))
+        }
     }
 
     /// Whether bytes were added of which nothing was noted.
@@ -438,6 +446,7 @@ final class UploadFiles {
         }
         self.data = data
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
+        try checkNotCut(found)
         let most = loan.start + min(count ?? loan.taken, loan.taken)
         let (before, lent) = (size, left(of: loan))
         size = min(found, most)

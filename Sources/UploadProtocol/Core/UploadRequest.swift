@@ -69,6 +69,8 @@ package enum UploadRequest: Sendable, Equatable {
         package var completeness: Completeness
         /// The length of the representation where the message tells it (draft-12 §4.1.3).
         package var length: Int64?
+        /// Whether content, of which nobody knows yet whether there is any, would be of the wrong type.
+        package var mustBeEmpty = false
     }
 
     /// What an append says of itself.

@@ -38,6 +38,10 @@ package struct UploadResources: Sendable, Equatable {
     /// The media type of an append's content (draft-12 §6).
     package static let partialMediaType = "application/partial-upload"
 
+    /// Bytes of the longest path of an upload resource: with a method and a version it is a request line that web
+    /// servers take (8 KiB).
+    package static let longestPath = 8_000
+
     /// What a path names.
     package enum Match: Equatable, Sendable {
         /// Not an upload resource.

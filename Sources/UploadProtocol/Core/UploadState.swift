@@ -93,6 +93,7 @@ package struct UploadState: Sendable, Equatable {
     }
 
     private var isRefused: Bool { (finalStatus ?? 0) >= 400 }
+    private var isTaken: Bool { !kind.isPart && (200..<400).contains(finalStatus ?? 0) }
     /// Whether all of it was received and nobody needs to say so: its delivery is due.
     private var isWholeByLength: Bool {
         kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
@@ -149,7 +150,9 @@ package struct UploadState: Sendable, Equatable {
                 completing: .replay(otherwise: .uploadLost),
                 retrieval: .tell(.complete),
                 eagerRetrieval: isRefused ? .refuse(.upstreamRefusedGone) : .tell(.complete),
-                cancellation: .remove
+                // A client of tus has heard 423 for an earlier one, and takes 204 for "it never arrived".
+                cancellation: dialect.knowsLocked && isTaken
+                    ? .refuse(.alreadyDelivered) : .remove
             )
         case .indeterminate:
             Row(
@@ -267,7 +270,10 @@ package struct UploadState: Sendable, Equatable {
     /// How far the content may go of a creation that classification has let pass.
     package static func decide(_ creation: UploadRequest.Creation, limits: UploadLimits) -> Ceiling
     {
-        UploadState(offset: 0).ceiling(length: creation.length, limits: limits)
+        guard !creation.mustBeEmpty else {
+            return Ceiling(offset: 0, isLength: creation.length == 0, length: creation.length)
+        }
+        return UploadState(offset: 0).ceiling(length: creation.length, limits: limits)
     }
 
     /// Decides on an append (draft-12 §4.4.2); nothing is changed.
@@ -317,6 +323,8 @@ package struct UploadState: Sendable, Equatable {
     package func decideExcess(_ ceiling: Ceiling, dialect: Dialect, limits: UploadLimits)
         -> (refusal: Refusal, deactivates: Bool)
     {
+        // Only a creation of tus that must be empty has such a ceiling.
+        if ceiling.offset == 0, !ceiling.isLength { return (.tusMediaType, true) }
         if ceiling.isLength {
             let deactivates = dialect.deactivatesOnExcess && phase == .receiving
             let refusal = Refusal.lengthExceeded(length: ceiling.offset)

@@ -21,6 +21,11 @@ package enum MediaType {
         return isType && HTTPField.isValidValue(text) ? text : nil
     }
 
+    /// Whether a type is one of contents that are made of parts.
+    package static func isMultipart(_ text: String) -> Bool {
+        text.utf8.prefix(10).elementsEqual("multipart/".utf8) { ($0 | 0x20) == ($1 | 0x20) }
+    }
+
     /// Whether a `Content-Type` is `expected`, with or without parameters.
     ///
     /// - Parameters:

@@ -31,12 +31,30 @@ package struct UploadMetadata: Sendable, Equatable {
         }
     }
 
-    /// Whether a value of the field is what tus says: each key once, and every value Base64.
-    package static func isWellFormed(_ text: String) -> Bool {
+    /// What keeps a value of the field from being what tus says: each key once, and every value Base64.
+    ///
+    /// - Returns: a clause that names the pair and says why; nil if nothing does.
+    package static func fault(of text: String) -> String? {
         // An empty value is no pair, and harmless.
-        let count =
-            text.isEmpty ? 0 : text.split(separator: ",", omittingEmptySubsequences: false).count
-        return UploadMetadata(text).pairs.count == count
+        guard !text.isEmpty else { return nil }
+        var keys: Set<Substring> = []
+        for (index, pair) in text.split(separator: ",", omittingEmptySubsequences: false)
+            .enumerated()
+        {
+            let words = pair.split { $0 == " " || $0 == "\t" }
+            let place = "pair \(index + 1)"
+            guard let key = words.first else { return "\(place) is empty" }
+            let name = "\(place), '\(key.prefix(40))',"
+            if words.count > 2 { return "\(name) has more than a key and a value" }
+            guard key.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else {
+                return "\(name) has a key that is not ASCII"
+            }
+            guard Base64.decode(words.count == 2 ? words[1] : "") != nil else {
+                return "\(name) has a value that is not Base64"
+            }
+            guard keys.insert(key).inserted else { return "\(name) comes twice" }
+        }
+        return nil
     }
 
     /// The value of a key; nil if it is absent or empty.
@@ -46,10 +64,14 @@ package struct UploadMetadata: Sendable, Equatable {
 
     /// The type of the file: `own`, where that says more than "any bytes", else that of `filetype`.
     ///
+    /// A file is no `multipart/…`: whoever reads a form would look for parts in it.
+    ///
     /// - Returns: nil where neither tells one.
     package func type(beside own: String?) -> String? {
         if let own, own != MediaType.any { return own }
-        return self["filetype"].flatMap(MediaType.wellFormed)
+        return self["filetype"].flatMap(MediaType.wellFormed).flatMap {
+            MediaType.isMultipart($0) ? nil : $0
+        }
     }
 
     /// The pairs that do not name or describe the file itself.

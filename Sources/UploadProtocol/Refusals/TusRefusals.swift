@@ -42,14 +42,27 @@ extension Refusal {
     }
 
     /// 400: `Upload-Metadata` that cannot be read.
-    static let malformedMetadata = Refusal(
-        status: .badRequest,
-        code: "malformed-field",
-        title: "malformed field",
-        detail: """
-            Upload-Metadata must be pairs of a key and its value in Base64, separated by commas, each \
-            key once.
-            """
+    ///
+    /// - Parameter fault: what is wrong with which pair, as a clause.
+    static func malformedMetadata(_ fault: String) -> Refusal {
+        Refusal(
+            status: .badRequest,
+            code: "malformed-field",
+            title: "malformed field",
+            detail: """
+                Upload-Metadata must be pairs of a key and its value in Base64, separated by commas, each \
+                key once: \(fault).
+                """
+        )
+    }
+
+    /// 409: a termination of an upload that the upstream has.
+    static let alreadyDelivered = Refusal(
+        status: .conflict,
+        code: "already-delivered",
+        title: "upload already delivered",
+        detail: "The upload was delivered before it could be cancelled. Remove it where it went.",
+        completeness: .complete
     )
 
     /// 409: a part that another node has; where all of them are there, the web server should have sent this too.
@@ -67,6 +80,21 @@ extension Refusal {
         title: "malformed field",
         detail: "Upload-Concat must be partial, or final; and the URLs of the parts."
     )
+
+    /// 400: a part whose URL names no upload of this service, or that stands there twice.
+    ///
+    /// - Parameter url: the URL as the client sent it; its first 200 characters are told.
+    package static func noPart(_ url: String) -> Refusal {
+        Refusal(
+            status: .badRequest,
+            code: "malformed-field",
+            title: "malformed field",
+            detail: """
+                Upload-Concat must name each part once, by the URL that its creation told: \
+                \(url.prefix(200)) is not such a URL.
+                """
+        )
+    }
 
     /// 400: an upload made of parts has their length.
     static let finalHasLength = Refusal(
@@ -108,16 +136,20 @@ extension Refusal {
     )
 
     /// 400: `Upload-Checksum` that cannot be verified.
-    static let malformedChecksum = Refusal(
-        status: .badRequest,
-        code: "malformed-field",
-        title: "malformed field",
-        detail: """
-            Upload-Checksum must be one of \
-            \(Tus.checksumAlgorithms.map(\.tusName).joined(separator: ", ")), a space, and the digest \
-            in Base64.
-            """
-    )
+    ///
+    /// - Parameter fault: what is wrong with it, as a clause.
+    static func malformedChecksum(_ fault: String) -> Refusal {
+        Refusal(
+            status: .badRequest,
+            code: "malformed-field",
+            title: "malformed field",
+            detail: """
+                Upload-Checksum must be one of \
+                \(Tus.checksumAlgorithms.map(\.tusName).joined(separator: ", ")), a space, and the digest \
+                in Base64: \(fault).
+                """
+        )
+    }
 
     /// 460: the content is not what its checksum says (tus, "checksum").
     package static let checksumMismatch = Refusal(

@@ -31,7 +31,7 @@ extension UploadRequest {
             case (.status, _): throw .statusMethodNotAllowed
             case (.resource(let id), .head), (.resource(let id), .get): self = .offsetRetrieval(id)
             case (.resource(let id), .delete): self = .cancellation(id)
-            case (.resource(let id), .patch): self = .append(id, try Append(tus: head))
+            case (.resource(let id), .patch): self = .append(id, try Append(tus: head, limits))
             case (.resource, _): throw .methodNotAllowed
             case (.none, .post): self = try Self.creation(head, limits)
             case (.none, .patch), (.none, .head), (.none, .delete): throw .unknownUpload
@@ -58,8 +58,8 @@ extension UploadRequest {
         _ limits: UploadLimits
     ) throws(Refusal) -> UploadRequest {
         if head.fields.contentRange != nil { throw .partNotResumable }
-        if let metadata = head.fields[.uploadMetadata], !UploadMetadata.isWellFormed(metadata) {
-            throw .malformedMetadata
+        if let fault = head.fields[.uploadMetadata].flatMap(UploadMetadata.fault) {
+            throw .malformedMetadata(fault)
         }
         let concat = head.fields[.uploadConcat]
         switch concat.map(UploadConcat.init) {
@@ -67,7 +67,7 @@ extension UploadRequest {
         case .some(nil): throw .malformedConcat
         case .partial??, nil: break
         }
-        let length = try head.fields.tusNumber(.uploadLength)
+        let length = try head.fields.tusLength(limits)
         switch head.fields[.uploadDeferLength] {
         case nil where length == nil: throw .noTusLength
         case nil: break
@@ -76,8 +76,15 @@ extension UploadRequest {
         }
         if let length, length > limits.maxSize { throw .tooLarge(maxSize: limits.maxSize) }
         if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
-        try head.fields.checkChecksum()
-        return .creation(Creation(completeness: .atLength, length: length))
+        // It describes content.
+        if head.contentLength != .known(0) { try head.fields.checkChecksum() }
+        return .creation(
+            Creation(
+                completeness: .atLength,
+                length: length,
+                mustBeEmpty: !head.isOfTusContent && head.contentLength != .known(0)
+            )
+        )
     }
 
     private static func concatenation(
@@ -99,12 +106,8 @@ extension UploadRequest {
         _ limits: UploadLimits
     ) throws(Refusal) -> Refusal? {
         guard head.contentLength != .known(0) else { return nil }
-        let type = head.fields[.contentType]
         // Without a length there may be no content at all.
-        let mayBeEmpty = head.contentLength == .unknown && type == nil
-        guard mayBeEmpty || type.map({ MediaType.of($0, is: Tus.mediaType) }) ?? false else {
-            return .tusMediaType
-        }
+        guard head.contentLength == .unknown || head.isOfTusContent else { return .tusMediaType }
         guard let count = head.contentLength.count else { return nil }
         if let length, count > length {
             return .lengthExceeded(length: length).told(as: .contentTooLarge)
@@ -115,22 +118,37 @@ extension UploadRequest {
 }
 
 extension UploadRequest.Append {
-    fileprivate init(tus head: RequestHead) throws(Refusal) {
-        guard head.fields[.contentType].map({ MediaType.of($0, is: Tus.mediaType) }) ?? false else {
-            throw .tusMediaType
-        }
+    fileprivate init(tus head: RequestHead, _ limits: UploadLimits) throws(Refusal) {
+        guard head.isOfTusContent else { throw .tusMediaType }
         guard let offset = try head.fields.tusNumber(.uploadOffset) else { throw .missingOffset }
-        try head.fields.checkChecksum()
+        if head.contentLength != .known(0) { try head.fields.checkChecksum() }
         self.init(
             offset: offset,
             completeness: .atLength,
-            length: try head.fields.tusNumber(.uploadLength),
+            length: try head.fields.tusLength(limits),
             contentLength: head.contentLength
         )
     }
 }
 
+extension RequestHead {
+    /// Whether its content is of the one type that content of an upload has.
+    fileprivate var isOfTusContent: Bool {
+        fields[.contentType].map { MediaType.of($0, is: Tus.mediaType) } ?? false
+    }
+}
+
 extension HTTPFields {
+    /// The length of an upload; nil if none is told.
+    ///
+    /// - Throws: 413 for a number that no limit reaches, 400 for what is none.
+    fileprivate func tusLength(_ limits: UploadLimits) throws(Refusal) -> Int64? {
+        if let text = self[.uploadLength], text.utf8.count > 15, text.utf8.allSatisfy(\.isDigit) {
+            throw .tooLarge(maxSize: limits.maxSize)
+        }
+        return try tusNumber(.uploadLength)
+    }
+
     /// The non-negative integer of a field; nil where the field is absent.
     ///
     /// - Throws: 400 for anything else.
@@ -154,10 +172,19 @@ extension DigestValues {
         self.init()
         guard let text = fields[.uploadChecksum] else { return }
         let words = text.split(separator: " ")
-        guard words.count == 2,
-            let algorithm = Tus.checksumAlgorithms.first(where: { $0.tusName == words[0] }),
-            let bytes = Base64.decode(words[1]), bytes.count == algorithm.length
-        else { throw .malformedChecksum }
+        guard words.count == 2 else { throw .malformedChecksum("it has no two words") }
+        let algorithm = Tus.checksumAlgorithms.first { $0.tusName == words[0] }
+        guard let algorithm else {
+            throw .malformedChecksum("'\(words[0].prefix(40))' is none of them")
+        }
+        guard let bytes = Base64.decode(words[1]) else {
+            throw .malformedChecksum("the digest is not Base64, hexadecimal perhaps")
+        }
+        guard bytes.count == algorithm.length else {
+            throw .malformedChecksum(
+                "the digest has \(bytes.count) bytes, and \(algorithm.tusName) has \(algorithm.length)"
+            )
+        }
         self[algorithm] = bytes
     }
 }
