@@ -91,12 +91,54 @@ import UploadProtocol
         }
     }
 
+    @Test("a target with a # or without UTF-8 is refused in words that say so")
+    func targetFaults() {
+        func reason(_ target: [UInt8]) -> String {
+            let parameters = ["REQUEST_METHOD=PUT"].map { Array($0.utf8) }
+            let result = RequestParameters.read(parameters + [Array("REQUEST_URI=".utf8) + target])
+            guard case .failure(let refusal) = result.head else { return "" }
+            return refusal.detail
+        }
+        #expect(reason(Array("/a#b".utf8)).contains("its target has a #, which is %23 there"))
+        #expect(reason(Array("/a".utf8) + [0xFF]).contains("its target is not UTF-8"))
+    }
+
+    @Test("a client's Connection takes nothing away that the web server has set")
+    func connectionOptions() throws {
+        func fields(_ lines: [String]) throws -> HTTPFields {
+            try RequestParameters.read(lines.map { Array($0.utf8) }).head.get().fields
+        }
+        let configured = [
+            "HTTP_X_USER=alice", "HTTP_X_REQUEST_ID=7", "REQUEST_METHOD=PUT", "REQUEST_URI=/a",
+        ]
+        let told = try fields(
+            configured + ["HTTP_X_HOP=1", "HTTP_CONNECTION=X-User, close,x-hop , X-REQUEST-ID"]
+        )
+        #expect(told[.connection] == "close,x-hop")
+        let untouched = try fields(configured + ["HTTP_CONNECTION=close, x-hop"])
+        #expect(untouched[.connection] == "close, x-hop")
+    }
+
+    @Test(
+        "a client's fields with the gateway's prefix are dropped, and others with such names are not"
+    )
+    func reserved() throws {
+        let lines = [
+            "REQUEST_METHOD=PUT", "REQUEST_URI=/a", "HTTP_SPOOLGATE_OWNER=a",
+            "HTTP_SPOOLGATE_SET=b",
+            "HTTP_Spoolgate-Event=c", "HTTP_SPOOLGATES=d", "HTTP_SPOOLGATE=e",
+            "HTTP_X_SPOOLGATE_A=f",
+        ]
+        let fields = try RequestParameters.read(lines.map { Array($0.utf8) }).head.get().fields
+        #expect(fields.map(\.name.canonicalName) == ["spoolgates", "spoolgate", "x-spoolgate-a"])
+    }
+
     @Test(
         "a target is kept byte by byte",
         arguments: [
-            "*", "/", "//a/.b/c..?c=%2F../..", "/gr\u{FC}n", "/a#b", "/...", "/a.b/..c", "/%2e%2ea",
+            "*", "/", "//a/.b/c..?c=%2F../..", "/gr\u{FC}n", "/...", "/a.b/..c", "/%2e%2ea",
             "/%",
-            "/%2", "/a#/..",
+            "/%2",
         ]
     )
     func target(_ target: String) throws {

@@ -134,3 +134,24 @@ struct SharedContentTests {
         #expect(next.places.contains("syncDirectory uploads"))
     }
 }
+
+@Suite("Content that is shortened while it is lent")
+struct ShortenedContentTests {
+    @Test("is no offset that a client is told", arguments: [true, false])
+    func shortened(isNoted: Bool) throws {
+        let directory = TemporarySpool()
+        let upload = try directory.open().create(.sample(), requestRelease: {})
+        defer { upload.unlock() }
+        try upload.append("promised")
+        try upload.sync()
+        do {
+            let file = try upload.lend(upTo: 100)
+            #expect(write(file.number, "more", 4) == 4)
+            try upload.noteAdded(4)
+            #expect(truncate(directory.data(upload.creation.id), 3) == 0)
+            if isNoted { #expect(throws: SpoolError.self) { try upload.noteAdded(5) } }
+        }
+        #expect(throws: SpoolError.self) { try upload.takeBack(4, until: .after(.seconds(30))) }
+        #expect(upload.state.offset == 12)
+    }
+}

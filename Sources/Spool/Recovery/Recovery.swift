@@ -237,9 +237,9 @@ extension Spool {
     /// Removes what was left in `tmp`.
     private func removeTemporaries() throws(SystemError) {
         for name in try layout.temporary.names() {
-            // One with another name says that this name may not survive a power cut (ContentCopy).
+            // While content has such a name, its other one may not survive a power cut.
             guard let status = try layout.temporary.status(of: name), status.isRegular,
-                status.names <= 1,
+                status.names <= 1 || !name.hasPrefix(ContentCopy.mark),
                 clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge
             else { continue }
             try disk.unlink(name, in: layout.temporary)

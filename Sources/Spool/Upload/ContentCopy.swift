@@ -12,6 +12,9 @@ struct ContentCopy {
     /// The new file, locked; its content is durable.
     let file: OpenFile
 
+    /// What its second name begins with.
+    static let mark = "content."
+
     private let spool: Spool
     private let directory: Directory
     private let secondName: String
@@ -32,7 +35,7 @@ struct ContentCopy {
     ) throws(SystemError) {
         self.spool = spool
         directory = spool.layout.directory(of: name)
-        secondName = TemporaryName.next()
+        secondName = Self.mark + TemporaryName.next()
         let (disk, temporary) = (spool.disk, spool.layout.temporary)
         let owner = try spool.layout.root.status().owner
         let made = try disk.create(secondName, in: temporary, owner: owner)

@@ -56,9 +56,9 @@ extension Refusal {
         )
     }
 
-    /// 409: a termination of an upload that the upstream has.
+    /// 410: a termination of an upload that the upstream has. Not 409, after which clients of tus try again.
     static let alreadyDelivered = Refusal(
-        status: .conflict,
+        status: .gone,
         code: "already-delivered",
         title: "upload already delivered",
         detail: "The upload was delivered before it could be cancelled. Remove it where it went.",
