@@ -44,6 +44,7 @@ extension Refusal {
     /// 400: `Upload-Metadata` that cannot be read.
     ///
     /// - Parameter fault: what is wrong with which pair, as a clause.
+    /// - Returns: a refusal that tells the client both.
     static func malformedMetadata(_ fault: String) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -56,7 +57,9 @@ extension Refusal {
         )
     }
 
-    /// 410: a termination of an upload that the upstream has. Not 409, after which clients of tus try again.
+    /// 410: a termination of an upload that the upstream has.
+    ///
+    /// Not 409, after which clients of tus try again.
     static let alreadyDelivered = Refusal(
         status: .gone,
         code: "already-delivered",
@@ -84,6 +87,7 @@ extension Refusal {
     /// 400: a part whose URL names no upload of this service, or that stands there twice.
     ///
     /// - Parameter url: the URL as the client sent it; its first 200 characters are told.
+    /// - Returns: a refusal that names the part.
     package static func noPart(_ url: String) -> Refusal {
         Refusal(
             status: .badRequest,
@@ -138,6 +142,7 @@ extension Refusal {
     /// 400: `Upload-Checksum` that cannot be verified.
     ///
     /// - Parameter fault: what is wrong with it, as a clause.
+    /// - Returns: a refusal that tells the client both.
     static func malformedChecksum(_ fault: String) -> Refusal {
         Refusal(
             status: .badRequest,
