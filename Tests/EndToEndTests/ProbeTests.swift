@@ -100,7 +100,7 @@ struct ProbeTests {
         #expect(
             report.lines.compactMap(\.check) == [
                 "reach", "gateway", "login", "streaming", "104-http1", "104-http2", "cut", "size",
-                "location", "names", "errors", "speed", "cors", "tus", "cleanup",
+                "location", "names", "errors", "fields", "speed", "cors", "tus", "cleanup",
             ]
         )
         let rest = report.lines.dropLast().filter { $0.check != "login" }

@@ -86,6 +86,28 @@ package struct ErrorsSeen: Sendable, Equatable {
     }
 }
 
+/// Whether long lines of a head pass: metadata of some kilobytes, and uploads made of hundreds of parts.
+package struct LongFieldSeen: Sendable, Equatable {
+    /// Bytes of the field.
+    package var size: Int
+    /// The answer to an offset retrieval with that field.
+    package var answer: ProbeAnswer
+
+    /// Makes it.
+    package init(size: Int, answer: ProbeAnswer) { (self.size, self.answer) = (size, answer) }
+
+    /// What it means.
+    package var finding: Finding {
+        if answer.offset != nil { return .ok("fields", "a field of \(size >> 10) KiB passes") }
+        return Finding(
+            .warning,
+            "fields",
+            "a request with a field of \(size >> 10) KiB was answered \(answer.description)",
+            mends: ["large_client_header_buffers 8 64k;   (in the server block)"]
+        )
+    }
+}
+
 /// What a page of another origin may do.
 package struct CrossOriginSeen: Sendable, Equatable {
     /// The page's origin.

@@ -32,6 +32,8 @@ package final class UploadProbe {
     private static let reloading = Duration.seconds(1)
     /// Content of a creation: small, and above what is too small for anything.
     private static let small: Int64 = 64 << 10
+    /// Bytes of a field that is longer than nginx takes unless it is told to.
+    private static let longField = 32 << 10
     /// Uploads by which several nodes are met.
     private static let creations = 8
     /// The length that is asked for where the gateway allows any.
@@ -66,7 +68,7 @@ package final class UploadProbe {
         let checks = [
             { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
             { self.tell(LocationSeen(first.location, url: self.question.url).finding) },
-            { self.names() }, { self.errors(first) }, { self.speed() }, { self.silence() },
+            { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() }, { self.silence() },
             { self.crossOrigin() },
             { self.tus(first) },
         ]
@@ -335,6 +337,18 @@ package final class UploadProbe {
         let unknown = requests.append(to: gone, at: 0, content())
         guard !isStopped() else { return }
         tell(ErrorsSeen(conflict: ProbeAnswer(conflict), unknown: ProbeAnswer(unknown)).finding)
+    }
+
+    private func longField(_ upload: ProbeUpload) {
+        var long = upload
+        let field = HTTPField(
+            name: .made("x-spoolgate-probe"),
+            value: String(repeating: "x", count: Self.longField)
+        )
+        long.fields.append(field)
+        let answer = requests.offset(of: long)
+        guard !isStopped() else { return }
+        tell(LongFieldSeen(size: Self.longField, answer: answer).finding)
     }
 
     private func crossOrigin() {
