@@ -136,7 +136,7 @@ package struct RequestParameters: ~Copyable {
         case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
         case (.valid(let method), .valid(let target)):
             var fields = fields
-            if configuredCount > 0 { fields.keepFromConnection(fields.prefix(configuredCount)) }
+            if configuredCount > 0 { fields.keepFromConnection(first: configuredCount) }
             return .success(
                 RequestHead(
                     method: method,
@@ -327,15 +327,27 @@ extension RequestParameters {
 extension HTTPFields {
     /// Takes the names of some fields out of `Connection`, which is the client's: these are not, and it must not have
     /// them left out (RFC 9110 §7.6.1).
-    fileprivate mutating func keepFromConnection(_ configured: HTTPFields.SubSequence) {
-        let names = Set(configured.map(\.name.canonicalName))
+    ///
+    /// - Parameter count: how many of the first fields may be the web server's. One that sends its own words behind its
+    ///   client's fields (lighttpd) has `Connection` among them, and then nobody knows which are.
+    fileprivate mutating func keepFromConnection(first count: Int) {
+        guard let first = firstIndex(where: { $0.name == .connection }), first >= count else {
+            return
+        }
+        let names = Set(prefix(count).map(\.name.canonicalName))
+        let comma = UInt8(ascii: ",")
         for index in indices where self[index].name == .connection {
-            let options = self[index].value.split(separator: ",")
+            // Bytes, not characters, as whoever reads the options splits them.
+            let options = self[index].value.utf8.split(separator: comma)
             let kept = options.filter { option in
-                let name = option.utf8.withoutOuterWhitespace
-                return !names.contains(String(decoding: name, as: UTF8.self).lowercased())
+                let name = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
+                return !names.contains(HTTPField.Name(name)?.canonicalName ?? "")
             }
-            if kept.count < options.count { self[index].value = kept.joined(separator: ",") }
+            guard kept.count < options.count else { continue }
+            self[index].value = String(
+                decoding: Array(kept.joined(separator: [comma])),
+                as: UTF8.self
+            )
         }
     }
 }

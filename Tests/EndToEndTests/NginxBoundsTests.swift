@@ -121,4 +121,69 @@ struct NginxBoundsTests {
         #expect(elsewhere.status == 404)
         #expect(try create(in: sandbox, from: Self.other).status == 201)
     }
+
+    @Test(
+        "creations of tus count, whatever else they say; requests that stand for another method do not"
+    )
+    func tusCreators() throws {
+        let sandbox = try Sandbox(front: .nginxBounded(.creators(3)))
+        func ask(_ method: String, _ target: String, _ fields: [String]) throws -> WireClient.Answer
+        {
+            try sandbox.ask(method, target, ["Tus-Resumable: 1.0.0"] + fields, content: Data())
+        }
+        let length = "Upload-Length: 5"
+        let first = try ask("POST", "/files/a", [length])
+        #expect(first.status == 201)
+        let resource = try #require(first["location"]).split(separator: "/").dropFirst(2)
+        let path = "/" + resource.joined(separator: "/")
+        for method in ["HEAD", "head", "HEAD", "HEAD"] {
+            #expect(try ask("POST", path, ["X-HTTP-Method-Override: \(method)"]).status == 200)
+        }
+        #expect(try ask("POST", "/files/b", [length, "Upload-Offset: 0"]).status == 201)
+        #expect(
+            try ask("POST", "/files/c", [length, "X-HTTP-Method-Override: POST"]).status == 201
+        )
+        try expectTooMuch(ask("POST", "/files/d", [length]))
+        // The draft's fields count first.
+        for (method, more) in [("PUT", []), ("POST", ["X-HTTP-Method-Override: PATCH"])] {
+            try expectTooMuch(ask(method, "/files/e", ["Upload-Complete: ?0"] + more))
+        }
+        try expectTooMuch(create(in: sandbox))
+    }
+
+    @Test("the path without its slash takes content, and leads others to the one with it")
+    func withoutSlash() throws {
+        let sandbox = try Sandbox(front: .nginxBounded(.creators(100)))
+        let created = try sandbox.ask(
+            "POST",
+            "/files?a=b",
+            ["Upload-Complete: ?0"],
+            content: Data()
+        )
+        #expect(created.status == 201)
+        #expect(created["location"]?.contains("/files/upload-resource/") == true)
+        let tus = try sandbox.ask(
+            "POST",
+            "/files",
+            ["Tus-Resumable: 1.0.0", "Upload-Length: 5"],
+            content: Data()
+        )
+        #expect(tus.status == 201)
+        let seen = try sandbox.ask("GET", "/files?a=b")
+        #expect(seen.status == 301)
+        #expect(seen["location"]?.hasSuffix("/files/?a=b") == true)
+    }
+
+    @Test("a head has lines of up to 64 KiB, over HTTP/1.1")
+    func longLines() throws {
+        let sandbox = try Sandbox(front: .nginxBounded(.creators(100)))
+        let metadata = "title " + Data(repeating: 0x78, count: 30_000).base64EncodedString()
+        let answer = try sandbox.ask(
+            "POST",
+            "/files/a",
+            ["Tus-Resumable: 1.0.0", "Upload-Length: 5", "Upload-Metadata: \(metadata)"],
+            content: Data()
+        )
+        #expect(answer.status == 201)
+    }
 }

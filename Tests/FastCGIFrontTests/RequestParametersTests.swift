@@ -115,6 +115,14 @@ import UploadProtocol
             configured + ["HTTP_X_HOP=1", "HTTP_CONNECTION=X-User, close,x-hop , X-REQUEST-ID"]
         )
         #expect(told[.connection] == "close,x-hop")
+        // A combining mark hides no comma.
+        let marked = try fields(configured + ["HTTP_CONNECTION=X-User,\u{301}a,x-hop"])
+        #expect(marked[.connection] == "\u{301}a,x-hop")
+        // lighttpd sends its own words last.
+        let last = try fields(
+            ["HTTP_X_HOP=1", "HTTP_CONNECTION=x-hop", "REQUEST_METHOD=PUT", "REQUEST_URI=/a"]
+        )
+        #expect(last[.connection] == "x-hop")
         let untouched = try fields(configured + ["HTTP_CONNECTION=close, x-hop"])
         #expect(untouched[.connection] == "close, x-hop")
     }

@@ -255,4 +255,115 @@ struct ForeignTusTests {
             ).status == 414
         )
     }
+
+    @Test("a tus client whose proxy gave up comes back, and the upstream gets the upload once")
+    func tusProxy() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("201 Created")
+            }
+        }
+        defer { gate.open() }
+        let test = try GatewayUnderTest(origin.target) { settings, _ in
+            settings.inUseTimeout = .milliseconds(200)
+        }
+        let created = test.serve(
+            request(.post, "/files", [.uploadLength: "5"], [], length: .known(0))
+        )
+        let location = try #require(created.location)
+        let first = patch(location)
+        let running = try test.start(first)
+        try eventually("it is under way") { origin.requests.count == 1 }
+        first.abandon()
+        for _ in 0..<3 {
+            let look = test.serve(request(.head, location))
+            #expect(look.status == 423)
+            #expect(look[.retryAfter] != nil)
+        }
+        gate.open()
+        _ = try running.finish()
+        let look = test.serve(request(.head, location))
+        #expect(look.status == 200)
+        #expect(look.offset == 5)
+        #expect(test.serve(patch(location, "", at: 5)).status == 204)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a draft client whose proxy gave up comes back, and the upstream gets the upload once")
+    func draftProxy() throws {
+        let gate = Gate()
+        let origin = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                gate.pass()
+                try connection.answer("201 Created")
+            }
+        }
+        defer { gate.open() }
+        let test = try GatewayUnderTest(origin.target) { settings, _ in
+            settings.inUseTimeout = .milliseconds(200)
+        }
+        let location = try #require(
+            test.serve(.creation(complete: false)).location
+        )
+        let offset = try #require(test.serve(.retrieval(location)).offset)
+        let first = ScriptedExchange.append(location, at: offset, [" world"])
+        let running = try test.start(first)
+        try eventually("it is under way") { origin.requests.count == 1 }
+        first.abandon()
+        // What the draft's client hears from HEAD meanwhile.
+        let look = test.serve(.retrieval(location))
+        #expect(look.isAborted)
+        let back = ScriptedExchange.append(location, at: offset + 6)
+        let again = try test.start(back)
+        gate.open()
+        _ = try running.finish()
+        let end = try again.finish()
+        #expect(end.status == 201)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test("a checksum that cannot be read says nothing of no content of unknown length")
+    func checksum() throws {
+        let test = try GatewayUnderTest()
+        let record = test.serve(
+            request(
+                .post,
+                "/files",
+                [.uploadLength: "5", .uploadChecksum: "crc32 x"],
+                [],
+                length: .unknown
+            )
+        )
+        #expect(record.status == 201)
+    }
+
+    @Test(
+        "a part at another host's network-path reference is refused",
+        arguments: ["//evil.example", "https://evil.example"]
+    )
+    func networkPath(origin: String) throws {
+        let test = try GatewayUnderTest()
+        let part = test.serve(
+            request(
+                .post,
+                "/files",
+                [.uploadConcat: "partial", .uploadLength: "1", .contentType: Tus.mediaType],
+                ["x"]
+            )
+        )
+        let path = try #require(part.location)
+        let record = test.serve(
+            request(
+                .post,
+                "/files",
+                [.uploadConcat: "final;\(origin)\(path)"],
+                [],
+                length: .known(0),
+                context: ExchangeContext(origin: "https://uploads.example")
+            )
+        )
+        #expect(record.status == 400)
+    }
 }

@@ -103,7 +103,9 @@ package struct LongFieldSeen: Sendable, Equatable {
             .warning,
             "fields",
             "a request with a field of \(size >> 10) KiB was answered \(answer.description)",
-            mends: ["large_client_header_buffers 8 64k;   (in the server block)"]
+            mends: [
+                "large_client_header_buffers 8 64k;   (in the http block, or in the server block and the default server of its port)"
+            ]
         )
     }
 }

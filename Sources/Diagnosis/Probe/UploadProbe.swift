@@ -68,7 +68,8 @@ package final class UploadProbe {
         let checks = [
             { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
             { self.tell(LocationSeen(first.location, url: self.question.url).finding) },
-            { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() }, { self.silence() },
+            { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() },
+            { self.silence() },
             { self.crossOrigin() },
             { self.tus(first) },
         ]

@@ -21,10 +21,14 @@ extension Request {
     func concatenate(_ urls: [String]) {
         let ids: [UploadID]
         do throws(Refusal) { ids = try parts(urls) } catch { return refuse(error) }
+        // For all that it waits for together.
+        let deadline = Deadline.after(inUseTimeout)
         do throws(SpoolError) {
-            guard let parts = try lock(ids) else { return }
+            guard let parts = try lock(ids, until: deadline) else { return }
             defer { for part in parts { part.unlock() } }
-            for final in parts.compactMap(\.final) where goOn(final, with: parts) { return }
+            for final in parts.compactMap(\.final) where goOn(final, with: parts, until: deadline) {
+                return
+            }
             let length: Int64
             do throws(Refusal) { length = try self.length(of: parts) } catch {
                 return refuse(error)
@@ -44,7 +48,8 @@ extension Request {
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
-            let path = url.utf8.first == UInt8(ascii: "/") ? url : pathHere(url)
+            let isPath = url.beginsWithBytes(of: "/") && !url.beginsWithBytes(of: "//")
+            let path = isPath ? url : pathHere(url)
             switch path.map({ route.resources.match($0) }) {
             case .resource(let id)? where !ids.contains(id): ids.append(id)
             case .elsewhere(.resource)?: throw .partElsewhere
@@ -64,14 +69,14 @@ extension Request {
     /// Locks the parts; nil where this request was answered here.
     ///
     /// - Returns: the parts in the order of `ids`.
-    private func lock(_ ids: [UploadID]) throws(SpoolError) -> [Upload]? {
+    private func lock(_ ids: [UploadID], until deadline: Deadline) throws(SpoolError) -> [Upload]? {
         var locked: [UploadID: Upload] = [:]
         func unlock() { for upload in locked.values { upload.unlock() } }
         for id in ids.sorted(by: { $0.description < $1.description }) {
             do throws(SpoolError) {
                 let found = try gateway.spool.lock(
                     id,
-                    until: .after(inUseTimeout),
+                    until: deadline,
                     admits: isOurs,
                     requestRelease: {}
                 )
@@ -154,11 +159,11 @@ extension Request {
     /// Goes on with the upload that a part went into before, where it was made of these parts.
     ///
     /// - Returns: false where there is none: it was left half-made, which the lock removes, or is gone.
-    private func goOn(_ id: UploadID, with parts: [Upload]) -> Bool {
+    private func goOn(_ id: UploadID, with parts: [Upload], until deadline: Deadline) -> Bool {
         var isThere = true
         withUpload(
             id,
-            patience: deliveryTimeout,
+            patience: deadline.remaining,
             otherwise: { isThere = false }
         ) { upload throws(SpoolError) in
             guard upload.creation.parts == parts.map(\.creation.id) else {

@@ -76,13 +76,14 @@ extension UploadRequest {
         }
         if let length, length > limits.maxSize { throw .tooLarge(maxSize: limits.maxSize) }
         if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
+        let mustBeEmpty = head.contentLength == .known(0) || !head.isOfTusContent
         // It describes content.
-        if head.contentLength != .known(0) { try head.fields.checkChecksum() }
+        if !mustBeEmpty { try head.fields.checkChecksum() }
         return .creation(
             Creation(
                 completeness: .atLength,
                 length: length,
-                mustBeEmpty: !head.isOfTusContent && head.contentLength != .known(0)
+                mustBeEmpty: mustBeEmpty && head.contentLength == .unknown
             )
         )
     }

@@ -147,6 +147,8 @@ package enum UpstreamFields {
         guard let prefix = policy.metadataPrefix else { return }
         for pair in metadata.others {
             guard let name = FieldPolicy.name(prefix + pair.key), policy.lets(name),
+                // The gateway's own words.
+                !name.canonicalName.utf8.starts(with: "spoolgate-".utf8),
                 !policy.credentialFields.contains(name), !fields.contains(name)
             else { continue }
             fields[name] = PercentText.encode(pair.value)
