@@ -220,4 +220,16 @@ struct CredentialTests {
         #expect(sent.values("Authorization") == ["Bearer inner new"])
         #expect(sent.values("Spoolgate-Set").isEmpty)
     }
+
+    @Test("what says so is never sent, with an upload that is streamed neither")
+    func setAndStreamed() throws {
+        let authorizer = try authorizer(setting: true)
+        defer { authorizer.stop() }
+        let test = try asking(authorizer) { _, route in route.ordinary = .pass }
+        let record = test.serve(ScriptedExchange(.put, "/plain", Self.old, ["hello"]))
+        #expect(record.status == 201)
+        let sent = try #require(origin.requests.first)
+        #expect(sent.values("Authorization") == ["Bearer inner new"])
+        #expect(sent.values("Spoolgate-Set").isEmpty)
+    }
 }

@@ -187,6 +187,8 @@ package enum UpstreamFields {
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
         // The gateway or the web server has answered it; the upstream connection decides anew.
         "expect",
+        // The gateway's own (`setNames`).
+        "spoolgate-set",
     ])
 
     // One set a direction, so that a field costs one look-up.
@@ -198,7 +200,7 @@ package enum UpstreamFields {
         FieldNameSet([
             "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
             "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
-            "x-http-method-override", "incremental", "spoolgate-set",
+            "x-http-method-override", "incremental",
         ])
     )
 
