@@ -136,7 +136,11 @@ package struct RequestParameters: ~Copyable {
         case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
         case (.valid(let method), .valid(let target)):
             var fields = fields
-            if configuredCount > 0 { fields.keepFromConnection(first: configuredCount) }
+            // The type of the content comes under such a name, and is the client's word: mostly it is the only one.
+            let isTypeAlone = configuredCount == 1 && fields[0].name == .contentType
+            if configuredCount > 0, !isTypeAlone {
+                fields.keepFromConnection(first: configuredCount)
+            }
             return .success(
                 RequestHead(
                     method: method,
