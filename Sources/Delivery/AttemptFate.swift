@@ -30,9 +30,6 @@ enum AttemptResult: String, CaseIterable {
     /// Sent, and no whole response came.
     case unanswered = "sent, no whole answer"
 
-    /// Whether a status says to come back later.
-    static func isBusy(_ status: Int) -> Bool { status >= 400 }
-
     /// What a final response came to.
     init(_ status: HTTPResponse.Status, method: HTTPRequest.Method, notProcessed: [Int]) {
         switch status.code {

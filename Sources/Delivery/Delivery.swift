@@ -267,19 +267,17 @@ package struct Delivery {
         var request = form.request
         var outcome: AttemptOutcome
         var redirects = 0
-        repeat {
-            if redirects == 0 {
-                try upload.beginAttempt(isRepeatable: isRepeatable)
-            } else {
-                try upload.beginNextAttempt()
-            }
+        try upload.beginAttempt(isRepeatable: isRepeatable)
+        while true {
             journal.delivering(upload)
+            // One too many goes to the relay, as one that leads elsewhere.
             request.interceptsRedirects = redirects < Self.mostRedirects
             outcome = route.upstream.attempt(request, sink: relay)
-            guard case .redirected(let target, _) = outcome else { break }
+            guard case .redirected(let target) = outcome else { break }
             request.target = target
             redirects += 1
-        } while redirects <= Self.mostRedirects
+            try upload.beginNextAttempt()
+        }
         journal.attempted(
             on: route.counts,
             outcome,

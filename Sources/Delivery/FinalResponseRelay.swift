@@ -43,8 +43,9 @@ package struct ResponseListener {
     /// Whether the client can still be told something.
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
 
-    /// What the client knows, of an upload of which it was not told 202.
-    var knowledge: ClientKnowledge {
+    /// What the client knows; `isAccepted`: whether it was told 202.
+    func knowledge(isAccepted: Bool) -> ClientKnowledge {
+        if isAccepted { return .accepted }
         guard let exchange, !exchange.isPeerGone else { return .gone }
         return hasSentAll ? isResumable ? .all : .message : .resource
     }
@@ -65,7 +66,8 @@ package final class FinalResponseRelay: ResponseSink {
     private var contentLength: Int64?
     private var content: [UInt8] = []
     private var isStreaming = false
-    /// What becomes of the upload by this response.
+    /// What the attempt came to by this response, and what becomes of the upload.
+    private var result = AttemptResult.taken
     private(set) var fate = AttemptFate.delivered
     /// The challenges of a 401.
     private(set) var challenges: [String] = []
@@ -126,23 +128,20 @@ package final class FinalResponseRelay: ResponseSink {
         digests.plan.tell(digests.values, in: &told)
         self.head = told
         self.contentLength = contentLength
-        fate = fate(of: head)
+        result = AttemptResult(
+            head.status,
+            method: route.method(for: upload.creation.head),
+            notProcessed: route.settings.notProcessed
+        )
+        fate = fateOfUpload
         challenges = head.fields[values: .wwwAuthenticate]
         retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
     }
 
-    /// What becomes of the upload by a response.
-    private func fate(of head: ResponseHead) -> AttemptFate {
+    private var fateOfUpload: AttemptFate {
         let route = delivery.route
-        let fate = AttemptFate(
-            after: AttemptResult(
-                head.status,
-                method: route.method(for: upload.creation.head),
-                notProcessed: route.settings.notProcessed
-            ),
-            isRepeatable: isRepeatable,
-            isAccepted ? .accepted : listener.knowledge
-        )
+        let client = listener.knowledge(isAccepted: isAccepted)
+        let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
         guard fate == .heldWithResponse, delivery.deliveries.isHoldFull(route) else { return fate }
         delivery.deliveries.noteHoldFull(route)
         return .delivered
@@ -174,7 +173,7 @@ package final class FinalResponseRelay: ResponseSink {
     var refusal: Refusal {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)
-        case .deferred where !AttemptResult.isBusy(status): .upstreamRedirects(isKept: true)
+        case .deferred where result == .redirect: .upstreamRedirects
         case .delivered, .failed, .heldWithResponse, .held, .deferred:
             .upstreamBusy(retryAfter: retryAfter)
         }

@@ -194,9 +194,11 @@ package struct Journal: Sendable {
             counts.health.addFailure(of: client, .notTried, reason: reason)
         case .notReached(let reason, _), .notForwarded(let reason):
             counts.health.addFailure(of: client, .notSent, reason: reason)
-        case .noRoom(let reason), .putOff(let reason, _), .redirected(_, let reason),
-            .indeterminate(let reason, _), .abandoned(let reason):
+        case .noRoom(let reason), .putOff(let reason, _), .indeterminate(let reason, _),
+            .abandoned(let reason):
             counts.health.addFailure(of: client, .sent, reason: reason)
+        // It was followed, and says nothing yet.
+        case .redirected: break
         }
     }
 

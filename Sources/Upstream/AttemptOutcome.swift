@@ -19,8 +19,8 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// Safe to repeat. `retryAfter`: seconds that it asked for.
     case putOff(reason: String, retryAfter: Int? = nil)
     /// The upstream asks for the same request at another target of its own (`UpstreamRequest.interceptsRedirects`);
-    /// nothing was taken. `reason` says so for the case that it is not followed.
-    case redirected(to: String, reason: String)
+    /// nothing was taken, and whoever asked for this outcome sends it there.
+    case redirected(to: String)
     /// Something on the way answered for the upstream and did not pass the request on (407). Safe to repeat.
     case notForwarded(reason: String)
     /// Bytes were sent and no whole final response came back. `timedOut`: one of the upstream's
@@ -35,9 +35,10 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var reason: String? {
         switch self {
         case .answered: nil
+        case .redirected(let target): "the upstream redirects to \(target)"
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
-            .putOff(let reason, _), .redirected(_, let reason), .notForwarded(let reason),
-            .indeterminate(let reason, _), .abandoned(let reason), .unheard(let reason):
+            .putOff(let reason, _), .notForwarded(let reason), .indeterminate(let reason, _),
+            .abandoned(let reason), .unheard(let reason):
             reason
         }
     }
@@ -80,7 +81,7 @@ extension AttemptOutcome {
         case .answered: nil
         case .notTried, .notReached, .notForwarded:
             .notReached(timedOut: timedOut, isKept: isKept)
-        case .redirected: .upstreamRedirects(isKept: isKept)
+        case .redirected: .upstreamRedirects
         case .noRoom: .destinationFull(isKept: isKept)
         case .putOff: .upstreamBusy(retryAfter: retryAfter, isKept: isKept)
         case .indeterminate, .abandoned, .unheard:

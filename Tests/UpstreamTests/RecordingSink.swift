@@ -44,7 +44,7 @@ extension AttemptOutcome {
         switch self {
         case .answered: ""
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
-            .putOff(let reason, _), .redirected(_, let reason), .notForwarded(let reason),
+            .putOff(let reason, _), .redirected(let reason), .notForwarded(let reason),
             .indeterminate(let reason, _), .abandoned(let reason),
             .unheard(let reason):
             reason

@@ -142,7 +142,7 @@ extension Delivery {
             let status = response.head.status.code
             let reason = "the authorizer answered \(status)"
             let isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
-            let client: ClientKnowledge = isAccepted ? .accepted : listener.knowledge
+            let client = listener.knowledge(isAccepted: isAccepted)
             if status == 401,
                 AttemptFate(after: .unauthorized, isRepeatable: false, client) == .deferredForClient
             {

@@ -140,22 +140,14 @@ extension Refusal {
         detail: stored(", but the credentials of this request are not its owner's.")
     )
 
-    /// 502: the upstream redirects an upload to a place that the gateway does not follow to; nothing was taken.
-    ///
-    /// - Parameter isKept: whether the bytes are kept, so that an empty completing append tries again.
-    /// - Returns: with `isKept` false, a refusal of an ordinary request.
-    package static func upstreamRedirects(isKept: Bool) -> Refusal {
-        Refusal(
-            status: .badGateway,
-            code: "upstream-redirects",
-            title: "upstream redirects",
-            detail: isKept
-                ? stored(", but the server it is for redirects it to another place")
-                : "The server this is for redirects it to another place. Ask the operator of this server.",
-            retryAfter: 60,
-            isOrdinary: !isKept
-        )
-    }
+    /// 502: the upstream redirects an upload to a place that the gateway does not follow to; the bytes are kept.
+    package static let upstreamRedirects = Refusal(
+        status: .badGateway,
+        code: "upstream-redirects",
+        title: "upstream redirects",
+        detail: stored(", but the server it is for redirects it to another place"),
+        retryAfter: 60
+    )
 
     /// 503: the last attempt to deliver an upload was too short a time ago.
     ///

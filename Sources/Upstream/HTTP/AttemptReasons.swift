@@ -5,7 +5,6 @@
 // method, the target and the upstream.
 
 import Curl
-import TextFormats
 
 /// One attempt, for its reasons: they are worded out only where one is wanted.
 final class AttemptReasons {
@@ -26,12 +25,6 @@ final class AttemptReasons {
     var unforwarded: String {
         "\(purpose) was answered with 407 (Proxy Authentication Required): something on the way wants credentials, and "
             + "the gateway has none for it; look at what listens there"
-    }
-
-    /// Why a redirect to a target is not followed any further.
-    func redirected(to target: String) -> String {
-        "\(purpose) is redirected to \(target.shownTarget(withQuery: false).prefix(200)), as the request before it was; "
-            + "look for a loop"
     }
 
     /// Why no byte of the request was sent, libcurl having come to `end` with `text`.

@@ -319,7 +319,7 @@ final class HTTPAttempt: CurlTransfer {
     private func outcome(_ end: CurlEnd) -> AttemptOutcome {
         if end == .sendFailed { hearLastWords() }
         if let target = reading.redirect {
-            return .redirected(to: target, reason: reasons.redirected(to: target))
+            return .redirected(to: target)
         }
         if let stopReason { return stopReason }
         // An upstream that answered whole and then broke the sending off has answered.
