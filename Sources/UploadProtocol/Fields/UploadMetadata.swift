@@ -20,15 +20,33 @@ package struct UploadMetadata: Sendable, Equatable {
 
     private init(_ text: String) {
         var keys: Set<String> = []
-        for pair in text.split(separator: ",") {
-            let words = pair.split { $0 == " " || $0 == "\t" }
-            guard let key = words.first, words.count <= 2,
-                key.utf8.allSatisfy({ (0x21...0x7e).contains($0) }),
-                let value = Base64.decode(words.count == 2 ? words[1] : ""),
-                keys.insert(String(key)).inserted
-            else { continue }
-            pairs.append((String(key), String(decoding: value, as: UTF8.self)))
+        for text in text.split(separator: ",") {
+            // `try?`: what is no pair is left out.
+            guard let pair = try? Self.pair(text), keys.insert(pair.key).inserted else { continue }
+            pairs.append(pair)
         }
+    }
+
+    /// Why a text is no pair.
+    private struct PairFault: Error {
+        /// The key, as far as there is one.
+        var key: Substring?
+        var clause: String
+    }
+
+    private static func pair(_ text: Substring) throws(PairFault) -> (key: String, value: String) {
+        let words = text.split { $0 == " " || $0 == "\t" }
+        guard let key = words.first else { throw PairFault(clause: "is empty") }
+        guard words.count <= 2 else {
+            throw PairFault(key: key, clause: "has more than a key and a value")
+        }
+        guard key.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else {
+            throw PairFault(key: key, clause: "has a key that is not ASCII")
+        }
+        guard let value = Base64.decode(words.count == 2 ? words[1] : "") else {
+            throw PairFault(key: key, clause: "has a value that is not Base64")
+        }
+        return (String(key), String(decoding: value, as: UTF8.self))
     }
 
     /// What keeps a value of the field from being what tus says: each key once, and every value Base64.
@@ -37,22 +55,18 @@ package struct UploadMetadata: Sendable, Equatable {
     package static func fault(of text: String) -> String? {
         // An empty value is no pair, and harmless.
         guard !text.isEmpty else { return nil }
-        var keys: Set<Substring> = []
-        for (index, pair) in text.split(separator: ",", omittingEmptySubsequences: false)
-            .enumerated()
-        {
-            let words = pair.split { $0 == " " || $0 == "\t" }
-            let place = "pair \(index + 1)"
-            guard let key = words.first else { return "\(place) is empty" }
-            let name = "\(place), '\(key.prefix(40))',"
-            if words.count > 2 { return "\(name) has more than a key and a value" }
-            guard key.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else {
-                return "\(name) has a key that is not ASCII"
+        var keys: Set<String> = []
+        let texts = text.split(separator: ",", omittingEmptySubsequences: false)
+        for (index, text) in texts.enumerated() {
+            do throws(PairFault) {
+                let key = try pair(text).key
+                guard keys.insert(key).inserted else {
+                    throw PairFault(key: key[...], clause: "comes twice")
+                }
+            } catch {
+                let name = error.key.map { ", '\($0.prefix(40))'," } ?? ""
+                return "pair \(index + 1)\(name) \(error.clause)"
             }
-            guard Base64.decode(words.count == 2 ? words[1] : "") != nil else {
-                return "\(name) has a value that is not Base64"
-            }
-            guard keys.insert(key).inserted else { return "\(name) comes twice" }
         }
         return nil
     }
