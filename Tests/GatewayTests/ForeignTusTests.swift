@@ -51,10 +51,8 @@ struct ForeignTusTests {
         )
     }
 
-    @Test(
-        "who asks for an upload under delivery hears 423 soon, comes back, and the upstream gets it once"
-    )
-    func locked() throws {
+    /// A gateway that waits briefly, before an upstream that answers once the gate is open.
+    private func holdingDelivery() throws -> (GatewayUnderTest, LoopbackOrigin, Gate) {
         let gate = Gate()
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
@@ -62,10 +60,18 @@ struct ForeignTusTests {
                 try connection.answer("201 Created")
             }
         }
-        defer { gate.open() }
         let test = try GatewayUnderTest(origin.target) { settings, _ in
             settings.inUseTimeout = .milliseconds(200)
         }
+        return (test, origin, gate)
+    }
+
+    @Test(
+        "who asks for an upload under delivery hears 423 soon, comes back, and the upstream gets it once"
+    )
+    func locked() throws {
+        let (test, origin, gate) = try holdingDelivery()
+        defer { gate.open() }
         let location = try #require(create(test).location)
         // Its proxy gives up, and the client hears nothing; the delivery goes on.
         let running = try test.start(patch(location))
@@ -258,17 +264,8 @@ struct ForeignTusTests {
 
     @Test("a tus client whose proxy gave up comes back, and the upstream gets the upload once")
     func tusProxy() throws {
-        let gate = Gate()
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("201 Created")
-            }
-        }
+        let (test, origin, gate) = try holdingDelivery()
         defer { gate.open() }
-        let test = try GatewayUnderTest(origin.target) { settings, _ in
-            settings.inUseTimeout = .milliseconds(200)
-        }
         let created = test.serve(
             request(.post, "/files", [.uploadLength: "5"], [], length: .known(0))
         )
@@ -293,17 +290,8 @@ struct ForeignTusTests {
 
     @Test("a draft client whose proxy gave up comes back, and the upstream gets the upload once")
     func draftProxy() throws {
-        let gate = Gate()
-        let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil {
-                gate.pass()
-                try connection.answer("201 Created")
-            }
-        }
+        let (test, origin, gate) = try holdingDelivery()
         defer { gate.open() }
-        let test = try GatewayUnderTest(origin.target) { settings, _ in
-            settings.inUseTimeout = .milliseconds(200)
-        }
         let location = try #require(
             test.serve(.creation(complete: false)).location
         )

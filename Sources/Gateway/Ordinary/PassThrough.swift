@@ -8,6 +8,7 @@ import Journal
 import Posix
 import Settings
 import Spool
+import TextFormats
 import UploadProtocol
 import Upstream
 

@@ -4,6 +4,7 @@
 // follows, within the upstream. Pure. Invariant: no request leaves for another host than the upstream's.
 
 package import HTTPTypes
+import TextFormats
 
 /// A redirect of an upstream (RFC 9110 §15.4).
 package enum Redirection {
@@ -41,14 +42,14 @@ package enum Redirection {
     ) -> String? {
         let rest = reference.prefix { $0 != "#" }
         guard rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
-        if let (scheme, authority, path) = absolute(rest, isSecure: location.isSecure) {
-            let place = place(authority, scheme)
-            let isOwn =
-                (scheme == "https") == location.isSecure
-                && place == self.place(location.authority, scheme)
-            if isOwn { return relative(path, to: location.basePath) }
+        let absolute = rest.hasPrefix("//") ? (location.isSecure ? "https:" : "http:") + rest : rest
+        if let url = AbsoluteURL(absolute) {
+            if url.origin == AbsoluteURL(location.url)?.origin {
+                return relative(url.path, to: location.basePath)
+            }
             // The host is the web server's, and so is the path: without the base path.
-            return host.map { self.place($0, scheme) } == place ? withoutDots(path) : nil
+            let isTold = AbsoluteURL("\(url.origin[0])://\(host ?? "")")?.origin == url.origin
+            return isTold ? withoutDots(url.path) : nil
         }
         let base = location.basePath + target.prefix { $0 != "?" }
         if rest.isEmpty { return target }
@@ -58,35 +59,6 @@ package enum Redirection {
         guard !rest.prefix(while: { $0 != "/" && $0 != "?" }).contains(":") else { return nil }
         let directory = base.lastIndex(of: "/").map { base[...$0] } ?? "/"
         return relative("\(directory)\(rest)", to: location.basePath)
-    }
-
-    /// Takes a reference with an authority apart; nil for one without.
-    private static func absolute(
-        _ reference: Substring,
-        isSecure: Bool
-    ) -> (scheme: String, authority: String, path: String)? {
-        let scheme: String
-        var rest = reference
-        if rest.hasPrefix("//") {
-            scheme = isSecure ? "https" : "http"
-        } else if let colon = rest.firstIndex(of: ":"), rest[colon...].hasPrefix("://") {
-            scheme = rest[..<colon].lowercased()
-            rest = rest[colon...].dropFirst()
-        } else {
-            return nil
-        }
-        rest = rest.dropFirst(2)
-        let authority = rest.prefix { $0 != "/" && $0 != "?" }
-        let path = rest[authority.endIndex...]
-        return (scheme, String(authority), path.hasPrefix("/") ? String(path) : "/" + path)
-    }
-
-    /// An authority in one spelling: in lower case, without the scheme's own port (RFC 3986 §6.2).
-    private static func place(_ authority: String, _ scheme: String) -> [UInt8] {
-        let port = scheme == "https" ? ":443" : ":80"
-        let text = authority.lowercased()
-        if text.hasSuffix(":") { return Array(text.dropLast().utf8) }
-        return Array((text.hasSuffix(port) ? text.dropLast(port.count) : text[...]).utf8)
     }
 
     /// A path behind the base path; nil if it is not below that.
