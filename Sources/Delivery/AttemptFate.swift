@@ -1,4 +1,4 @@
-// The table of outcomes: what an attempt came to, and what that means for the upload and for whoever waits.
+// The table of outcomes: how an attempt ended, and what that means for the upload and for its client.
 //
 // Pure. ARCHITECTURE.md shows the table, and a test makes it from here. The promise behind it: an upload is
 // delivered at most once, unless repeating is safe; and no content is given up that its client, the queue or an
@@ -9,7 +9,7 @@ import HTTPTypes
 import Settings
 import Upstream
 
-/// What an attempt came to, as far as it decides on the upload.
+/// How an attempt ended, as far as it decides on the upload.
 enum AttemptResult: String, CaseIterable {
     /// A status below 400, redirects that are the application's answer among them.
     case taken = "below 400"
@@ -19,7 +19,7 @@ enum AttemptResult: String, CaseIterable {
     case unauthorized = "401"
     /// 429: too many requests.
     case busy = "429"
-    /// 502, 503 or 504: something in front of the application answers for it, or the application while it stops.
+    /// 502, 503 or 504: a server in front of the application answers for it, or the application is stopping.
     case gatewayError = "502, 503, 504"
     /// The same, if the route says that such a status means that nothing was processed.
     case notProcessed = "502, 503 in `not-processed`"
@@ -30,7 +30,7 @@ enum AttemptResult: String, CaseIterable {
     /// Sent, and no whole response came.
     case unanswered = "sent, no whole answer"
 
-    /// What a final response came to.
+    /// Reads a final response.
     init(_ status: HTTPResponse.Status, method: HTTPRequest.Method, notProcessed: [Int]) {
         switch status.code {
         case 401: self = .unauthorized
@@ -69,9 +69,9 @@ enum AttemptFate: String, CaseIterable {
     case heldWithResponse = "response, held"
     /// 502 or 504 with `?1`; the content goes to `hold` as `indeterminate`.
     case held
-    /// `?0` to whoever waits, who comes back; the queue tries again for all others.
+    /// A client that waits hears `?0` and tries again; for all others the queue does.
     case deferred
-    /// `?0` to whoever waits; only the client can go on, with other credentials. Its time is the queue's.
+    /// A client that waits hears `?0`. Only the client can go on, with other credentials, until `queue.lifetime` ends.
     case deferredForClient = "deferred for its client"
 
     /// The cell of the table.

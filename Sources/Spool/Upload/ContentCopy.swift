@@ -1,9 +1,9 @@
-// A content's file of the upload's own, where somebody else has a name for the one there is.
+// Gives an upload a content file of its own if its file has another name outside the spool.
 //
-// What is dropped into a directory, or handed over by its path, is the content's file itself, by a hard link.
-// After a power cut the upload may go on from an earlier offset, and its file is then cut and written to; what
-// others were given must stay as it was. Invariant: until the new name survives a power cut the new file has two
-// names, so that whoever comes after a death does this again.
+// A file that was dropped into a directory, or handed over by its path, is a hard link to the content file. After a
+// power cut the upload may go on from an earlier offset, and its file is then cut and written to; the file that others
+// have must stay as it was. Invariant: until the new name survives a power cut, the new file has two names, so that
+// the next process that opens the upload does this again.
 
 import Posix
 
