@@ -48,20 +48,29 @@ package struct Delivery {
 
     /// Delivers an upload that is whole and held.
     ///
+    /// One without a record is sent once, takes no slot, and nothing of it is kept.
+    ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - listener: who waits for the final response.
+    ///   - digests: the upload's, checked; nil: they are computed here.
     /// - Returns: nil when the final response is in and went to the listener, else why there is none; the
     ///   offset is durable then.
     /// - Throws: where the spool failed and the upstream has nothing.
-    package func deliver(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
-        -> Refusal?
-    {
+    package func deliver(
+        _ upload: Upload,
+        to listener: ResponseListener,
+        _ digests: UploadDigests? = nil
+    ) throws(SpoolError) -> Refusal? {
         if let seconds = pause(of: upload) {
             try upload.sync()
             return .deliveryPauses(seconds)
         }
         if case .ended(let refusal) = try check(upload, listener) { return refusal }
+        // Its client waits for nobody but the upstream, as it would without a gateway.
+        if !upload.isRecorded, let digests {
+            return try attempt(upload, digests, listener, in: nil)
+        }
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
                 upload,
@@ -72,7 +81,16 @@ package struct Delivery {
             )
         }
         defer { slot.giveBack() }
-        return try attempt(upload, listener, in: slot)
+        let checked = try checkDigests(
+            of: upload,
+            completing: listener.completing,
+            told: route.toldDigests,
+            listener.heartbeat
+        )
+        switch checked {
+        case .success(let digests): return try attempt(upload, digests, listener, in: slot)
+        case .failure(let refusal): return refusal
+        }
     }
 
     /// Delivers an upload that was left to wait, maybe by a process that has died.
@@ -168,22 +186,11 @@ package struct Delivery {
 
     private func attempt(
         _ upload: Upload,
+        _ digests: UploadDigests,
         _ listener: ResponseListener,
-        in slot: DeliverySlot
+        in slot: DeliverySlot?
     ) throws(SpoolError) -> Refusal? {
-        let id = upload.creation.id
-        let isRepeatable = isRepeatable(upload)
-        let checked = try checkDigests(
-            of: upload,
-            completing: listener.completing,
-            told: route.toldDigests,
-            listener.heartbeat
-        )
-        let digests: UploadDigests
-        switch checked {
-        case .success(let computed): digests = computed
-        case .failure(let refusal): return refusal
-        }
+        let isRepeatable = upload.isRecorded && isRepeatable(upload)
         let relay = FinalResponseRelay(
             upload,
             digests,
@@ -201,16 +208,58 @@ package struct Delivery {
                 upload,
                 reason: error.reason,
                 listener,
-                telling: error.refusal(isKept: true)
+                telling: error.refusal(isKept: upload.isRecorded)
             )
         }
         let outcome = try send(form, relay, upload, isRepeatable: isRepeatable)
+        guard upload.isRecorded else { return end(upload, outcome, form, relay) }
+        return try end(upload, outcome, form, relay, listener, isRepeatable: isRepeatable)
+    }
+
+    /// What becomes of an upload without a record after its one attempt.
+    private func end(
+        _ upload: Upload,
+        _ outcome: AttemptOutcome,
+        _ form: UploadForm,
+        _ relay: FinalResponseRelay
+    ) -> Refusal? {
+        form.end(status: relay.status)
+        guard let reason = outcome.reason,
+            let refusal = outcome.refusal(isRepeatable: false, isKept: false)
+        else {
+            journal.delivered(upload, status: relay.status)
+            return nil
+        }
+        if case .unheard = outcome {
+            // The upstream has answered; only its client does not hear all of it.
+            journal.delivered(upload, status: relay.status)
+            let target = upload.creation.head.target
+            journal.log.clientGone(route: route.name, target: target, reason: reason)
+            relay.breakOff()
+            return nil
+        }
+        if outcome.isUnsent { form.takeBack() }
+        journal.failed(upload, reason: reason)
+        guard relay.hasBegun else { return refusal }
+        relay.breakOff()
+        return nil
+    }
+
+    /// What becomes of an upload after an attempt; parameters and results are those of `deliver`.
+    private func end(
+        _ upload: Upload,
+        _ outcome: AttemptOutcome,
+        _ form: UploadForm,
+        _ relay: FinalResponseRelay,
+        _ listener: ResponseListener,
+        isRepeatable: Bool
+    ) throws(SpoolError) -> Refusal? {
         if outcome == .answered { relay.finish() }
         form.end(status: relay.isStored ? relay.status : nil)
         if let error = relay.spoolError {
             // The upstream has taken the upload: its client must hear that, stored or not.
             guard relay.hasBegun else { throw error }
-            journal.log.spoolFailed(error, upload: id)
+            journal.log.spoolFailed(error, upload: upload.creation.id)
         }
         guard let reason = outcome.reason,
             let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
@@ -262,22 +311,10 @@ package struct Delivery {
         isRepeatable: Bool
     ) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
-        journal.metrics.delivering.add()
-        defer { journal.metrics.delivering.add(-1) }
-        var request = form.request
-        var outcome: AttemptOutcome
-        var redirects = 0
-        try upload.beginAttempt(isRepeatable: isRepeatable)
-        while true {
-            journal.delivering(upload)
-            // One too many goes to the relay, as one that leads elsewhere.
-            request.interceptsRedirects = redirects < Self.mostRedirects
-            outcome = route.upstream.attempt(request, sink: relay)
-            guard case .redirected(let target) = outcome else { break }
-            request.target = target
-            redirects += 1
-            try upload.beginNextAttempt()
-        }
+        let outcome =
+            upload.isRecorded
+            ? try sendAttempts(form, relay, upload, isRepeatable: isRepeatable)
+            : route.upstream.attempt(form.request, sink: relay)
         journal.attempted(
             on: route.counts,
             outcome,
@@ -287,6 +324,29 @@ package struct Delivery {
             nanoseconds: watch.nanoseconds
         )
         return outcome
+    }
+
+    private func sendAttempts(
+        _ form: UploadForm,
+        _ relay: FinalResponseRelay,
+        _ upload: Upload,
+        isRepeatable: Bool
+    ) throws(SpoolError) -> AttemptOutcome {
+        journal.metrics.delivering.add()
+        defer { journal.metrics.delivering.add(-1) }
+        var request = form.request
+        var redirects = 0
+        try upload.beginAttempt(isRepeatable: isRepeatable)
+        while true {
+            journal.delivering(upload)
+            // One too many goes to the relay, as one that leads elsewhere.
+            request.interceptsRedirects = redirects < Self.mostRedirects
+            let outcome = route.upstream.attempt(request, sink: relay)
+            guard case .redirected(let target) = outcome else { return outcome }
+            request.target = target
+            redirects += 1
+            try upload.beginNextAttempt()
+        }
     }
 
     private func noteFinalResponse(of upload: Upload, _ relay: FinalResponseRelay) {
@@ -310,7 +370,8 @@ package struct Delivery {
 
     // MARK: Trying again
 
-    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try.
+    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try. An upload without
+    /// a record has failed.
     ///
     /// - Parameters:
     ///   - upload: the upload.
@@ -329,6 +390,10 @@ package struct Delivery {
         telling refusal: Refusal,
         lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
+        guard upload.isRecorded else {
+            journal.failed(upload, reason: reason)
+            return refusal
+        }
         let pause = route.settings.queue.pause(
             after: upload.attempts,
             asked: asked,

@@ -1,8 +1,8 @@
 // The upstream's final response on its way to the client: stored first, then relayed.
 //
 // Up to the cap the whole response is stored before its first byte leaves; beyond it the head is
-// stored, and the content streams through. Invariant: nothing of a response that is no final response is
-// stored or relayed.
+// stored, and the content streams through, as all of it does for an upload without a record. Invariant: nothing of
+// a response that is no final response is stored or relayed.
 
 package import Exchange
 package import HTTPTypes
@@ -30,11 +30,25 @@ package struct ResponseListener {
     package var isResumable = false
     /// Whether its client has sent the whole upload in this message.
     package var hasSentAll = false
+    /// Whether its client did not ask for the protocol's fields.
+    private let isOrdinary: Bool
 
     /// Nobody: the final response is only stored.
-    package init(_ responses: any ResponseWording, completing: HTTPFields?) {
+    package init(
+        _ responses: any ResponseWording,
+        completing: HTTPFields?,
+        isOrdinary: Bool = false
+    ) {
         self.responses = responses
         self.completing = completing
+        self.isOrdinary = isOrdinary
+    }
+
+    /// The final response as its client is told it.
+    func final(_ head: ResponseHead, of upload: Upload) -> FinalHead {
+        isOrdinary
+            ? .ordinary(head)
+            : responses.final(head, offset: upload.state.offset, location: location)
     }
 
     /// The same where nobody will hear anything.
@@ -61,7 +75,7 @@ package final class FinalResponseRelay: ResponseSink {
     private let isAccepted: Bool
     private let isRepeatable: Bool
     /// Given back when the head is there.
-    private let slot: DeliverySlot
+    private let slot: DeliverySlot?
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
@@ -89,14 +103,14 @@ package final class FinalResponseRelay: ResponseSink {
     ///   - listener: who hears of it.
     ///   - delivery: by which rules.
     ///   - isRepeatable: whether the upstream may be sent it again.
-    ///   - slot: the delivery's.
+    ///   - slot: the delivery's; nil: it needs none.
     init(
         _ upload: Upload,
         _ digests: UploadDigests,
         to listener: ResponseListener,
         of delivery: Delivery,
         isRepeatable: Bool,
-        in slot: DeliverySlot
+        in slot: DeliverySlot?
     ) {
         self.upload = upload
         self.digests = digests
@@ -117,17 +131,22 @@ package final class FinalResponseRelay: ResponseSink {
 
     func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }
 
-    func receive(head: ResponseHead, contentLength: Int64?) {
-        slot.giveBack()
+    func receive(head: ResponseHead, contentLength: Int64?) throws {
+        slot?.giveBack()
         let route = delivery.route
         route.counts.noteSteering(head.fields, route: route.name, log)
         var told = ResponseHead(
             status: head.status,
             fields: UpstreamFields.relayed(head.fields)
-        ).fitting(telling: log, upload: upload.creation.id)
+        ).fitting(telling: log, upload: upload.isRecorded ? upload.creation.id : nil)
         digests.plan.tell(digests.values, in: &told)
         self.head = told
         self.contentLength = contentLength
+        guard upload.isRecorded else {
+            // Nothing of it is stored, so it need not be whole.
+            isStreaming = true
+            return try begin(contentLength: contentLength)
+        }
         result = AttemptResult(
             head.status,
             method: route.method(for: upload.creation.head),
@@ -185,13 +204,10 @@ package final class FinalResponseRelay: ResponseSink {
         content = []
         guard let head, let exchange = listener.exchange else { return }
         hasBegun = true
-        let final = listener.responses.final(
-            head,
-            offset: upload.state.offset,
-            location: listener.location
-        )
+        let final = listener.final(head, of: upload)
         relaysContent = final.hasContent
-        let isWithContent = final.hasContent && final.head.status.hasContent
+        let isWithContent =
+            final.hasContent && (final.head.status.hasContent || !upload.isRecorded)
         try exchange.send(head: final.head, contentLength: isWithContent ? contentLength : nil)
         if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
     }

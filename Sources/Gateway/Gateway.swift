@@ -22,7 +22,6 @@ package final class Gateway: Sendable {
     package let faults = FrontFaults()
     /// What delivers whole uploads, now or later.
     package let deliveries: Deliveries
-    let buffers = BufferShelf()
     /// What content comes just now.
     package let transfers: Transfers
     let admission: Admission

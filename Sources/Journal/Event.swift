@@ -75,11 +75,15 @@ package struct Event: Sendable {
         reason: String? = nil
     ) {
         self.init(kind, of: upload.creation, id: upload.creation.id)
+        self.status = status
+        self.reason = reason
+        guard upload.isRecorded else {
+            length = upload.state.offset
+            return
+        }
         offset = upload.state.offset
         length = upload.state.length
         attempts = upload.attempts
-        self.status = status
-        self.reason = reason
         nextAttempt = upload.nextAttempt
     }
 
@@ -90,20 +94,6 @@ package struct Event: Sendable {
         length = summary.length
         attempts = summary.attempts
         reason = summary.reason
-    }
-
-    /// An event of an ordinary upload, which has no resource.
-    package init(
-        _ kind: Kind,
-        ofOrdinary creation: UploadCreation,
-        length: Int64,
-        status: Int? = nil,
-        reason: String? = nil
-    ) {
-        self.init(kind, of: creation, id: creation.id)
-        self.length = length
-        self.status = status
-        self.reason = reason
     }
 
     /// An event of an upload of which only that is known.

@@ -204,22 +204,25 @@ package struct Journal: Sendable {
 
     /// There is a final response of the upstream, which the client gets.
     package func delivered(_ upload: Upload, status: Int) {
-        if status < 400 {
-            log.delivered(upload.creation.id, status: status)
-        } else {
-            log.refusedByUpstream(upload.creation.id, status: status)
-        }
+        log.answered(upload, status: status)
         countDelivery(upload.creation, length: upload.state.offset, status: status)
         metrics.waiting.forget(upload.creation.id)
         events.note(Event(.delivered, of: upload, status: status))
     }
 
     /// The inspection or the authorizer refused it; that is its final response.
-    package func refused(_ upload: Upload, status: Int, reason: String) {
+    ///
+    /// `told`: what an event says in place of the reason.
+    package func refused(
+        _ upload: Upload,
+        status: Int,
+        reason: String,
+        told: String? = nil
+    ) {
         log.notTaken(upload.creation.id, status: status, reason: reason)
         countFailure(upload.creation, reason: reason)
         metrics.waiting.forget(upload.creation.id)
-        events.note(Event(.failed, of: upload, status: status, reason: reason))
+        events.note(Event(.failed, of: upload, status: status, reason: told ?? reason))
     }
 
     /// There is no final response yet, and the bytes stay.
@@ -229,11 +232,15 @@ package struct Journal: Sendable {
         events.note(Event(.deferred, of: upload, reason: reason))
     }
 
-    /// It is not delivered and will not be; it is kept in `hold`.
+    /// It is not delivered and will not be; it is kept in `hold`, if it has a record.
     ///
     /// `status` is the upstream's, where there was one.
     package func failed(_ upload: Upload, status: Int? = nil, reason: String) {
-        log.failed(upload.creation.id, reason: reason)
+        if upload.isRecorded {
+            log.failed(upload.creation.id, reason: reason)
+        } else {
+            log.ordinaryFailed(upload.creation, reason: reason)
+        }
         countFailure(upload.creation, reason: reason)
         metrics.waiting.note(upload)
         events.note(Event(.failed, of: upload, status: status, reason: reason))
@@ -252,42 +259,6 @@ package struct Journal: Sendable {
         of(summary.creation).log.indeterminate(summary.id, reason: summary.reason ?? "")
         count(.held, summary.creation)
         events.note(Event(.held, of: summary))
-    }
-
-    // MARK: Ordinary uploads, which have no resource
-
-    /// The upstream has answered one.
-    package func ordinaryDelivered(_ creation: UploadCreation, length: Int64, status: Int) {
-        let id = creation.id
-        if status < 400 {
-            log.ordinaryDelivered(id, route: creation.route, length: length, status: status)
-        } else {
-            log.ordinaryRefused(id, route: creation.route, length: length, status: status)
-        }
-        countDelivery(creation, length: length, status: status)
-        events.note(Event(.delivered, ofOrdinary: creation, length: length, status: status))
-    }
-
-    /// One was not delivered, and its bytes are gone.
-    package func ordinaryFailed(_ creation: UploadCreation, length: Int64, reason: String) {
-        log.ordinaryFailed(creation.id, route: creation.route, reason: reason)
-        countFailure(creation, reason: reason)
-        events.note(Event(.failed, ofOrdinary: creation, length: length, reason: reason))
-    }
-
-    /// The inspection refused one; `message` is what it wrote.
-    package func ordinaryInspected(
-        _ creation: UploadCreation,
-        length: Int64,
-        status: Int,
-        message: String
-    ) {
-        let reason = "refused by the inspection: \(message)"
-        log.notTaken(creation.id, status: status, reason: reason)
-        countFailure(creation, reason: reason)
-        events.note(
-            Event(.failed, ofOrdinary: creation, length: length, status: status, reason: message)
-        )
     }
 
     // MARK: Counting

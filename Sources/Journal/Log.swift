@@ -140,15 +140,24 @@ package struct Log: Sendable {
         write(.info, "delivering") { ["upload": id, "length": length] }
     }
 
-    /// The upstream took the upload: it answered with a status below 400.
-    package func delivered(_ id: UploadID, status: Int) {
-        write(.info, "delivered") { ["upload": id, "status": status] }
-    }
-
-    /// The upstream answered the upload with a status of 400 or above; the client gets that answer.
-    package func refusedByUpstream(_ id: UploadID, status: Int) {
-        write(.notice, "upload refused by upstream", isWarning: status >= 500) {
-            ["upload": id, "status": status]
+    /// The upstream has answered an upload, and the client gets that answer: a status below 400 takes it.
+    func answered(_ upload: Upload, status: Int) {
+        let (creation, length) = (upload.creation, upload.state.offset)
+        let (id, route) = (creation.id, creation.route)
+        switch (upload.isRecorded, status < 400) {
+        case (true, true): write(.info, "delivered") { ["upload": id, "status": status] }
+        case (true, false):
+            write(.notice, "upload refused by upstream", isWarning: status >= 500) {
+                ["upload": id, "status": status]
+            }
+        case (false, true):
+            write(.info, "ordinary upload delivered") {
+                ["upload": id, "route": route, "length": length, "status": status]
+            }
+        case (false, false):
+            write(.notice, "ordinary upload refused by upstream", isWarning: status >= 500) {
+                ["upload": id, "route": route, "length": length, "status": status]
+            }
         }
     }
 
@@ -241,29 +250,10 @@ package struct Log: Sendable {
 
     // MARK: Single requests
 
-    /// An upload without a resource was taken by the upstream: a status below 400.
-    package func ordinaryDelivered(_ id: UploadID, route: String, length: Int64, status: Int) {
-        write(.info, "ordinary upload delivered") {
-            ["upload": id, "route": route, "length": length, "status": status]
-        }
-    }
-
-    /// An upload without a resource was answered by the upstream with a status of 400 or above.
-    package func ordinaryRefused(
-        _ id: UploadID,
-        route: String,
-        length: Int64,
-        status: Int
-    ) {
-        write(.notice, "ordinary upload refused by upstream", isWarning: status >= 500) {
-            ["upload": id, "route": route, "length": length, "status": status]
-        }
-    }
-
-    /// An upload without a resource was not delivered; its bytes are gone and the client was told.
-    package func ordinaryFailed(_ id: UploadID, route: String, reason: String) {
+    /// An upload without a record was not delivered; its bytes are gone and the client was told.
+    func ordinaryFailed(_ creation: UploadCreation, reason: String) {
         write(.warning, "ordinary upload failed") {
-            ["upload": id, "route": route, "reason": reason]
+            ["upload": creation.id, "route": creation.route, "reason": reason]
         }
     }
 

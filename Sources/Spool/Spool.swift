@@ -29,6 +29,8 @@ package final class Spool: Sendable {
     let fence = Fence()
     let creations = CreationCache()
     let syncedStates = SyncedStates()
+    /// The buffers in which content comes.
+    package let buffers = BufferPool()
 
     /// Opens a spool, making its directories on first use.
     ///

@@ -8,6 +8,7 @@ import Synchronization
 import TestSupport
 import Testing
 import TextFormats
+import Spool
 import UploadProtocol
 import Upstream
 
@@ -16,7 +17,7 @@ import Upstream
 @testable import Settings
 
 @Suite struct OrdinaryTests {
-    private static let capacity = OrdinaryContent.memoryLimit
+    private static let capacity = Upload.mostInBuffer
 
     private func bytes(_ count: Int) -> [UInt8] {
         (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }

@@ -3,10 +3,11 @@
 import Exchange
 @testable import Gateway
 import HTTPTypes
+import Spool
 import UploadProtocol
 
 /// Content of which more is kept than of an upload that is delivered like an ordinary one.
-let tooLargeToBePlain = [UInt8](repeating: 7, count: OrdinaryContent.memoryLimit + 1)
+let tooLargeToBePlain = [UInt8](repeating: 7, count: Upload.mostInBuffer + 1)
 
 extension ScriptedExchange {
     typealias Steps = [Step]

@@ -132,29 +132,31 @@ struct QuotaTests {
         )
         let upload = try spool.create(.sample(), requestRelease: {})
         try upload.sync()
-        let scratch = try spool.scratch()
+        let unrecorded = try spool.createUnrecorded(.sample(), expecting: 0)
         let bytes = Array("ten bytes.".utf8)
         scripted.refuse(.write, errno: SystemError.lost)
         for _ in 0..<3 {
             #expect(throws: SpoolError.self) { try upload.append(bytes.span.bytes) }
-            #expect(throws: SpoolError.self) { try scratch.append(bytes.span.bytes) }
+            #expect(throws: SpoolError.self) { try unrecorded.append(bytes.span.bytes) }
         }
         scripted.allow()
         try upload.append(bytes.span.bytes)
     }
 
-    @Test("a scratch file counts while it is there")
-    func scratch() throws {
+    @Test("the content of an upload without a record counts while it is there")
+    func unrecorded() throws {
         let directory = TemporarySpool()
         let spool = try spool(directory, quota: 10)
-        var scratch: ScratchFile? = try spool.scratch(expecting: 10)
-        let bytes = Array("123456".utf8)
-        try scratch?.append(bytes.span.bytes)
+        let unrecorded = try spool.createUnrecorded(.sample(), expecting: 10)
+        try unrecorded.append("123456")
         let upload = try spool.create(.sample(), requestRelease: {})
         #expect(performing: { try upload.append("78901") }, throws: isOverQuota)
-        #expect(performing: { try spool.scratch(expecting: 5) }, throws: isOverQuota)
-        #expect(throws: SpoolError.self) { try scratch?.append(bytes.span.bytes) }
-        scratch = nil
+        #expect(
+            performing: { try spool.createUnrecorded(.sample(), expecting: 1 << 20) },
+            throws: isOverQuota
+        )
+        #expect(performing: { try unrecorded.append("78901") }, throws: isOverQuota)
+        unrecorded.unlock()
         try upload.append("ten bytes.")
     }
 

@@ -103,7 +103,9 @@ struct SpoolTests {
             }
             return free > 0
         }
-        #expect(throws: SpoolError.self) { try spool.scratch() }
+        #expect(throws: SpoolError.self) {
+            try spool.createUnrecorded(.sample(), expecting: 1 << 20)
+        }
         #expect(try spool.summaries().isEmpty)
     }
 
@@ -261,17 +263,17 @@ struct SpoolTests {
         #expect(try spool.summaries().count == 2)
     }
 
-    @Test("a scratch file holds what was written and has no name")
-    func scratch() throws {
+    @Test("an upload without a record holds what was written, and its file has no name")
+    func unrecorded() throws {
         let directory = TemporarySpool()
         let spool = try directory.open()
-        let file = try spool.scratch()
-        let bytes = Array("scratch".utf8)
-        try file.append(bytes.span.bytes)
-        try file.append(bytes.span.bytes)
-        #expect(file.length == 14)
+        let upload = try spool.createUnrecorded(.sample(), expecting: 0)
+        let bytes = Array("content".utf8)
+        try upload.append(bytes.span.bytes)
+        try upload.append(bytes.span.bytes)
+        #expect(upload.state.offset == 14)
         var read = [UInt8](repeating: 0, count: 20)
-        let count = try read.withUnsafeMutableBytes { try file.read(into: $0, at: 7) }
+        let count = try read.withUnsafeMutableBytes { try upload.read(into: $0, at: 7) }
         #expect(read[..<count].elementsEqual(bytes))
         #expect(try spool.summaries().isEmpty)
         #expect(try directory.open().recover() == Recovery())

@@ -54,7 +54,7 @@ final class StateMaker {
         if promised {
             try made.sync()
         } else if !inMemory, !content.isEmpty {
-            _ = try made.dataPath()
+            try made.store()
         }
         return made
     }

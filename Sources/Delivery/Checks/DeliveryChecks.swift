@@ -25,7 +25,7 @@ extension Delivery {
     private enum Clearance {
         case cleared
         /// This is its final response.
-        case refused(Response, reason: String)
+        case refused(Response, reason: String, message: String? = nil)
         /// Nobody knows yet: try again later.
         case postponed(reason: String)
         /// Its client may come back with other credentials.
@@ -39,11 +39,14 @@ extension Delivery {
         _ upload: Upload,
         _ listener: ResponseListener
     ) throws(SpoolError) -> Checked {
-        guard route.authorizer != nil || route.inspection != nil else { return .cleared }
+        guard route.authorizer != nil && upload.isRecorded || route.inspection != nil else {
+            return .cleared
+        }
         // Whoever asks for it must hear the final response, not what came before.
         upload.awaitFinalResponse()
         let place = WaitingPlace(deliveries.admission, for: visit)
         guard place.take() else {
+            guard upload.isRecorded else { return .ended(place.refusal ?? .tooManyWait) }
             return .ended(
                 try postpone(
                     upload,
@@ -67,7 +70,7 @@ extension Delivery {
                     reason: reason,
                     listener,
                     asked: waited.map { Int(max(0, $0)) },
-                    telling: .notChecked(isKept: true)
+                    telling: .notChecked(isKept: upload.isRecorded)
                 )
             )
         case .lacksCredentials(let refusal, let reason):
@@ -80,15 +83,16 @@ extension Delivery {
                     lacksCredentials: true
                 )
             )
-        case .refused(let response, let reason):
+        case .refused(let response, let reason, let message):
             let status = response.head.status.code
+            guard upload.isRecorded else {
+                journal.refused(upload, status: status, reason: reason, told: message)
+                listener.exchange?.answer(response)
+                return .ended(nil)
+            }
             try upload.finish(with: StoredResponse(head: response.head, content: response.content))
             journal.refused(upload, status: status, reason: reason)
-            let final = listener.responses.final(
-                response.head,
-                offset: upload.state.offset,
-                location: listener.location
-            )
+            let final = listener.final(response.head, of: upload)
             listener.exchange?.answer(final.answer(with: response.content))
             return .ended(nil)
         }
@@ -102,22 +106,25 @@ extension Delivery {
     ) throws(SpoolError) -> Clearance {
         let length = upload.state.offset
         if let inspection = route.inspection {
-            let verdict = try inspection.run(
-                upload.dataPath(),
-                about: upload.creation,
-                length: length
-            ) {
-                () throws(SpoolError) in try listener.heartbeat?.beat(upload)
+            let verdict = try upload.withDataPath { path throws(SpoolError) in
+                try inspection.run(path, about: upload.creation, length: length) {
+                    () throws(SpoolError) in try listener.heartbeat?.beat(upload)
+                }
             }
             switch verdict {
             case .taken: break
             case .refused(let message):
                 let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
-                return .refused(refusal.response, reason: "refused by the inspection: \(message)")
+                return .refused(
+                    refusal.response,
+                    reason: "refused by the inspection: \(message)",
+                    message: message
+                )
             case .failed(let reason): return .postponed(reason: reason)
             }
         }
-        guard let authorizer = route.authorizer else { return .cleared }
+        // One without a record was granted just now, by the same request.
+        guard let authorizer = route.authorizer, upload.isRecorded else { return .cleared }
         var failure: SpoolError?
         let answer = authorizer.ask(
             at: .delivery,

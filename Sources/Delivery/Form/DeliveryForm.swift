@@ -88,7 +88,9 @@ extension Delivery {
     ) throws(FormFailure) -> UploadForm {
         let length = upload.state.offset
         let content: UpstreamContent =
-            if let bytes = upload.contentInMemory {
+            if let buffer = upload.contentInBuffer {
+                .held(buffer)
+            } else if let bytes = upload.contentInMemory {
                 .bytes(bytes)
             } else {
                 .file(descriptor: upload.dataFile, length: length) { buffer, position in
@@ -101,6 +103,7 @@ extension Delivery {
             length: length,
             route: route,
             completing: completing,
+            isOrdinary: !upload.isRecorded,
             digests: relay.digests,
             time: deliveries.clock.now,
             onProgress: relay.onProgress

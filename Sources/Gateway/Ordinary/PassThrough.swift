@@ -28,7 +28,7 @@ extension Request {
         _ transform: @escaping (ResponseHead) -> ResponseHead
     ) {
         do throws(SpoolError) {
-            try gateway.buffers.withBuffer {
+            try gateway.spool.buffers.withBuffer {
                 passThrough(by: $0, atMost: most, isUpload: isUpload, fallback, transform)
             }
         } catch {
@@ -62,7 +62,6 @@ extension Request {
         UpstreamFields.finish(&fields, policy: route.settings.fields)
         let relay = StreamRelay(
             exchange,
-            fields: UpstreamFields.passedBack,
             transform: transform,
             route: route,
             log: log
@@ -97,6 +96,11 @@ extension Request {
             if let fallback, !relay.hasBegun { return exchange.answer(fallback) }
             fail(refusal, relay)
         }
+    }
+
+    /// Ends a request that the upstream failed: refused, or broken off where its answer has begun.
+    private func fail(_ refusal: Refusal, _ relay: StreamRelay) {
+        if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
     }
 
     /// The request's content as a stream.
@@ -152,9 +156,8 @@ private final class PassedRoom {
 }
 
 /// Relays a response as it arrives.
-final class StreamRelay: ResponseSink {
+private final class StreamRelay: ResponseSink {
     private let exchange: any Exchange
-    private let fields: (HTTPFields) -> HTTPFields
     private let transform: (ResponseHead) -> ResponseHead
     private let route: Route
     private let log: Log
@@ -169,20 +172,17 @@ final class StreamRelay: ResponseSink {
     ///
     /// - Parameters:
     ///   - exchange: where the response goes.
-    ///   - fields: which of the upstream's fields the client may see.
     ///   - transform: has the last word on the head; where it changes the status, the upstream's content
     ///     is left out.
     ///   - route: whose upstream it is.
     ///   - log: where it is told that a head could not be relayed whole, or has a field that is ignored.
     init(
         _ exchange: any Exchange,
-        fields: @escaping (HTTPFields) -> HTTPFields,
-        transform: @escaping (ResponseHead) -> ResponseHead = { $0 },
+        transform: @escaping (ResponseHead) -> ResponseHead,
         route: Route,
         log: Log
     ) {
         self.exchange = exchange
-        self.fields = fields
         self.transform = transform
         self.route = route
         self.log = log
@@ -193,9 +193,10 @@ final class StreamRelay: ResponseSink {
     func receive(head: ResponseHead, contentLength: Int64?) throws {
         status = head.status.code
         route.counts.noteSteering(head.fields, route: route.name, log)
-        let fitting = ResponseHead(status: head.status, fields: fields(head.fields))
-            .fitting(telling: log)
-        var relayed = transform(fitting)
+        let fields = UpstreamFields.passedBack(head.fields)
+        var relayed = transform(
+            ResponseHead(status: head.status, fields: fields).fitting(telling: log)
+        )
         dropsContent = relayed.status != head.status
         if dropsContent { relayed.fields[.contentType] = nil }
         try exchange.send(head: relayed, contentLength: dropsContent ? 0 : contentLength)

@@ -97,7 +97,7 @@ extension Request {
         let end = try gateway.transfers.receive(
             into: upload,
             from: context.remoteAddress,
-            by: gateway.buffers,
+            by: gateway.spool.buffers,
             isLast: isLast
         ) { buffer, transfer throws(SpoolError) in
             var progress = ReceptionProgress(

@@ -10,7 +10,7 @@ import Spool
 import UploadProtocol
 
 extension Request {
-    private var delivery: Delivery {
+    var delivery: Delivery {
         Delivery(
             gateway.deliveries,
             route: route,

@@ -77,7 +77,7 @@ extension Request {
         guard creation.completeness == .complete, let count = head.contentLength.count else {
             return false
         }
-        return count <= OrdinaryContent.memoryLimit && route.settings.reply == .upstream
+        return count <= Upload.mostInBuffer && route.settings.reply == .upstream
             && !isLocationTold && !dialect.locatesFinalResponse
     }
 

@@ -91,7 +91,7 @@ package final class Transfers: Sendable {
     /// - Parameters:
     ///   - upload: the upload.
     ///   - client: the client's address.
-    ///   - shelf: where the buffer is taken that `body` is given.
+    ///   - pool: where the buffer is taken that `body` is given.
     ///   - isLast: whether no more can come once this content has ended well.
     ///   - body: receives it.
     /// - Returns: what `body` returns.
@@ -99,13 +99,13 @@ package final class Transfers: Sendable {
     func receive(
         into upload: Upload,
         from client: String?,
-        by shelf: BufferShelf,
+        by pool: BufferPool,
         isLast: Bool,
         _ body: (ContentBuffer, Transfer) throws(SpoolError) -> ReceptionEnd
     ) throws(SpoolError) -> ReceptionEnd {
         let transfer = begin(upload, client: client)
         do throws(SpoolError) {
-            let received = try shelf.withBuffer { buffer throws(SpoolError) in
+            let received = try pool.withBuffer { buffer throws(SpoolError) in
                 try body(buffer, transfer)
             }
             let isInterrupted = if case .interrupted = received { true } else { false }
@@ -118,7 +118,9 @@ package final class Transfers: Sendable {
     }
 
     /// Counts an ordinary upload among those that are received, for the time of `body`.
-    func counting<R>(_ body: () throws(SpoolError) -> R) throws(SpoolError) -> R {
+    func countingOrdinary<R>(
+        _ body: () throws(SpoolError) -> R
+    ) throws(SpoolError) -> R {
         metrics.receiving.add()
         metrics.receivingOrdinary.add()
         defer {

@@ -15,7 +15,8 @@ package final class Upload {
     package let creation: UploadCreation
 
     let spool: Spool
-    let lock: UploadLock
+    /// nil: it has no record, and nobody else can find it.
+    let lock: UploadLock?
     let files: UploadFiles
     /// The stored final response, once it was written or read.
     var knownResponse: StoredResponse?
@@ -35,12 +36,16 @@ package final class Upload {
     /// When content or state last changed.
     package var lastActivity: WallTime { files.lastActivity }
 
+    /// Whether it has a record, so that a request or the queue can come back for it. What has none is gone with its
+    /// request.
+    package var isRecorded: Bool { files.isRecorded }
+
     var id: UploadID { creation.id }
     var queue: Queue { files.state.queue }
     /// Whether a power cut must leave what was told of it.
     var isPromised: Bool { files.state.durable != nil }
 
-    init(spool: Spool, lock: UploadLock, creation: UploadCreation, files: UploadFiles) {
+    init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
         self.spool = spool
         self.lock = lock
         self.creation = creation
@@ -192,15 +197,18 @@ package final class Upload {
     package func remove(durably: Bool = false) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         defer { end() }
+        guard isRecorded else { return }
         try files.remove(of: creation.client, durably: durably && isPromised)
     }
 
     /// Whether a newer request has requested its release; that of one being delivered is not.
-    package var isReleaseRequested: Bool { lock.isReleaseRequested(until: .after(.zero)) }
+    package var isReleaseRequested: Bool {
+        lock?.isReleaseRequested(until: .after(.zero)) ?? false
+    }
 
     /// From here newer requests wait for the final response instead of requesting its release: what comes
     /// before an attempt has begun.
-    package func awaitFinalResponse() { lock.setDelivering() }
+    package func awaitFinalResponse() { lock?.setDelivering() }
 
     /// Unlocks it, so that the next request can have it.
     ///
@@ -208,7 +216,7 @@ package final class Upload {
     /// the file open may be told to nobody.
     package func unlock() {
         guard !isUnlocked else { return }
-        guard files.lent == nil else { return end() }
+        guard isRecorded, files.lent == nil else { return end() }
         // Where it fails, nobody was told of it: its client resumes before what is lost.
         switch queue {
         case .incoming, .deferred:
@@ -226,7 +234,7 @@ package final class Upload {
         isUnlocked = true
         // Before the next request in this process looks.
         files.close()
-        lock.unlock()
+        lock?.unlock()
     }
 
     // MARK: Steps

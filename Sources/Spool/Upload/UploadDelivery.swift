@@ -5,7 +5,7 @@
 // what an outcome means is the gateway's business.
 
 import HTTPTypes
-import Posix
+package import Posix
 import UploadProtocol
 
 extension Upload {
@@ -27,7 +27,7 @@ extension Upload {
             state.reason = nil
             state.then = then
         }
-        lock.setDelivering()
+        awaitFinalResponse()
     }
 
     /// active -> active: the attempt under way has ended, nothing was taken, and another one begins.
@@ -61,12 +61,20 @@ extension Upload {
     /// The whole content, where it is in memory and in no file; stays what it is when it is stored.
     package var contentInMemory: [UInt8]? { files.contentInMemory }
 
-    /// The path of the content's file, for programs that open it themselves; there is none once delivered.
+    /// The buffer with the whole content of an upload without a record; nil where that is in a file.
+    package var contentInBuffer: ContentBuffer? { files.buffer }
+
+    /// Calls `body` with the path of the content's file, for programs that open it themselves; good until `body`
+    /// returns.
     ///
-    /// - Throws: `.disk` where the content cannot be put there.
-    package func dataPath() throws(SpoolError) -> String {
-        if queue != .delivered { try files.openedData() }
-        return files.dataPath
+    /// - Throws: what `body` throws; `.disk` where the content cannot be put there, `.full` and `.overQuota` of one
+    ///   without a record.
+    package func withDataPath<R>(
+        _ body: (String) throws(SpoolError) -> R
+    ) throws(SpoolError) -> R {
+        guard isRecorded else { return try files.withNamelessPath(body) }
+        try files.openedData()
+        return try body(files.dataPath)
     }
 
     /// active -> delivered: stores the final response and removes the content.

@@ -36,6 +36,8 @@ final class UploadFiles {
 
     private let spool: Spool
     private let name: FileName
+    /// Whether it has a record, and its content's file a name; without them it is gone with the process.
+    let isRecorded: Bool
     /// The record, whose lock stands for the upload; nil once closed.
     private var record: OpenFile?
     /// The content's file; nil where there is none.
@@ -45,6 +47,8 @@ final class UploadFiles {
     private(set) var mayBeShared = false
     /// Content that is in no file: nobody was told of it, and a request holds the upload.
     private var memory: [UInt8] = []
+    /// The buffer that has received all content of an upload without a record.
+    private(set) var buffer: ContentBuffer?
     /// Whether the newest state is in a slot that serves from the first promise on.
     private var usesPromisedSlots = false
     /// Whether the newest state may not be durable.
@@ -62,18 +66,19 @@ final class UploadFiles {
     private var directory: Directory { layout.directory(of: name) }
 
     /// Takes a record that the caller has opened and locked; `state` and `creationEnd` where it was just
-    /// made.
+    /// made. nil: there is no record.
     init(
         of id: UploadID,
         _ name: FileName,
         in spool: Spool,
-        record: OpenFile,
+        record: OpenFile?,
         state: RecordState = RecordState(),
         creationEnd: Int64 = 0
     ) {
         self.id = id
         self.spool = spool
         self.record = record
+        isRecorded = record != nil
         self.state = state
         self.creationEnd = creationEnd
         self.name = name
@@ -104,6 +109,7 @@ final class UploadFiles {
             spool.room.endLoan(of: left(of: loan), written: left(of: loan), isCertain: false)
         }
         loan = nil
+        if !isRecorded { forget() }
         data = nil
         record = nil
     }
@@ -186,7 +192,8 @@ final class UploadFiles {
     /// - Throws: where the disk does not take all of it; what it took counts in `size`.
     func append(_ bytes: RawSpan) throws(SpoolError) {
         let count = Int64(bytes.byteCount)
-        let isSmall = data == nil && state.durable == nil && size + count <= Self.mostInMemory
+        let isSmall =
+            isRecorded && data == nil && state.durable == nil && size + count <= Self.mostInMemory
         if isSmall, try spool.room.takeMemory(count) {
             // A slow client's content takes the room it has; what comes at once is not moved again.
             if memory.isEmpty, let length = state.length, length <= 2 * count {
@@ -235,19 +242,19 @@ final class UploadFiles {
         by count: Int64,
         _ write: (_ size: inout Int64) throws(SystemError) -> Void
     ) throws(SpoolError) {
-        try spool.room.take(count)
+        try spool.room.take(count, isNamed: isRecorded)
         let end = size + count
         var reached = size
         defer {
             size = reached
-            spool.room.wasWritten(count)
+            if isRecorded { spool.room.wasWritten(count) }
             lastActivity = spool.clock.now
         }
         do throws(SystemError) { try write(&reached) } catch {
             // In case the kernel left more than it said. If this fails too, the file has no bytes
             // but those the client sent, and the next lock counts them.
             try? disk.truncate(data, to: reached)
-            spool.room.giveBack(end - reached)
+            spool.room.giveBack(end - reached, isNamed: isRecorded)
             throw spool.failure(error)
         }
     }
@@ -256,6 +263,7 @@ final class UploadFiles {
     @discardableResult
     func openedData() throws(SpoolError) -> OpenFile {
         if data == nil {
+            guard isRecorded else { return try openedNameless() }
             data = try spool.onDisk { () throws(SystemError) in
                 let made = try disk.create(name.data, in: directory)
                 let data = OpenFile(made, name.data, in: directory)
@@ -301,23 +309,80 @@ final class UploadFiles {
         return copy.file
     }
 
+    // MARK: Content without a record
+
+    /// Keeps the buffer that has received all content.
+    func keep(_ buffer: ContentBuffer) {
+        self.buffer = buffer
+        size = Int64(buffer.count)
+    }
+
+    /// Makes a nameless file, with what was in the buffer.
+    private func openedNameless() throws(SpoolError) -> OpenFile {
+        try spool.room.check(for: size, makesFile: true)
+        let made = try spool.onDisk { () throws(SystemError) in
+            let directory = layout.temporary
+            if let nameless = try disk.createNameless(in: directory) {
+                return OpenFile(nameless, "scratch", in: directory)
+            }
+            let name = TemporaryName.next()
+            let file = OpenFile(try disk.create(name, in: directory), name, in: directory)
+            try disk.unlink(name, in: directory)
+            return file
+        }
+        data = made
+        guard let buffer else { return made }
+        self.buffer = nil
+        defer { spool.buffers.put(buffer) }
+        size = 0
+        try buffer.withBytes { bytes throws(SpoolError) in try append(bytes) }
+        return made
+    }
+
+    /// Calls `body` with a path by which another process of this user can open a nameless file; good until `body`
+    /// returns.
+    ///
+    /// Where the file system cannot give the file a name, it leads over this process's descriptor.
+    func withNamelessPath<R>(
+        _ body: (String) throws(SpoolError) -> R
+    ) throws(SpoolError) -> R {
+        let file = try openedData()
+        let name = TemporaryName.next()
+        do throws(SystemError) {
+            try disk.link(file.descriptor, as: name, in: layout.temporary)
+        } catch {
+            return try body("/proc/\(Directory.process)/fd/\(file.descriptor.number)")
+        }
+        // One that stays is removed with what is old there.
+        defer { _ = try? disk.unlink(name, in: layout.temporary) }
+        return try body(layout.temporary.path(of: name))
+    }
+
+    /// Gives back what an upload without a record has.
+    private func forget() {
+        if data != nil { spool.room.giveBack(size, isNamed: false) }
+        if let buffer { spool.buffers.put(buffer) }
+        buffer = nil
+    }
+
     /// The content, where it is in memory and in no file.
     var contentInMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
     /// Reads content; the bytes read are less than asked only at its end.
     func read(
-        into buffer: UnsafeMutableRawBufferPointer,
+        into target: UnsafeMutableRawBufferPointer,
         at position: Int64
     ) throws(SpoolError) -> Int {
+        if let buffer { return buffer.copy(from: Int(position), to: target) }
         if !memory.isEmpty {
             guard position < memory.count else { return 0 }
-            let part = memory[Int(position)...].prefix(buffer.count)
-            buffer.copyBytes(from: part)
+            let part = memory[Int(position)...].prefix(target.count)
+            target.copyBytes(from: part)
             return part.count
         }
         guard let data else { return 0 }
         return try spool.onDisk { () throws(SystemError) in
-            try data.descriptor.read(into: buffer, at: position, subject: data.subject)
+            try data.descriptor.read(into: target, at: position, subject: data.subject)
         }
     }
 

@@ -80,6 +80,9 @@ package struct FinalHead: Sendable, Equatable {
     /// Whether the upstream's content goes with it.
     package var hasContent = true
 
+    /// One without the protocol's fields, for a client that did not ask for them.
+    package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
+
     /// The whole response, with that content where it goes along.
     package func answer(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])
