@@ -42,34 +42,8 @@ package protocol Exchange: AnyObject {
     /// - Returns: false at the proper end of the content, with nothing added.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
-    /// Whether the web server offers to write the content into a file by itself: the lane. Waits for the
-    /// beginning of the content.
-    ///
-    /// The offer is declined by the next `receive(into:)`, or taken up by `grant`.
-    func offersLane() throws(ContentError) -> Bool
-
-    /// Takes the offer up: the web server adds content to the end of `file`, until it has told that it has
-    /// ended; what `receive(into:)` gives comes behind that.
-    ///
-    /// - Parameters:
-    ///   - file: open for adding alone; closed here.
-    ///   - offset: its size.
-    ///   - limit: how much may be written.
-    /// - Throws: where the web server is gone.
-    func grant(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit)
-        throws(ContentError)
-
-    /// Lets the web server write more, `limit.count` bytes in all.
-    func widen(_ limit: LaneLimit) throws(ContentError)
-
-    /// Has the web server write no more: it closes the file; what it had not written is lost.
-    func stopLane()
-
-    /// Waits for what the web server says of what it writes, until it has ended.
-    ///
-    /// - Throws: `ContentError`, after all reports that came before it; after `.stalled` it can be asked
-    ///   again.
-    func receiveReport() throws(ContentError) -> LaneReport
+    /// The way on which the web server writes content into a file by itself; nil: this front has none.
+    var lane: (any ContentLane)? { get }
 
     /// Sends an interim response if `context.interimStatuses` has its status; otherwise nothing.
     /// - Returns: whether it was sent.
@@ -87,57 +61,9 @@ package protocol Exchange: AnyObject {
     func abort()
 }
 
-/// How much content a web server may write into a file by itself.
-package struct LaneLimit: Sendable, Equatable {
-    /// Bytes in all.
-    package var count: Int64
-    /// Whether what goes on behind them comes by `receive(into:)`; else the web server waits for a higher limit.
-    package var restFollows: Bool
-
-    /// Makes a limit.
-    package init(count: Int64, restFollows: Bool) {
-        (self.count, self.restFollows) = (count, restFollows)
-    }
-}
-
-/// What a web server says of content that it writes into a file by itself.
-package enum LaneReport: Sendable, Equatable {
-    /// So many bytes are written.
-    case written(Int64)
-    /// It has closed the file, with so many bytes written; `errno` is why it could not write more, or 0.
-    case ended(Int64, errno: Int32)
-
-    /// Bytes that are written.
-    package var count: Int64 {
-        switch self {
-        case .written(let count), .ended(let count, _): count
-        }
-    }
-}
-
 extension Exchange {
     /// A front that does not say otherwise has no lane.
-    package func offersLane() throws(ContentError) -> Bool { false }
-
-    /// Never called without an offer.
-    package func grant(
-        _ file: consuming Descriptor,
-        at offset: Int64,
-        _ limit: LaneLimit
-    ) throws(ContentError) {
-        preconditionFailure("a grant that nobody asked for")
-    }
-
-    /// Nothing, without a grant.
-    package func widen(_ limit: LaneLimit) throws(ContentError) {}
-
-    /// Nothing, without a grant.
-    package func stopLane() {}
-
-    /// Never called without a grant.
-    package func receiveReport() throws(ContentError) -> LaneReport {
-        preconditionFailure("a report without a grant")
-    }
+    package var lane: (any ContentLane)? { nil }
 
     /// Sends one whole response of the gateway's own; a client that is gone is not an error here.
     package func answer(_ response: Response) {

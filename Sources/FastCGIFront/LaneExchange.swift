@@ -5,9 +5,12 @@
 package import Exchange
 package import Posix
 
-extension FastCGIExchange {
+extension FastCGIExchange: ContentLane {
+    /// The lane, which nginx may offer.
+    package var lane: (any ContentLane)? { self }
+
     /// Waits for the beginning of the content; whether nginx offers to write it into a file.
-    package func offersLane() throws(ContentError) -> Bool {
+    package func isOffered() throws(ContentError) -> Bool {
         let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
             let (_, end) =
@@ -43,12 +46,12 @@ extension FastCGIExchange {
     }
 
     /// Has nginx close the file; harmless where it has done so.
-    package func stopLane() {
+    package func stop() {
         guard reader.lane == .granted else { return }
         _ = writer.send(.stop)
     }
 
-    /// Waits for the next report, as `Exchange` says.
+    /// Waits for the next report, as `ContentLane` says.
     ///
     /// Reads on no further than the end of what nginx writes.
     package func receiveReport() throws(ContentError) -> LaneReport {

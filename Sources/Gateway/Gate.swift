@@ -20,25 +20,25 @@ extension Request {
     /// Admits a request.
     ///
     /// - Parameter asked: the request, classified.
-    /// - Returns: this request with what the authorizer grants it; nil if the request was answered here.
+    /// - Returns: whether it is admitted, with what the authorizer grants it; false if it was answered here.
     @inline(never)
-    func admitted(_ asked: UploadRequest) -> Request? {
+    func isAdmitted(_ asked: UploadRequest) -> Bool {
         switch asked {
         case .creation, .append:
             if let refusal = DigestPlan.refusal(of: head.fields) {
                 refuse(refusal)
-                return nil
+                return false
             }
         default: break
         }
         if asked.isSentOn, route.gateway.isNamed(in: head.fields) {
             refuseLoop()
-            return nil
+            return false
         }
-        guard asked.beginsUpload else { return self }
-        if refusesPart() || refusesAnonymous() || refusesForHold() { return nil }
-        guard let authorizer = route.authorizer else { return self }
-        return authorized(by: authorizer, length: asked.length(of: head))
+        guard asked.beginsUpload else { return true }
+        if refusesPart() || refusesAnonymous() || refusesForHold() { return false }
+        guard let authorizer = route.authorizer else { return true }
+        return isAuthorized(by: authorizer, length: asked.length(of: head))
     }
 
     /// Refuses a request that this gateway has sent itself.
@@ -69,26 +69,36 @@ extension Request {
         return true
     }
 
+    /// Refuses an upload that was to be accepted, where `hold` has no room for more that fail.
+    ///
+    /// - Returns: whether it was refused.
+    private func refusesForHold() -> Bool {
+        guard route.settings.reply == .accepted,
+            gateway.deliveries.isHoldFull(route)
+        else { return false }
+        gateway.deliveries.noteHoldFull(route)
+        refuse(.notAccepted)
+        return true
+    }
+
     /// Asks the authorizer about a request that begins an upload.
     ///
     /// - Parameters:
     ///   - authorizer: the route's.
     ///   - length: bytes of the upload, if known.
-    /// - Returns: this request with what is granted; nil if the request was answered here.
-    private func authorized(by authorizer: Authorizer, length: Int64?) -> Request? {
-        guard let place = takeWaitingPlace() else { return nil }
+    /// - Returns: whether it is granted; false if the request was answered here.
+    private func isAuthorized(by authorizer: Authorizer, length: Int64?) -> Bool {
+        guard let place = takeWaitingPlace() else { return false }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
         place.giveBack()
         switch answer {
         case .granted(let grant):
             for name in grant.refusedNames { log.fieldNotSet(route: route.name, field: name) }
-            let granted = limited(to: grant.maxSize)
-            granted.grant = grant
-            granted.head.fields = grant.applied(to: head.fields, route.settings.fields)
-            let maxSize = granted.route.settings.limits.maxSize
+            take(grant)
+            let maxSize = route.settings.limits.maxSize
             let size = max(length ?? 0, head.contentLength.count ?? 0)
-            if size <= maxSize { return granted }
-            granted.refuse(.tooLarge(maxSize: maxSize))
+            if size <= maxSize { return true }
+            refuse(.tooLarge(maxSize: maxSize))
         case .refused(let response):
             log.notAuthorized(
                 route: route.name,
@@ -108,30 +118,7 @@ extension Request {
             log.authorizationFailed(route: route.name, target: head.target, reason: reason)
             refuse(.notChecked(isKept: false))
         }
-        return nil
-    }
-
-    /// This request as a request on that upload: with the upload's own limits and in its name.
-    func on(_ upload: Upload) -> Request {
-        let request = limited(to: upload.creation.maxSize)
-        request.journal = gateway.deliveries.journal.of(upload.creation)
-        if isUnmarked, upload.state.kind.family == .tus {
-            request.responses = gateway.responses(to: head, .tus, on: request.route)
-        }
-        // To the others a creation makes no difference.
-        if request.dialect.repeatsAfterError {
-            request.responses = request.responses.on(upload.creation.head)
-        }
-        return request
-    }
-
-    /// This request with limits of its own.
-    private func limited(to maxSize: Int64?) -> Request {
-        let request = Request(self)
-        guard let maxSize, maxSize < route.settings.limits.maxSize else { return request }
-        request.route = route.changed { $0.limits.maxSize = maxSize }
-        request.responses.limits.maxSize = maxSize
-        return request
+        return false
     }
 }
 

@@ -52,7 +52,7 @@ package final class Gateway: Sendable {
         admission = Admission(RequestBounds(settings, budget))
         spool.setBounds(UploadBounds(settings))
         deliveries = Deliveries(settings, spool: spool, log: log, admission: admission)
-        transfers = Transfers(deliveries.journal.metrics)
+        transfers = Transfers(deliveries.journal.metrics, spool.buffers)
     }
 
     /// Puts new settings in force for the requests that begin from now on.
@@ -70,8 +70,8 @@ package final class Gateway: Sendable {
     ///   - exchange: the request.
     ///   - place: where the front has room for it.
     package func serve(_ exchange: any Exchange, at place: ThreadPlace = .regular) {
-        guard let (request, asked, counted) = request(of: exchange) else { return }
-        defer { counted.end() }
+        guard let (request, asked) = request(of: exchange) else { return }
+        defer { request.exchange.end() }
         switch admission.admit(request.client, isShort: asked.isShort, at: place) {
         case .admitted(let visit):
             defer { admission.leave(visit) }
@@ -86,85 +86,68 @@ package final class Gateway: Sendable {
     ///
     /// By itself, as what `Request.run` names.
     @inline(never)
-    private func request(
-        of exchange: any Exchange
-    ) -> (Request, UploadRequest, CountedExchange)? {
+    private func request(of received: any Exchange) -> (Request, UploadRequest)? {
         let configuration = deliveries.current
-        let context = exchange.context
-        var head: RequestHead
-        switch exchange.head {
-        case .success(let received): head = received
-        case .failure(let refusal):
-            noteMissing(context, reason: refusal.detail)
-            log.refused(refusal, target: nil)
-            count(refusal, .other)
-            exchange.answer(refusal.response)
+        let context = received.context
+        guard var head = head(of: received, context),
+            let route = route(of: head, context, configuration, received)
+        else { return nil }
+        let exchange = RequestExchange(received, head, context, on: route, metrics)
+        guard !exchange.answersPreflight(head) else {
+            exchange.end()
             return nil
         }
-        head.fields.takeHost(from: context)
-        let name = context.route ?? RouteSettings.defaultName
-        guard let route = configuration.routes[exactly: name] else {
-            noteUnknownRoute(name, target: head.target)
-            let refusal = Refusal.unknownRoute(name: name)
-            count(refusal, RouteMetrics.MethodName(head.method))
-            exchange.answer(refusal.response)
-            return nil
-        }
-        let counted = CountedExchange(exchange, head.method, metrics, route.counts)
-        guard let exchange = crossing(counted, head, on: route) else {
-            counted.end()
-            return nil
-        }
-        let resources = route.resources
-        // Not of the head, which every use would be a copy of then.
-        let target = head.target
-        func isOnResource() -> Bool { resources.match(target: target) != .none }
-        var family = ProtocolFamily(of: head, isOnResource: isOnResource())
-        // What it says is the upstream's to read, or nobody's.
-        let isPassed = family == .tus && route.settings.tus == .pass && !isOnResource()
-        if family == .tus, isPassed || route.settings.tus == .off { family = .ietf }
-        head.method = UploadRequest.method(of: head, family)
-        let dialect =
-            family == .tus
-            ? Dialect.tus
-            : Dialect(
-                of: head.fields,
-                aliases: configuration.settings.interopAliases,
-                hasRFCClients: route.settings.hasRFCClients
-            )
-        let correlation = configuration.settings.correlationField.map { name in
-            head.fields.correlate(by: name)
-        }
-        let asked =
-            isPassed
-            ? UploadRequest(passed: head, limits: route.settings.limits)
-            : UploadRequest(
-                head,
-                dialect: dialect,
-                resources: resources,
-                limits: route.settings.limits
-            )
-        noteFaults(context, route: name, isUpload: asked.isUpload)
+        let asked = ClassifiedRequest(&head, on: route, configuration.settings)
+        noteFaults(context, route: route.name, isUpload: asked.request.isUpload)
         let request = Request(
             head,
             of: exchange,
             context,
             at: self,
-            client: ClientName(owner: context.owner, address: context.remoteAddress),
             route: route,
-            journal: deliveries.journal.correlated(correlation),
             settings: configuration.settings,
-            responses: responses(to: head, dialect, on: route),
-            isOrdinary: asked.isOrdinary,
-            isUnmarked: family == nil
+            asked
         )
-        return (request, asked, counted)
+        return (request, asked.request)
     }
 
-    /// Counts a request that is refused before it has a route.
-    private func count(_ refusal: Refusal, _ method: RouteMetrics.MethodName) {
+    /// The head of a request that is one; nil where it was answered.
+    private func head(of exchange: any Exchange, _ context: ExchangeContext) -> RequestHead? {
+        switch exchange.head {
+        case .success(var head):
+            head.fields.takeHost(from: context)
+            return head
+        case .failure(let refusal):
+            noteMissing(context, reason: refusal.detail)
+            log.refused(refusal, target: nil)
+            refuse(refusal, exchange, .other)
+            return nil
+        }
+    }
+
+    /// The route that the web server names; nil where there is none, and the request was answered.
+    private func route(
+        of head: RequestHead,
+        _ context: ExchangeContext,
+        _ configuration: Deliveries.Configuration,
+        _ exchange: any Exchange
+    ) -> Route? {
+        let name = context.route ?? RouteSettings.defaultName
+        if let route = configuration.routes[exactly: name] { return route }
+        noteUnknownRoute(name, target: head.target)
+        refuse(.unknownRoute(name: name), exchange, RouteMetrics.MethodName(head.method))
+        return nil
+    }
+
+    /// Refuses, and counts, a request before it has a route.
+    private func refuse(
+        _ refusal: Refusal,
+        _ exchange: any Exchange,
+        _ method: RouteMetrics.MethodName
+    ) {
         metrics.refusals[refusal.code].add()
         metrics[Metrics.noRoute].add(method, status: refusal.status.code)
+        exchange.answer(refusal.response)
     }
 
     /// What words the answers to a request.

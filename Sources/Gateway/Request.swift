@@ -15,23 +15,25 @@ import Upstream
 /// One request and everything it needs, held by reference: thousands wait at a time, each with frames that
 /// would hold copies of it.
 ///
-/// Lives on one thread.
-final class Request {
+/// Lives on one thread. It stays as it is from its admission on; what an operation on an upload needs beside it is in
+/// `UploadOperation`.
+final class Request: Answering {
     let gateway: Gateway
-    let exchange: any Exchange
+    let exchange: RequestExchange
     /// What the web server says of it.
     let context: ExchangeContext
-    let content: RequestContent
     /// Whose request it is.
     let client: ClientName
-    var head: RequestHead
-    var route: Route
-    var journal: Journal
+    /// As it came, with the fields that the authorizer has set.
+    private(set) var head: RequestHead
+    /// Its route, with the size that the authorizer allows.
+    private(set) var route: Route
+    let journal: Journal
     /// How long to wait for another request on the same upload where the answer must not keep the client
     /// waiting.
     let inUseTimeout: Duration
     let interimRate: InterimRate
-    var responses: any ResponseWording
+    private(set) var responses: any ResponseWording
     /// Whether its client did not ask for the protocol's fields.
     let isOrdinary: Bool
     /// Whether nothing in it tells a protocol: then it speaks that of the upload it is on.
@@ -39,66 +41,52 @@ final class Request {
     /// Its place among the requests at work; nil where it has none and is turned away.
     var visit: Visit?
     /// What the authorizer lets this request's upload have.
-    var grant = Grant()
-
-    var log: Log { journal.log }
-    var dialect: Dialect { responses.dialect }
-    /// Whether the client is told progress where it can hear it: not that of a creation without content
-    /// (`Dialect.allowsInterim(toCreationOf:)`).
-    var tellsProgress = true
+    private(set) var grant = Grant()
 
     /// Begins with a request as it came, without a place.
     init(
         _ head: RequestHead,
-        of exchange: any Exchange,
+        of exchange: RequestExchange,
         _ context: ExchangeContext,
         at gateway: Gateway,
-        client: ClientName,
         route: Route,
-        journal: Journal,
         settings: Settings,
-        responses: any ResponseWording,
-        isOrdinary: Bool,
-        isUnmarked: Bool
+        _ asked: ClassifiedRequest
     ) {
         self.gateway = gateway
         self.exchange = exchange
         self.context = context
-        content = RequestContent(exchange, head, context)
-        self.client = client
+        client = ClientName(owner: context.owner, address: context.remoteAddress)
         self.head = head
         self.route = route
-        self.journal = journal
+        journal = gateway.deliveries.journal.correlated(asked.correlation)
         inUseTimeout = settings.inUseTimeout
         interimRate = settings.interim
-        self.responses = responses
-        self.isOrdinary = isOrdinary
-        self.isUnmarked = isUnmarked
+        responses = gateway.responses(to: head, asked.dialect, on: route)
+        isOrdinary = asked.request.isOrdinary
+        isUnmarked = asked.isUnmarked
     }
 
-    /// Another one that is the same.
-    init(_ other: Request) {
-        gateway = other.gateway
-        exchange = other.exchange
-        context = other.context
-        content = other.content
-        client = other.client
-        head = other.head
-        route = other.route
-        journal = other.journal
-        inUseTimeout = other.inUseTimeout
-        interimRate = other.interimRate
-        responses = other.responses
-        isOrdinary = other.isOrdinary
-        isUnmarked = other.isUnmarked
-        visit = other.visit
-        grant = other.grant
-        tellsProgress = other.tellsProgress
+    var request: Request { self }
+
+    /// Takes what the authorizer grants.
+    func take(_ grant: Grant) {
+        self.grant = grant
+        head.fields = grant.applied(to: head.fields, route.settings.fields)
+        (route, responses) = limited(responses, to: grant.maxSize)
     }
 
-    /// How this request's client can hear of progress.
-    var progressReport: ProgressReport? {
-        tellsProgress ? ProgressReport(to: exchange, context, responses) : nil
+    /// Its route and these words with a size of an upload's own.
+    func limited(
+        _ responses: any ResponseWording,
+        to maxSize: Int64?
+    ) -> (Route, any ResponseWording) {
+        guard let maxSize, maxSize < route.settings.limits.maxSize else {
+            return (route, responses)
+        }
+        var responses = responses
+        responses.limits.maxSize = maxSize
+        return (route.changed { $0.limits.maxSize = maxSize }, responses)
     }
 
     /// Does what the request asks for.
@@ -107,15 +95,15 @@ final class Request {
     /// those called from here: frames of the wait that held what they need would cost each waiting request a
     /// page of its stack.
     func run(_ asked: UploadRequest) {
-        guard let request = admitted(asked) else { return }
+        guard isAdmitted(asked) else { return }
         switch asked {
         case .creation(let creation):
             if isUntold(creation) {
-                request.takeOrdinaryUpload(isMarked: true)
+                takeOrdinaryUpload(isMarked: true)
             } else {
-                request.create(creation)
+                create(creation)
             }
-        case .concatenation(let urls): request.concatenate(urls)
+        case .concatenation(let urls): concatenate(urls)
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
@@ -123,9 +111,9 @@ final class Request {
         case .status(let id): tellStatus(of: id)
         case .elsewhere: putOff(.otherNode)
         case .options: passOptions()
-        case .ordinaryUpload(let isMarked): request.takeOrdinaryUpload(isMarked: isMarked)
+        case .ordinaryUpload(let isMarked): takeOrdinaryUpload(isMarked: isMarked)
         case .passedUpload(let room, _):
-            request.passThrough(atMost: min(room, request.maxSize), isUpload: true) { $0 }
+            passThrough(atMost: min(room, maxSize), isUpload: true) { $0 }
         case .passThrough: passThrough(atMost: maxSize) { $0 }
         case .refused(let refusal): refuse(refusal)
         }
@@ -133,40 +121,6 @@ final class Request {
 
     /// Most bytes of content that it may have.
     private var maxSize: Int64 { route.settings.limits.maxSize }
-
-    // MARK: Answers
-
-    /// Refuses a request; `offset` must be durable.
-    @inline(never)
-    func refuse(_ refusal: Refusal, offset: Int64? = nil) {
-        log.refused(refusal, target: head.target)
-        journal.metrics.refusals[refusal.code].add()
-        let told = isOrdinary ? refusal.ofOrdinaryRequest : refusal
-        exchange.answer(responses.refused(told, offset: offset))
-    }
-
-    /// Refuses because the spool failed, after writing a log line; breaks off where the upload is there
-    /// and waiting helps.
-    @inline(never)
-    func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
-        note(error, upload: upload)
-        if exists { putOff(error.refusal) } else { refuse(error.refusal) }
-    }
-
-    /// Writes a log line of what failed in the spool, or what a bound kept out of it.
-    func note(_ error: SpoolError, upload: UploadID?) {
-        if case .tooMany(_, .ofClient) = error {
-            noteTurnedAway(error.refusal)
-        } else {
-            log.spoolFailed(error, upload: upload)
-        }
-    }
-
-    /// Ends a request whose client is gone, or whose content broke off.
-    func giveUp(_ reason: String) {
-        log.clientGone(route: route.name, target: head.target, reason: reason)
-        exchange.abort()
-    }
 
     // MARK: Finding an upload
 
@@ -182,14 +136,14 @@ final class Request {
         return max(inUseTimeout, most)
     }
 
-    /// Calls `body` with the upload held, or answers the request itself: 404 for an upload that does not
-    /// exist, expired, or is not this client's, unless there is an `otherwise`; `patience` is for another
+    /// Calls `body` with an operation on an upload that is held, or answers the request itself: 404 for an upload
+    /// that does not exist, expired, or is not this client's, unless there is an `otherwise`; `patience` is for another
     /// request on it.
     func withUpload(
         _ id: UploadID,
         patience: Duration,
         otherwise: (() -> Void)? = nil,
-        _ body: (Upload) throws(SpoolError) -> Void
+        _ body: (UploadOperation) throws(SpoolError) -> Void
     ) {
         let place = waitingPlace
         func refuseUnknown() { if let otherwise { otherwise() } else { refuse(.unknownUpload) } }
@@ -214,11 +168,11 @@ final class Request {
                 return refuseUnknown()
             case .sinceActivity where remainingAge(of: upload) <= 0:
                 try upload.remove(durably: true)
-                on(upload).journal.expired(upload)
+                gateway.deliveries.journal.of(upload.creation).expired(upload)
                 return refuseUnknown()
             case .sinceResponse, .sinceActivity, .none: break
             }
-            try body(upload)
+            try body(UploadOperation(self, upload))
         } catch {
             guard case .busy = error else { return refuse(error, upload: id) }
             if let refusal = place.refusal { noteTurnedAway(refusal) }
@@ -258,20 +212,5 @@ final class Request {
         if let origin = context.origin { return origin + path }
         // What follows two slashes would be taken for a host (RFC 3986 §4.2).
         return path.beginsWithBytes(of: "//") ? "/." + path : path
-    }
-}
-
-extension SpoolError {
-    /// What a client is told.
-    var refusal: Refusal {
-        switch self {
-        case .full, .fewFiles, .noSpace, .overQuota: .spoolFull
-        case .tooMany(_, .total): .tooManyUploads
-        case .tooMany(_, .ofClient): .clientHasUploads
-        case .exhausted: .noDescriptor
-        case .busy: .uploadInUse
-        case .corrupt: .uploadLost
-        case .disk, .newer, .contradiction, .unusable, .bootUnknown: .spoolFailed
-        }
     }
 }

@@ -47,27 +47,27 @@ extension FrontTests {
             try TestServer { exchange in
                 var told: [String] = []
                 do throws(ContentError) {
-                    guard try exchange.offersLane() else {
+                    guard let lane = exchange.lane, try lane.isOffered() else {
                         return TestServer.reply(exchange, 200, "no offer \(rest(exchange))")
                     }
                     let file: MemoryFile
                     do throws(SystemError) { file = try MemoryFile(named: "content") } catch {
                         return TestServer.reply(exchange, 500, "\(error)")
                     }
-                    try exchange.grant(
+                    try lane.grant(
                         Descriptor(owning: file.release()),
                         at: 0,
                         LaneLimit(count: 1 << 40, restFollows: true)
                     )
                     while true {
-                        let report = try exchange.receiveReport()
+                        let report = try lane.receiveReport()
                         told.append("\(report.count)")
                         guard case .ended(_, let errno) = report else { continue }
                         told.append("errno \(errno)")
                         break
                     }
                 } catch {
-                    exchange.stopLane()
+                    exchange.lane?.stop()
                     return TestServer.reply(exchange, 200, "\(told) \(error)")
                 }
                 TestServer.reply(exchange, 200, "\(told) \(rest(exchange))")

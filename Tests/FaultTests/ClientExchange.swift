@@ -10,7 +10,7 @@ import Posix
 import UploadProtocol
 
 /// A request and what was heard.
-final class ClientExchange: Exchange, Sendable {
+final class ClientExchange: Exchange, ContentLane, Sendable {
     /// How the content ends.
     enum End: Sendable {
         /// Properly.
@@ -40,7 +40,7 @@ final class ClientExchange: Exchange, Sendable {
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
     /// The web server's own way to the spool; nil: content goes through the gateway.
-    private let lane: WritingFront?
+    private let front: WritingFront?
     private let state: Monitor<State>
 
     init(
@@ -54,7 +54,7 @@ final class ClientExchange: Exchange, Sendable {
         self.request = request
         self.end = end
         self.isDead = isDead
-        self.lane = lane
+        front = lane
         self.onInterim = onInterim
         context = ExchangeContext(interimStatuses: [104])
         let state = Monitor(State(parts: parts))
@@ -126,9 +126,11 @@ final class ClientExchange: Exchange, Sendable {
 
     // MARK: The lane
 
-    func offersLane() throws(ContentError) -> Bool {
+    var lane: (any ContentLane)? { self }
+
+    func isOffered() throws(ContentError) -> Bool {
         guard !isDead() else { throw .truncated }
-        return lane != nil
+        return front != nil
     }
 
     func grant(
@@ -136,13 +138,15 @@ final class ClientExchange: Exchange, Sendable {
         at offset: Int64,
         _ limit: LaneLimit
     ) throws(ContentError) {
-        lane?.take(file, at: offset, limit)
+        front?.take(file, at: offset, limit)
     }
 
-    func stopLane() { lane?.close() }
+    func widen(_ limit: LaneLimit) throws(ContentError) {}
+
+    func stop() { front?.close() }
 
     func receiveReport() throws(ContentError) -> LaneReport {
-        guard let lane else { preconditionFailure("a report without a grant") }
+        guard let lane = front else { preconditionFailure("a report without a grant") }
         let part = state.update { $0.parts.isEmpty ? nil : $0.parts.removeFirst() }
         if let part {
             let (report, rest) = lane.write(part)

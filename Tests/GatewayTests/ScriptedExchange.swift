@@ -12,7 +12,7 @@ import Posix
 import UploadProtocol
 
 /// One request and its recorded answer.
-final class ScriptedExchange: Exchange, Sendable {
+final class ScriptedExchange: Exchange, ContentLane, Sendable {
     /// What one read of the content gives.
     enum Step: Sendable, ExpressibleByStringLiteral {
         /// A fragment.
@@ -158,7 +158,9 @@ final class ScriptedExchange: Exchange, Sendable {
 
     // MARK: The lane
 
-    func offersLane() throws(ContentError) -> Bool {
+    var lane: (any ContentLane)? { self }
+
+    func isOffered() throws(ContentError) -> Bool {
         monitor.update { $0.lane?.isOffered == true }
     }
 
@@ -172,7 +174,7 @@ final class ScriptedExchange: Exchange, Sendable {
 
     func widen(_ limit: LaneLimit) throws(ContentError) { monitor.update { $0.lane }?.widen(limit) }
 
-    func stopLane() { monitor.update { $0.lane }?.stop() }
+    func stop() { monitor.update { $0.lane }?.stop() }
 
     func receiveReport() throws(ContentError) -> LaneReport {
         guard let lane = monitor.update({ $0.lane }) else { throw .truncated }

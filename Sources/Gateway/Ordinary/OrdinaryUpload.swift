@@ -89,7 +89,7 @@ extension Request {
         let buffer = try pool.take()
         var isKept = false
         defer { if !isKept { pool.put(buffer) } }
-        let reception = Reception(content: content, buffer: buffer)
+        let reception = Reception(exchange: exchange, buffer: buffer)
         if !upload.isRecorded, head.contentLength.count ?? 0 <= Upload.mostInBuffer {
             let end = reception.hold(atMost: Int(min(Int64(Upload.mostInBuffer), room)))
             buffer.withBytes { reading.update($0) }
@@ -117,7 +117,7 @@ extension Request {
         guard !upload.isRecorded else {
             log.received(upload.creation.id, offset: upload.state.offset)
             journal.completed(upload)
-            return try accept(upload)
+            return try UploadOperation(self, upload, isCreation: true).accept()
         }
         var listener = ResponseListener(
             responses,
@@ -125,7 +125,9 @@ extension Request {
             isOrdinary: isOrdinary
         )
         listener.exchange = exchange
-        if let refusal = try delivery.deliver(upload, to: listener, digests) {
+        if let refusal = try delivery(on: route, journal)
+            .deliver(upload, to: listener, digests)
+        {
             noteTurnedAway(refusal)
             refuse(refusal)
         }

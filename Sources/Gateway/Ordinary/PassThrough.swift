@@ -118,18 +118,18 @@ extension Request {
         case .known(let known): length = known
         case .unknown where head.expectsContinue: length = nil
         case .unknown:
-            guard try content.receive(into: buffer) else { return .none }
+            guard try exchange.receive(into: buffer) else { return .none }
             length = nil
             // What is too much already is told when it is read.
             room.free -= Int64(buffer.count)
         }
         var taken = 0
-        return .stream(length: length) { [content] target in
+        return .stream(length: length) { [exchange] target in
             try room.check()
             if taken == buffer.count {
                 buffer.removeAll()
                 taken = 0
-                guard try content.receive(into: buffer) else { return 0 }
+                guard try exchange.receive(into: buffer) else { return 0 }
                 room.free -= Int64(buffer.count)
                 try room.check()
             }

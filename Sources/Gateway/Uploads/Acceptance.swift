@@ -9,32 +9,36 @@ import Settings
 import Spool
 import UploadProtocol
 
-extension Request {
+extension UploadOperation {
     /// Leaves a whole upload to the queue and answers 202 (RFC 9110 §15.3.3).
     ///
     /// The upload is unlocked.
-    func accept(_ upload: Upload) throws(SpoolError) {
+    func accept() throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
         if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
         // Also where that was before: who wrote it may have died before it was durable.
         try upload.sync()
         if isNew { journal.accepted(upload) }
         let due = upload.nextAttempt ?? gateway.clock.now
-        answerAccepted(upload.creation, length: isOrdinary ? nil : upload.state.offset)
+        answerAccepted(upload.creation, length: request.isOrdinary ? nil : offset)
         upload.unlock()
         gateway.deliveries.queue.add(upload.creation, due: due)
     }
+}
 
+extension Answering {
     func answerAccepted(_ creation: UploadCreation, length: Int64?) {
         exchange.answer(
             responses.accepted(
                 id: creation.id,
-                resource: location(creation.resourcePath),
+                resource: request.location(creation.resourcePath),
                 length: length
             )
         )
     }
+}
 
+extension Request {
     /// Answers a request on an upload that the queue is delivering just now, without waiting for it;
     /// false where the answer takes the upload itself.
     func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {

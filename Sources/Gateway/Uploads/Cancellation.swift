@@ -9,10 +9,11 @@ import UploadProtocol
 extension Request {
     /// Removes the upload (draft-12 §4.5); one that is being delivered is removed after the final response.
     func cancel(_ id: UploadID) {
-        withUpload(id, patience: deliveryTimeout) { upload throws(SpoolError) in
+        withUpload(id, patience: deliveryTimeout) { operation throws(SpoolError) in
+            let upload = operation.upload
             // tus has no request that changes something without its version.
             if isUnmarked, upload.state.kind.family == .tus {
-                return on(upload).refuse(.tusVersion)
+                return operation.refuse(.tusVersion)
             }
             var state = upload.state
             // Of others it makes no difference.
@@ -20,7 +21,7 @@ extension Request {
             switch state.row(dialect).cancellation {
             case .remove:
                 try upload.remove(durably: true)
-                on(upload).journal.cancelled(upload)
+                operation.journal.cancelled(upload)
                 exchange.answer(responses.cancelled())
             case .refuse(let refusal):
                 try upload.sync()

@@ -147,7 +147,7 @@ extension Request {
         }
         journal.completed(upload)
         try consume(parts, by: upload.creation)
-        try on(upload).complete(upload, isCreation: true)
+        try UploadOperation(self, upload, isCreation: true).complete()
     }
 
     /// Consumes the parts and unlocks them.
@@ -165,19 +165,16 @@ extension Request {
             id,
             patience: deadline.remaining,
             otherwise: { isThere = false }
-        ) { upload throws(SpoolError) in
+        ) { operation throws(SpoolError) in
+            let upload = operation.upload
             guard upload.creation.parts == parts.map(\.creation.id) else {
                 return refuse(.partConsumed)
             }
             // Who made it may have died before it was durable.
             try upload.sync()
             try consume(parts, by: upload.creation)
-            let request = on(upload)
-            try request.carryOut(
-                upload.state.decideAtEnd(.complete, dialect: dialect),
-                on: upload,
-                isCreation: true
-            )
+            try UploadOperation(self, upload, isCreation: true)
+                .carryOut(upload.state.decideAtEnd(.complete, dialect: dialect))
         }
         return isThere
     }

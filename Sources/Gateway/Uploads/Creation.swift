@@ -18,13 +18,9 @@ extension Request {
         do throws(SpoolError) {
             defer { upload.unlock() }
             do throws(SpoolError) {
-                let request = on(upload)
-                request.tellsProgress = head.contentLength != .known(0)
-                try request.receive(
-                    into: upload,
+                try UploadOperation(self, upload, isCreation: true).receive(
                     upTo: UploadState.decide(creation, limits: route.settings.limits),
-                    completeness: creation.completeness,
-                    isCreation: true
+                    creation.completeness
                 )
             } catch {
                 // Its client was never told where it is: nobody comes back, and its room is needed.

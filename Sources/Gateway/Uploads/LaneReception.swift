@@ -10,7 +10,7 @@ import Settings
 import Spool
 import UploadProtocol
 
-extension Request {
+extension UploadOperation {
     /// Bytes that the web server may write beyond those it has written: as many again, within these bounds.
     ///
     /// Room is taken for them, which a client that sends nothing would keep from all others.
@@ -23,54 +23,55 @@ extension Request {
     /// An offer that is not granted here is declined with the first read of content.
     ///
     /// - Parameters:
-    ///   - upload: where it goes.
     ///   - most: most bytes; what is behind them comes as ever.
     ///   - afterEach: called as content comes, for progress, with bytes that came.
     /// - Returns: how the content ended; nil: what is left of it, its end at least, is still to be received.
     /// - Throws: `SpoolError` when storing failed; what was stored before stays.
     func receiveByLane(
-        into upload: Upload,
         most: Int64,
         afterEach: (Int64) throws(SpoolError) -> Void
     ) throws(SpoolError) -> ReceptionEnd? {
+        let lane: any ContentLane
         do throws(ContentError) {
             guard route.settings.spoolReceive == .on, most > 0, upload.canBeLent,
-                try content.offersLane()
+                let offered = try exchange.offeredLane()
             else { return nil }
+            lane = offered
         } catch {
             return .interrupted(error)
         }
-        let start = upload.state.offset
+        let start = offset
         let expected = min(head.contentLength.count ?? most, most)
         let file = try upload.lend(upTo: Self.most(written: 0, expected: expected))
         do throws(SpoolError) {
             do throws(ContentError) {
-                try exchange.grant(file, at: start, limit(of: upload, expected: expected))
+                try lane.grant(file, at: start, limit(expected: expected))
             } catch {
-                return try end(upload, .interrupted(error))
+                return try end(lane, .interrupted(error))
             }
             while true {
                 let report: LaneReport
-                do throws(ContentError) { report = try exchange.receiveReport() } catch {
+                do throws(ContentError) { report = try lane.receiveReport() } catch {
                     // It tells now and then only what it has written.
                     if error == .stalled, upload.hasGrown {
                         try upload.noteAdded(.max)
                         continue
                     }
-                    return try end(upload, .interrupted(error))
+                    return try end(lane, .interrupted(error))
                 }
-                let before = upload.state.offset
+                exchange.noteWritten(report.count)
+                let before = offset
                 if case .ended(let count, let errno) = report {
-                    try takeBack(upload, count, errno: errno)
-                    try afterEach(upload.state.offset - before)
-                    return upload.state.offset == start + count ? nil : .interrupted(.truncated)
+                    try takeBack(count, errno: errno)
+                    try afterEach(offset - before)
+                    return offset == start + count ? nil : .interrupted(.truncated)
                 }
                 try upload.noteAdded(report.count)
-                try afterEach(upload.state.offset - before)
-                try widen(upload, written: report.count, expected: expected)
+                try afterEach(offset - before)
+                try widen(lane, written: report.count, expected: expected)
             }
         } catch {
-            if upload.lent != nil { _ = try end(upload, .ended) }
+            if upload.lent != nil { _ = try end(lane, .ended) }
             throw error
         }
     }
@@ -80,14 +81,14 @@ extension Request {
         min(expected, written + min(max(written, laneWindows.lowerBound), laneWindows.upperBound))
     }
 
-    private func limit(of upload: Upload, expected: Int64) -> LaneLimit {
+    private func limit(expected: Int64) -> LaneLimit {
         let count = upload.lent ?? 0
         return LaneLimit(count: count, restFollows: count == expected)
     }
 
     /// Lets more be written before what may be is used up.
     private func widen(
-        _ upload: Upload,
+        _ lane: any ContentLane,
         written: Int64,
         expected: Int64
     ) throws(SpoolError) {
@@ -99,7 +100,7 @@ extension Request {
         var limit = LaneLimit(count: lent, restFollows: true)
         do throws(SpoolError) {
             try upload.lendMore(upTo: most - lent)
-            limit = self.limit(of: upload, expected: expected)
+            limit = self.limit(expected: expected)
         } catch {
             guard error.isNoRoom else { throw error }
             // There may be room again when it is needed. Then the content may be at its end: what follows, if
@@ -107,25 +108,24 @@ extension Request {
             guard left == 0 else { return }
         }
         // Where it cannot be told, the next report fails.
-        try? exchange.widen(limit)
+        try? lane.widen(limit)
     }
 
     /// Ends the lane from this side.
-    private func end(_ upload: Upload, _ end: ReceptionEnd) throws(SpoolError) -> ReceptionEnd {
-        exchange.stopLane()
-        try takeBack(upload, nil)
+    private func end(
+        _ lane: any ContentLane,
+        _ end: ReceptionEnd
+    ) throws(SpoolError) -> ReceptionEnd {
+        lane.stop()
+        try takeBack(nil)
         return end
     }
 
-    private func takeBack(
-        _ upload: Upload,
-        _ count: Int64?,
-        errno: Int32 = 0
-    ) throws(SpoolError) {
+    private func takeBack(_ count: Int64?, errno: Int32 = 0) throws(SpoolError) {
         if try upload.takeBack(count, errno: errno, until: .after(Self.lanePatience)) { return }
         // Then it closes it with the connection.
         exchange.abort()
-        let limit = Deadline.after(inUseTimeout)
+        let limit = Deadline.after(request.inUseTimeout)
         guard try upload.takeBack(count, errno: errno, until: limit) else {
             throw .busy(upload.creation.id)
         }

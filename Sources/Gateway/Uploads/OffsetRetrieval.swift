@@ -10,18 +10,20 @@ extension Request {
     /// Tells the offset, made durable first (draft-12 §4.3).
     func retrieveOffset(_ id: UploadID) {
         if answersUnderWay(id) { return }
-        withUpload(id, patience: inUseTimeout) { upload throws(SpoolError) in
-            try on(upload).retrieveOffset(of: upload)
+        withUpload(id, patience: inUseTimeout) { operation throws(SpoolError) in
+            try operation.retrieveOffset()
         }
     }
+}
 
-    private func retrieveOffset(of upload: Upload) throws(SpoolError) {
-        var decision = try seen(upload).decideRetrieval(dialect)
+extension UploadOperation {
+    fileprivate func retrieveOffset() throws(SpoolError) {
+        var decision = try seen().decideRetrieval(dialect)
         if decision == .deliverFirst {
             // A delivery is no short request.
-            if visit?.isHurried == true { return breakOff(.busy) }
-            try deliverUnseen(upload)
-            decision = try seen(upload).decideRetrieval(dialect, hasTried: true)
+            if request.visit?.isHurried == true { return breakOff(.busy) }
+            try deliverUnseen()
+            decision = try seen().decideRetrieval(dialect, hasTried: true)
         }
         // Also of one that is held: who is told that must not find it gone.
         try upload.sync()
@@ -31,7 +33,7 @@ extension Request {
                 responses.offsetTold(
                     upload.state,
                     completeness,
-                    remainingAge: max(0, remainingAge(of: upload)),
+                    remainingAge: max(0, request.remainingAge(of: upload)),
                     response: dialect.family == .tus ? try upload.response()?.head : nil
                 )
             )
@@ -41,7 +43,7 @@ extension Request {
     }
 
     /// The state that decides on an offset retrieval.
-    private func seen(_ upload: Upload) throws(SpoolError) -> UploadState {
+    private func seen() throws(SpoolError) -> UploadState {
         var state = upload.state
         state.isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
         // Others are told nothing of it, and it is not read for them.

@@ -17,7 +17,7 @@ enum ReceptionEnd: Sendable, Equatable {
 
 /// Receives the content of one request.
 struct Reception {
-    let content: RequestContent
+    let exchange: RequestExchange
     let buffer: ContentBuffer
 
     /// Stores content until it ends.
@@ -44,7 +44,7 @@ struct Reception {
             buffer.removeAll()
             let hasMore: Bool
             do throws(ContentError) {
-                hasMore = try content.receive(into: buffer)
+                hasMore = try exchange.receive(into: buffer)
             } catch {
                 // What came before the error counts: the front adds it to the buffer first.
                 _ = try storePart(&room, store)
@@ -71,7 +71,7 @@ struct Reception {
         while buffer.count <= most {
             let before = buffer.count
             do throws(ContentError) {
-                guard try content.receive(into: buffer) else { return .ended }
+                guard try exchange.receive(into: buffer) else { return .ended }
             } catch {
                 return .interrupted(error)
             }
@@ -133,7 +133,7 @@ struct Reception {
         _ store: (RawSpan) throws(SpoolError) -> Void
     ) throws(SpoolError) -> ReceptionEnd {
         guard let last = room.last else { return .ended }
-        guard !content.exchange.isPeerGone else { return .interrupted(.truncated) }
+        guard !exchange.isPeerGone else { return .interrupted(.truncated) }
         let bytes = [last]
         try store(bytes.span.bytes)
         return .ended

@@ -81,31 +81,33 @@ package final class Transfers: Sendable {
     /// How many are in `left`, most of the time none.
     private let leftCount = Tally()
     private let metrics: Metrics
+    private let buffers: BufferPool
     /// Most uploads of which it is known that they were left.
     private static let mostLeft = 4096
 
-    init(_ metrics: Metrics) { self.metrics = metrics }
+    init(_ metrics: Metrics, _ buffers: BufferPool) {
+        self.metrics = metrics
+        self.buffers = buffers
+    }
 
     /// Receives content of an upload.
     ///
     /// - Parameters:
     ///   - upload: the upload.
     ///   - client: the client's address.
-    ///   - pool: where the buffer is taken that `body` is given.
     ///   - isLast: whether no more can come once this content has ended well.
-    ///   - body: receives it.
+    ///   - body: receives it, through a buffer.
     /// - Returns: what `body` returns.
     /// - Throws: what `body` throws; `.exhausted` where there is no memory for a buffer.
     func receive(
         into upload: Upload,
         from client: String?,
-        by pool: BufferPool,
         isLast: Bool,
         _ body: (ContentBuffer, Transfer) throws(SpoolError) -> ReceptionEnd
     ) throws(SpoolError) -> ReceptionEnd {
         let transfer = begin(upload, client: client)
         do throws(SpoolError) {
-            let received = try pool.withBuffer { buffer throws(SpoolError) in
+            let received = try buffers.withBuffer { buffer throws(SpoolError) in
                 try body(buffer, transfer)
             }
             let isInterrupted = if case .interrupted = received { true } else { false }

@@ -13,11 +13,11 @@ struct ContentCheck {
     let reading: DigestReading
 }
 
-extension Request {
+extension UploadOperation {
     /// Makes what the message brings count only once it is verified.
     ///
     /// - Returns: the check that its content has to pass; nil if the message tells no digest.
-    func beginCheck(of upload: Upload) throws(SpoolError) -> ContentCheck? {
+    func beginCheck() throws(SpoolError) -> ContentCheck? {
         // `try?`: a field that cannot be verified was refused before. An upload that is whole takes no
         // content any more.
         guard upload.state.phase == .receiving, let told = try? toldOfContent, !told.isEmpty
@@ -40,12 +40,10 @@ extension Request {
     /// - Returns: whether the request goes on; false where it was answered here.
     func endCheck(
         _ check: ContentCheck,
-        of upload: Upload,
-        _ end: ReceptionEnd,
-        isCreation: Bool
+        _ end: ReceptionEnd
     ) throws(SpoolError) -> Bool {
         // What clients of tus say of a chunk says nothing of none.
-        let isOfNothing = dialect.family == .tus && upload.durableOffset == upload.state.offset
+        let isOfNothing = dialect.family == .tus && upload.durableOffset == offset
         guard end == .ended, !isOfNothing else {
             try upload.discardUnverified()
             return true
@@ -57,13 +55,12 @@ extension Request {
         try upload.discardUnverified()
         let mismatch: Refusal =
             dialect.family == .tus ? .checksumMismatch : .contentDigestMismatch
-        if isCreation, !isLocationTold {
+        if isCreation, !request.isLocationTold {
             // Its client was never told where it is: nobody comes back.
             try upload.remove()
             refuse(mismatch)
         } else {
-            try upload.sync()
-            refuse(mismatch, offset: upload.state.offset)
+            try refuseDurably(mismatch)
         }
         return false
     }
