@@ -11,7 +11,7 @@ package import UploadProtocol
 package enum ThreadPlace: Sendable, Equatable {
     /// Among `threads.maximum`.
     case regular
-    /// Only among those kept for short requests (`threads.reserve`).
+    /// Only among those kept for short requests.
     case reserve
     /// Nowhere: it has to be turned away at once.
     case none

@@ -112,7 +112,7 @@ extension Delivery {
             switch verdict {
             case .taken: break
             case .refused(let message):
-                let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
+                let refusal = Refusal.notTaken(message: message)
                 return .refused(refusal.response, reason: "refused by the inspection: \(message)")
             case .failed(let reason): return .postponed(reason: reason)
             }

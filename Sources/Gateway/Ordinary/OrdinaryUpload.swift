@@ -183,9 +183,9 @@ extension Request {
         case .taken:
             return true
         case .refused(let message):
-            let status = inspection.settings.status
+            let status = Refusal.notTakenStatus
             journal.ordinaryInspected(creation, length: length, status: status, message: message)
-            exchange.answer(Refusal.notTaken(status: status, message: message).response)
+            exchange.answer(Refusal.notTaken(message: message).response)
         case .failed(let reason):
             journal.notSent(on: route.counts, of: client, reason: reason)
             journal.ordinaryFailed(creation, length: length, reason: reason)
