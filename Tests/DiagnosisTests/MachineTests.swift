@@ -1,6 +1,6 @@
 // What is read of nginx's files, of its processes, of the socket and of the units.
 
-import Diagnosis
+@testable import Diagnosis
 import Posix
 import Testing
 

@@ -123,7 +123,7 @@ extension NginxPlace {
     }
 
     /// What is to be said of the locations that take names below this one.
-    package var rivalFaults: [Finding] {
+    var rivalFaults: [Finding] {
         rivals.map { rival in
             let own = location.arguments.joined(separator: " ")
             let names = rival.path ?? "some names"
