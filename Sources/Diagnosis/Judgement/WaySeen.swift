@@ -83,7 +83,7 @@ struct GatewaySeen: Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         if isTaken {
-            let limits = ProbeLimits(answer[.uploadLimit] ?? "").maxSize.map {
+            let limits = ProbeLimits(answer.head?.fields ?? [:]).maxSize.map {
                 ", uploads of up to \(ByteSize.rounded($0))"
             }
             return .ok("gateway", "interop version \(version ?? 0)\(limits ?? "")")

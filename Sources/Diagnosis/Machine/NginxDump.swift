@@ -114,7 +114,7 @@ package struct NginxDump: Sendable {
                     $0.name == "server_name" && $0.arguments.contains(host)
                 }
                 let listens = (server.block ?? []).filter { $0.name == "listen" }
-                let ours = listens.filter { Self.port($0.arguments.first ?? "") == port }
+                let ours = listens.filter { NginxListen($0.arguments.first ?? "").port == port }
                 let isHeard = listens.isEmpty ? port == 80 : !ours.isEmpty
                 let isDefault = ours.contains { $0.arguments.contains("default_server") }
                 let rank =
@@ -137,14 +137,6 @@ package struct NginxDump: Sendable {
     /// Whether anything in a block is handed on to a server of HTTP.
     private static func handsOn(_ block: NginxDirective) -> Bool {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
-    }
-
-    /// The port of a `listen`; nil: a unix socket.
-    private static func port(_ address: String) -> UInt16? {
-        if address.hasPrefix("unix:") { return nil }
-        if let port = UInt16(address) { return port }
-        guard let colon = address.lastIndex(of: ":"), !address.hasSuffix("]") else { return 80 }
-        return UInt16(address[address.index(after: colon)...])
     }
 
     /// Every location of every server block that hands requests to a gateway.

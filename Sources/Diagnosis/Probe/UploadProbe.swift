@@ -39,7 +39,7 @@ package final class UploadProbe {
     /// The length that is asked for where the gateway allows any.
     private static let large: Int64 = 16 << 30
 
-    private var limits = ProbeLimits("")
+    private var limits = ProbeLimits([:])
     private var hasHTTP2 = false
     /// Whether the first creation was answered over HTTP/2.
     private var wasHTTP2 = false
@@ -124,7 +124,7 @@ package final class UploadProbe {
         if gateway.wantsLogin || gateway.isTaken, !isStopped() {
             login(isAsked: gateway.wantsLogin)
         }
-        limits = ProbeLimits(answer[.uploadLimit] ?? "")
+        limits = ProbeLimits(answer.head?.fields ?? [:])
         return gateway.isTaken ? upload : nil
     }
 
