@@ -203,7 +203,4 @@ package struct InspectionSettings: Sendable, Equatable {
     package var timeout = Duration.seconds(300)
     /// Most runs at a time.
     package var maximumConcurrent = 2
-
-    /// The product's defaults.
-    package init() {}
 }

@@ -120,9 +120,6 @@ package struct ClientSettings: Sendable, Equatable {
     package var maximumConcurrent: Int?
     /// Most uploads that are not delivered yet; 0: no limit.
     package var maximumUploads = 10_000
-
-    /// The product's defaults.
-    package init() {}
 }
 
 /// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.
@@ -133,9 +130,6 @@ package struct InterimRate: Sendable, Equatable {
     package var progressSize: Int64 = 1 << 20
     /// Time between two reports while the upstream works; zero: there are none.
     package var heartbeat = Duration.seconds(5)
-
-    /// The product's defaults.
-    package init() {}
 }
 
 /// Where the events of uploads go.
@@ -162,7 +156,4 @@ package struct EventSettings: Sendable, Equatable {
     package var webhook = ServiceSettings()
     /// How long an event is tried again.
     package var lifetime = Duration.seconds(86_400)
-
-    /// The product's defaults.
-    package init() {}
 }
