@@ -15,10 +15,9 @@ enum PublicOrigin {
         let hostEnd = portStart(in: authority) ?? authority.count
         guard isHost(ParameterBytes(rebasing: authority[..<hostEnd])) else { return nil }
         let port = ParameterBytes(rebasing: authority[hostEnd...].dropFirst())
-        guard port.isEmpty || port.count <= 5 && (1...65_535).contains(port.number ?? 0) else {
-            return nil
-        }
-        let isUsual = port.isEmpty || port.number == (isSecure ? 443 : 80)
+        let number = UInt16(digits: port) ?? 0
+        guard port.isEmpty || port.count <= 5 && number > 0 else { return nil }
+        let isUsual = port.isEmpty || number == (isSecure ? 443 : 80)
         return isUsual
             ? String(decoding: bytes.dropLast(authority.count - hostEnd), as: UTF8.self)
             : bytes.text
@@ -35,22 +34,6 @@ enum PublicOrigin {
     /// A name or an address of IPv4, or one of IPv6 in brackets (RFC 3986 §3.2.2, of which only the bytes
     /// that names in use have).
     private static func isHost(_ host: ParameterBytes) -> Bool {
-        guard host.first == UInt8(ascii: "[") else {
-            return !host.isEmpty && host.allSatisfy(\.isOfName)
-        }
-        let address = host.dropFirst().dropLast()
-        return host.hasSuffix("]") && address.contains(UInt8(ascii: ":"))
-            && address.allSatisfy(\.isOfAddress)
-    }
-}
-
-extension UInt8 {
-    /// A byte that stands for itself in a URI (unreserved, RFC 3986 §2.3).
-    fileprivate var isOfName: Bool {
-        switch self {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-        case UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "~"): true
-        default: false
-        }
+        !host.isEmpty && host.allSatisfy(\.isUnreserved) || host.isBracketedAddress
     }
 }

@@ -135,12 +135,9 @@ extension CrossOrigin {
     }
 
     private static func isHost(_ host: Substring.UTF8View) -> Bool {
-        guard host.first == UInt8(ascii: "[") else {
-            return !host.isEmpty && host.allSatisfy { $0.isAlphanumeric || "-._".utf8.contains($0) }
-        }
-        let address = host.dropFirst().dropLast()
-        return host.last == UInt8(ascii: "]") && address.contains(UInt8(ascii: ":"))
-            && address.allSatisfy(\.isOfAddress)
+        let isName =
+            !host.isEmpty && host.allSatisfy { $0.isAlphanumeric || "-._".utf8.contains($0) }
+        return isName || host.isBracketedAddress
     }
 
     private static func isPort(_ text: Substring.UTF8View, of scheme: Substring) -> Bool {
