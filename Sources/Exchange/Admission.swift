@@ -95,13 +95,13 @@ package final class Admission: Sendable {
             return state.change(client) { count in
                 if place == .regular, count.active < bounds.ofClient {
                     count.active += 1
-                    return .admitted(Visit(client, isHurried: false))
+                    return .admitted(Visit(client: client, isHurried: false))
                 }
                 guard isShort, place != .none, count.inReserve < bounds.reserveOfClient else {
                     return place == .regular ? .clientIsBusy : .noThread
                 }
                 count.inReserve += 1
-                return .admitted(Visit(client, isHurried: true))
+                return .admitted(Visit(client: client, isHurried: true))
             }
         }
     }
@@ -152,11 +152,6 @@ package struct Visit: Sendable {
     package let client: ClientName
     /// Whether it has its place only because it is short: it must not wait for others.
     package let isHurried: Bool
-
-    fileprivate init(_ client: ClientName, isHurried: Bool) {
-        self.client = client
-        self.isHurried = isHurried
-    }
 }
 
 /// A place among those that wait, taken when it is needed and given back once.

@@ -220,21 +220,13 @@ struct NodesSeen: Sendable, Equatable {
 }
 
 /// What is left of the uploads that were created.
-struct CleanupSeen: Sendable, Equatable {
+struct CleanupSeen: Sendable {
     /// How many were cancelled.
     var cancelled: Int
     /// Those that were not, and why.
     var left: [(address: String, answer: ProbeAnswer)]
     /// How many there may be besides, whose address was lost with the answer.
     var unnamed = 0
-
-    /// The same uploads and answers.
-    static func == (one: CleanupSeen, other: CleanupSeen) -> Bool {
-        one.cancelled == other.cancelled && one.unnamed == other.unnamed
-            && one.left.elementsEqual(other.left) {
-                $0.address == $1.address && $0.answer == $1.answer
-            }
-    }
 
     /// What it means.
     var finding: Finding {
