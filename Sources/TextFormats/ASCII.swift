@@ -43,6 +43,16 @@ extension FixedWidthInteger {
 }
 
 extension BidirectionalCollection<UInt8> {
+    /// An authority's host, with the brackets of an IPv6 address, and what follows the colon behind it; nil without one.
+    @inlinable package var hostAndPort: (host: SubSequence, port: SubSequence?) {
+        // An address of IPv6 has colons, and ends in a bracket.
+        let afterAddress = lastIndex(of: UInt8(ascii: "]")) ?? startIndex
+        guard let colon = self[afterAddress...].firstIndex(of: UInt8(ascii: ":")) else {
+            return (self[...], nil)
+        }
+        return (self[..<colon], self[colon...].dropFirst())
+    }
+
     /// Whether these are an IPv6 address in brackets, as far as its bytes show (RFC 3986 §3.2.2).
     package var isBracketedAddress: Bool {
         let address = dropFirst().dropLast()
