@@ -46,8 +46,8 @@ run:
 	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
 	@exec setpriv --pdeathsig TERM deploy/run.sh
 
-# Warnings are errors in every target (Package.swift). The import check sees all of it only in a
-# build from clean; FloorTests sees it always. The fault sweep and the spool's tests have a process of their own:
+# Warnings are errors in every target (Package.swift). The import check takes the import
+# of an indirect dependency; FloorTests does not. The fault sweep and the spool's tests have a process of their own:
 # the sweep keeps every core busy, another test takes away the descriptors of its process for a while, and a child
 # of another one, until it begins its program, has what this process had open, so that an upload which was let go
 # is still locked. Of the others as many run at a time as there are cores, since each keeps one of Swift's threads until

@@ -45,6 +45,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: [
+        // A target depends only on those above it (Tests/FloorTests).
         // System libraries and the one C target; each has exactly one importer.
         .systemLibrary(name: "CFastCGI", pkgConfig: "fcgi", providers: [.apt(["libfcgi-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
@@ -66,12 +67,12 @@ let package = Package(
         ),
 
         // Floor 0
+        .target(name: "TextFormats", swiftSettings: settings),
         .target(
             name: "UploadProtocol",
             dependencies: ["TextFormats", httpTypes, structuredFields],
             swiftSettings: settings
         ),
-        .target(name: "TextFormats", swiftSettings: settings),
         // Floor 1
         .target(name: "Posix", dependencies: ["CLinux"], swiftSettings: settings),
         .target(name: "Crypto", dependencies: ["COpenSSL"], swiftSettings: settings),
@@ -89,7 +90,7 @@ let package = Package(
         ),
         .target(
             name: "Exchange",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix", httpTypes],
+            dependencies: ["UploadProtocol", "TextFormats", "Posix"],
             swiftSettings: settings
         ),
         .target(
@@ -150,9 +151,8 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Upstream",
-                "Settings",
-                "Journal", "Delivery", httpTypes,
+                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Exchange", "Spool", "Upstream",
+                "Settings", "Journal", "Delivery", httpTypes,
             ],
             swiftSettings: settings
         ),
@@ -190,7 +190,7 @@ let package = Package(
         // Tests; Foundation is allowed here.
         .target(
             name: "TestSupport",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix", httpTypes],
+            dependencies: ["UploadProtocol", "Posix", httpTypes],
             path: "Tests/TestSupport",
             swiftSettings: testSettings,
             // libcurl finds the tests' own look-up of names (TestNames.swift) only among exported symbols.
@@ -199,8 +199,8 @@ let package = Package(
         .testTarget(
             name: "UploadProtocolTests",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Upstream", "Delivery", "TestSupport", httpTypes,
-                structuredFields,
+                "UploadProtocol", "TextFormats", "Posix", "Upstream", "Settings", "Delivery",
+                "TestSupport", httpTypes,
             ],
             resources: [.copy("Vectors")],
             swiftSettings: testSettings
@@ -245,8 +245,7 @@ let package = Package(
             name: "GatewayTests",
             dependencies: [
                 "Admin", "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream",
-                "Exchange",
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
+                "Exchange", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
                 logging,
             ],
             resources: [.copy("Transcripts")],
@@ -255,10 +254,8 @@ let package = Package(
         .testTarget(
             name: "FastCGIFrontTests",
             dependencies: [
-                "FastCGIFront", "Admin", "Gateway", "Delivery", "Journal", "Settings", "Spool",
-                "Upstream",
-                "Exchange", "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport",
-                httpTypes, logging,
+                "FastCGIFront", "Gateway", "Journal", "Settings", "Spool", "Upstream", "Exchange",
+                "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes, logging,
             ],
             swiftSettings: testSettings
         ),
@@ -266,8 +263,7 @@ let package = Package(
             name: "FaultTests",
             dependencies: [
                 "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream", "Exchange",
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "TestSupport", httpTypes,
-                logging,
+                "UploadProtocol", "Posix", "TestSupport", httpTypes, logging,
             ],
             exclude: ["README.md"],
             swiftSettings: testSettings

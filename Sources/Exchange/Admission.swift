@@ -1,7 +1,7 @@
 // Who may be at work, and who may wait: bounds on the requests of one client and of all, so that no client
 // takes the threads that the others need.
 //
-// It counts and decides; what a request that is not admitted gets is TurningAway's. Invariant: whatever
+// It counts and decides; what a request that is not admitted gets is Answering's (Gateway). Invariant: whatever
 // was counted is given back exactly once.
 
 import Posix
@@ -11,7 +11,7 @@ package import UploadProtocol
 package enum ThreadPlace: Sendable, Equatable {
     /// Among `threads.maximum`.
     case regular
-    /// Only among those kept for short requests (`threads.reserve`).
+    /// Only among those kept for short requests.
     case reserve
     /// Nowhere: it has to be turned away at once.
     case none
@@ -95,13 +95,13 @@ package final class Admission: Sendable {
             return state.change(client) { count in
                 if place == .regular, count.active < bounds.ofClient {
                     count.active += 1
-                    return .admitted(Visit(client, isHurried: false))
+                    return .admitted(Visit(client: client, isHurried: false))
                 }
                 guard isShort, place != .none, count.inReserve < bounds.reserveOfClient else {
                     return place == .regular ? .clientIsBusy : .noThread
                 }
                 count.inReserve += 1
-                return .admitted(Visit(client, isHurried: true))
+                return .admitted(Visit(client: client, isHurried: true))
             }
         }
     }
@@ -152,11 +152,6 @@ package struct Visit: Sendable {
     package let client: ClientName
     /// Whether it has its place only because it is short: it must not wait for others.
     package let isHurried: Bool
-
-    fileprivate init(_ client: ClientName, isHurried: Bool) {
-        self.client = client
-        self.isHurried = isHurried
-    }
 }
 
 /// A place among those that wait, taken when it is needed and given back once.

@@ -76,8 +76,7 @@ package struct FastCGIQuestion {
         while !deadline.hasPassed, answer.count < Self.mostBytes {
             var isOver = false
             let arrival = buffer.withUnsafeMutableBytes { room -> Connection.Arrival in
-                let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
-                let arrival = connection.receive(into: room, then: nowhere, waits: true)
+                let arrival = connection.receive(into: room, waits: true)
                 guard case .bytes(let count) = arrival else { return arrival }
                 var rest = UnsafeRawBufferPointer(rebasing: room[..<count])
                 while let piece = parser.next(&rest) {

@@ -27,7 +27,7 @@ package final class FastCGIServer: Sendable {
         package var name = "fastcgi"
         /// Threads that wait for connections from the start, at least 1; after a busy time up to
         /// four times as many stay.
-        package var minimumSpare = 8
+        package var minimumSpare = 16
         /// Requests served at a time.
         ///
         /// Each costs a thread (about 50 KiB) and its descriptors.

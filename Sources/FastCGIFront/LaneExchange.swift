@@ -11,14 +11,18 @@ extension FastCGIExchange: ContentLane {
 
     /// Waits for the beginning of the content; whether nginx offers to write it into a file.
     package func isOffered() throws(ContentError) -> Bool {
-        let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
-            let (_, end) =
-                reader.hasBytes ? reader.receive(into: nowhere, waits: false) : wait(for: nowhere)
-            incoming = after(0, end, remaining: remaining)
+            incoming = after(0, readOn(), remaining: remaining)
         }
         if case .failed(let error) = incoming { throw error }
         return reader.lane == .offered
+    }
+
+    /// Reads what comes before more content.
+    private func readOn() -> RecordReader.End {
+        let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        return reader.hasBytes
+            ? reader.receive(into: nowhere, waits: false).end : wait(for: nowhere).end
     }
 
     /// Declines the offer: what nginx holds comes as ever.
@@ -55,12 +59,10 @@ extension FastCGIExchange: ContentLane {
     ///
     /// Reads on no further than the end of what nginx writes.
     package func receiveReport() throws(ContentError) -> LaneReport {
-        let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         while true {
             if let report = reader.nextReport() { return try note(report) }
             guard reader.lane == .granted, laneEnd == .none else { throw fail() }
-            let (_, end) =
-                reader.hasBytes ? reader.receive(into: nowhere, waits: false) : wait(for: nowhere)
+            let end = readOn()
             // It says nothing while its client sends nothing: for the caller to judge.
             if end == .stalled { throw .stalled }
             // What came before it counts first.

@@ -21,28 +21,7 @@ extension ParameterBytes {
     }
 
     /// These bytes without the spaces and tabs around them (OWS, RFC 9110 §5.6.3).
-    var trimmed: ParameterBytes {
-        var (start, end) = (0, count)
-        while start < end, Self.isWhitespace(self[start]) { start += 1 }
-        while end > start, Self.isWhitespace(self[end - 1]) { end -= 1 }
-        return ParameterBytes(rebasing: self[start..<end])
-    }
-
-    private static func isWhitespace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
-
-    /// The number that these digits are; nil for anything else, and for what does not fit.
-    var number: Int64? {
-        guard !isEmpty else { return nil }
-        var number: Int64 = 0
-        for byte in self {
-            guard byte >= 0x30, byte <= 0x39 else { return nil }
-            let (tens, isOver) = number.multipliedReportingOverflow(by: 10)
-            let (sum, isFarOver) = tens.addingReportingOverflow(Int64(byte - 0x30))
-            guard !isOver, !isFarOver else { return nil }
-            number = sum
-        }
-        return number
-    }
+    var trimmed: ParameterBytes { ParameterBytes(rebasing: withoutOuterWhitespace) }
 
     /// The text that these bytes are; repaired where they are no UTF-8.
     var text: String { String(decoding: self, as: UTF8.self) }

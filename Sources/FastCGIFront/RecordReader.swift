@@ -146,8 +146,7 @@ extension RecordReader {
     /// Receives a request's beginning; nil where none comes, or what comes is no FastCGI.
     mutating func receiveBeginning() -> RequestBeginning? {
         withUnsafeTemporaryAllocation(byteCount: Self.beginningSize, alignment: 16) { room in
-            let none = UnsafeMutableRawBufferPointer(start: nil, count: 0)
-            while case .bytes(let count) = connection.receive(into: room, then: none, waits: true) {
+            while case .bytes(let count) = connection.receive(into: room, waits: true) {
                 var bytes = UnsafeRawBufferPointer(rebasing: room[..<count])
                 while let piece = next(&bytes, most: .max) {
                     switch piece {

@@ -12,21 +12,14 @@ package import UploadProtocol
 
 /// The parameters of one request, added one by one, then read as a whole.
 package struct RequestParameters: ~Copyable {
-    /// How much of a request head is taken.
+    /// How much of a request head is taken; the defaults are above what web servers let through by default.
     package struct Limits: Sendable, Equatable {
         /// Field lines.
-        package var fields: Int
+        package var fields = 200
         /// Bytes of all field names and values together.
-        package var fieldBytes: Int
+        package var fieldBytes = 64 * 1024
         /// Bytes of the request target.
-        package var targetBytes: Int
-
-        /// Makes limits; the defaults are above what web servers let through by default.
-        package init(fields: Int = 200, fieldBytes: Int = 64 * 1024, targetBytes: Int = 32 * 1024) {
-            self.fields = fields
-            self.fieldBytes = fieldBytes
-            self.targetBytes = targetBytes
-        }
+        package var targetBytes = 32 * 1024
     }
 
     private let limits: Limits
@@ -206,7 +199,7 @@ extension RequestParameters {
     private mutating func setContentLength(_ value: ParameterBytes) {
         let digits = value.trimmed
         guard !digits.isEmpty, !digits.equals("-1") else { return contentLength = .unknown }
-        guard let length = digits.number else {
+        guard let length = Int64(digits: digits) else {
             return refuse(.malformed(reason: "its content length is no number that counts"))
         }
         contentLength = .known(length)

@@ -145,13 +145,13 @@ extension UploadRequest {
 }
 
 extension Refusal {
-    /// The setting that turned a request away; nil where none did.
+    /// The setting, or `clients.waiting`, that turned a request away; nil where none did.
     fileprivate var bound: String? {
         switch self {
         case .busy: "threads.maximum"
         case .tooManyWait: "threads.maximum-waiting"
         case .clientBusy: "clients.maximum-concurrent"
-        case .clientWaits: "clients.maximum-waiting"
+        case .clientWaits: "clients.waiting"
         case .clientHasUploads: "clients.maximum-uploads"
         default: nil
         }

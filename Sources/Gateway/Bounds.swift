@@ -7,7 +7,7 @@ import Spool
 extension ThreadBudget {
     /// As the settings say.
     package init(_ settings: Settings) {
-        self.init(maximum: settings.maximumThreads, reserve: settings.reserveThreads)
+        self.init(maximum: settings.maximumThreads, reserve: 64)
     }
 }
 
@@ -19,10 +19,7 @@ extension RequestBounds {
                 settings.clients.maximumConcurrent,
                 otherwise: threads.maximum / 2
             ),
-            waitingOfClient: Self.bound(
-                settings.clients.maximumWaiting,
-                otherwise: threads.maximum / 4
-            ),
+            waitingOfClient: max(1, threads.maximum / 4),
             waiting: Self.bound(settings.maximumWaitingThreads, otherwise: threads.maximum / 2),
             reserveOfClient: max(1, threads.reserve / 4)
         )

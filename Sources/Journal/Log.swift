@@ -90,6 +90,11 @@ package struct Log: Sendable {
         write(.error, "settings not reloaded") { ["reason": reason] }
     }
 
+    /// The settings file has a line without effect: a setting that was removed.
+    package func settingIgnored(reason: String) {
+        write(.warning, "setting ignored") { ["reason": reason] }
+    }
+
     /// The time of day is `lead` seconds ahead of the time that is known to have passed.
     package func clockDoubted(lead: Int64) {
         write(.warning, "clock doubted") { ["lead": lead] }

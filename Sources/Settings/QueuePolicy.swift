@@ -19,9 +19,6 @@ package struct QueuePolicy: Sendable, Equatable {
     /// limit.
     package var maximumHoldSize: Int64 = 64 << 30
 
-    /// The product's defaults.
-    package init() {}
-
     /// Whether an upload that is whole since `since` has waited for longer than one may at `time`.
     package func isOver(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > lifetime.components.seconds

@@ -1,4 +1,4 @@
-// Every setting of a route: its type, unit and default. Their keys and ranges stand in RouteKeys.
+// Every setting of a route: its type, unit and default. Their keys and ranges are in RouteSettingsKeys.
 //
 // How a form is written stands in UploadForm.swift, what the rules of fields mean in FieldPolicy.swift.
 
@@ -203,9 +203,4 @@ package struct InspectionSettings: Sendable, Equatable {
     package var timeout = Duration.seconds(300)
     /// Most runs at a time.
     package var maximumConcurrent = 2
-    /// The status of the final response to an upload that is refused.
-    package var status = 422
-
-    /// The product's defaults.
-    package init() {}
 }

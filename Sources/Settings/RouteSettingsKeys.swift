@@ -81,7 +81,6 @@ extension RouteSettings {
             Key("inspect.command", \.inspection.command, .command()),
             Key("inspect.timeout", \.inspection.timeout, .duration(1...3_600)),
             Key("inspect.maximum-concurrent", \.inspection.maximumConcurrent, .integer(1...1024)),
-            Key("inspect.status", \.inspection.status, .integer(400...499)),
             Key("cors.origins", \.crossOrigin.origins, .origins()),
             Key("cors.credentials", \.crossOrigin.allowsCredentials, .boolean()),
             Key(

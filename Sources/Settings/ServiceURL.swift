@@ -60,9 +60,6 @@ package struct ServiceSettings: Sendable, Equatable {
     /// PEM file of its key; nil: in `clientCertificate`.
     package var clientKey: String?
 
-    /// The product's defaults.
-    package init() {}
-
     /// How it is reached; nil where nothing is asked.
     package var upstream: UpstreamSettings? {
         url.map { url in

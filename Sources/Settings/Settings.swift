@@ -1,4 +1,4 @@
-// Every setting: its type, unit and default. Their keys and ranges stand in SettingsKeys and RouteKeys.
+// Every setting: its type, unit and default. Their keys and ranges are in SettingsKeys and RouteSettingsKeys.
 
 package import HTTPTypes
 package import Logging
@@ -32,12 +32,8 @@ package struct Settings: Sendable, Equatable {
     package var spoolQuota: Int64 = 0
     /// Most uploads that the spool may hold, those included whose response is kept; 0: no limit.
     package var maximumUploads = 1_000_000
-    /// Threads that wait for requests at any time.
-    package var minimumSpareThreads = 16
     /// Most requests at work at any time; one thread each.
     package var maximumThreads = 4096
-    /// Short requests on upload resources beyond those; one thread each.
-    package var reserveThreads = 64
     /// Most requests that wait for others; nil: half of the requests at work, 0: no limit.
     package var maximumWaitingThreads: Int?
     /// What one client may have.
@@ -66,6 +62,8 @@ package struct Settings: Sendable, Equatable {
     package var correlationField: HTTPField.Name?
     /// The routes by name; a request without `SPOOLGATE_ROUTE` takes `default`, if there is one.
     package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
+    /// The lines of the file that set what is no setting any more, and so have no effect.
+    package internal(set) var ignored: [SettingsError] = []
 
     /// The product's defaults.
     package init() {}
@@ -120,13 +118,8 @@ package struct Settings: Sendable, Equatable {
 package struct ClientSettings: Sendable, Equatable {
     /// Most requests at work; nil: half of `threads.maximum`, 0: no limit.
     package var maximumConcurrent: Int?
-    /// Of these, most that wait for others; nil: a quarter of `threads.maximum`, 0: no limit.
-    package var maximumWaiting: Int?
     /// Most uploads that are not delivered yet; 0: no limit.
     package var maximumUploads = 10_000
-
-    /// The product's defaults.
-    package init() {}
 }
 
 /// How often 104 (Upload Resumption Supported) tells progress, where client and web server know it.
@@ -137,9 +130,6 @@ package struct InterimRate: Sendable, Equatable {
     package var progressSize: Int64 = 1 << 20
     /// Time between two reports while the upstream works; zero: there are none.
     package var heartbeat = Duration.seconds(5)
-
-    /// The product's defaults.
-    package init() {}
 }
 
 /// Where the events of uploads go.
@@ -166,7 +156,4 @@ package struct EventSettings: Sendable, Equatable {
     package var webhook = ServiceSettings()
     /// How long an event is tried again.
     package var lifetime = Duration.seconds(86_400)
-
-    /// The product's defaults.
-    package init() {}
 }

@@ -49,13 +49,13 @@ extension Settings {
         routes = [RouteSettings.defaultName: missing]
         guard let root = try YAMLDocument.root(of: text, file: file) else { return }
         let values = try SettingsValue(file: file, name: "", node: root)
-            .values(of: Self.keys.map(\.name) + ["routes"])
+            .values(of: Self.keys.map(\.name) + ["routes"], &ignored)
         try SettingsKey.take(values, by: Self.keys, into: &self)
         let named = try values["routes"]?.sections() ?? []
         if !named.isEmpty { routes = [:] }
         for (name, _, section) in named {
             var route = missing
-            let values = try section.values(of: RouteSettings.keys.map(\.name))
+            let values = try section.values(of: RouteSettings.keys.map(\.name), &ignored)
             try SettingsKey.take(values, by: RouteSettings.keys, into: &route)
             if let (key, reason) = route.contradiction, let value = values[key] {
                 throw value.fault("'\(try value.scalar(else: reason))': \(reason)")
@@ -130,9 +130,13 @@ struct SettingsValue {
         )
     }
 
-    /// The values of a section's settings by dotted key, those left out for which nothing is said;
-    /// `known` are the dotted keys of all its settings.
-    func values(of known: [String]) throws(SettingsError) -> [String: SettingsValue] {
+    /// The values of a section's settings by dotted key, those left out for which nothing is said.
+    ///
+    /// `known` are the dotted keys of all its settings. Lines that set a removed one join `ignored`.
+    func values(
+        of known: [String],
+        _ ignored: inout [SettingsError]
+    ) throws(SettingsError) -> [String: SettingsValue] {
         var values: [String: SettingsValue] = [:]
         for (key, place, value) in try sections() {
             let below = known.filter { $0.hasPrefix("\(key).") }
@@ -140,9 +144,13 @@ struct SettingsValue {
             if known.contains(key), !key.contains(".") {
                 values[key] = value.node.isNull ? nil : value
             } else if !below.isEmpty, !key.contains(".") {
-                for (name, value) in try value.values(of: below) {
+                for (name, value) in try value.values(of: below, &ignored) {
                     values["\(key).\(name)"] = value
                 }
+            } else if let removed = Settings.removed.first(where: { value.name.hasSuffix($0.key) })
+            {
+                let fact = "no longer a setting, and ignored: \(removed.value); remove the line"
+                ignored.append(value.fault(fact))
             } else {
                 let words = known.map { $0.prefix { $0 != "." } }
                 let choice = words.enumerated().filter { words.firstIndex(of: $1) == $0 }.map(\.1)

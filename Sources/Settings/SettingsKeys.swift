@@ -23,17 +23,9 @@ extension Settings {
             Key("spool.reserve", \.spoolReserve, .size(0...(1 << 50))),
             Key("spool.quota", \.spoolQuota, .size(0...(1 << 50)), needsRestart: true),
             Key("spool.maximum-uploads", \.maximumUploads, .integer(0...100_000_000)),
-            Key(
-                "threads.minimum-spare",
-                \.minimumSpareThreads,
-                .integer(1...1024),
-                needsRestart: true
-            ),
             Key("threads.maximum", \.maximumThreads, .integer(1...65_536), needsRestart: true),
-            Key("threads.reserve", \.reserveThreads, .integer(1...4096), needsRestart: true),
             Key("threads.maximum-waiting", \.maximumWaitingThreads, .integer(0...65_536)),
             Key("clients.maximum-concurrent", \.clients.maximumConcurrent, .integer(0...65_536)),
-            Key("clients.maximum-waiting", \.clients.maximumWaiting, .integer(0...65_536)),
             Key("clients.maximum-uploads", \.clients.maximumUploads, .integer(0...100_000_000)),
             Key("timeouts.stall", \.stallTimeout, .duration(1...86_400), needsRestart: true),
             Key("timeouts.drain", \.drainTimeout, .duration(0...86_400), needsRestart: true),
@@ -49,6 +41,16 @@ extension Settings {
         ]
         + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
         + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
+
+    /// What settings of earlier versions became, by their dotted keys; those of a route without its name.
+    ///
+    /// A line that sets one has no effect and is no error, so that the daemon starts after an upgrade.
+    static let removed = [
+        "threads.minimum-spare": "16 threads are always ready",
+        "threads.reserve": "64 requests beyond threads.maximum may ask for offsets or cancel",
+        "clients.maximum-waiting": "one client's requests may wait in a quarter of the threads",
+        ".inspect.status": "the client of a refused upload gets 422",
+    ]
 
     /// Every setting's dotted key and its value as it would be written in the file, in the file's order.
     package var table: [(key: String, value: String)] {

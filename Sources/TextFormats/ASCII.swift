@@ -7,10 +7,15 @@ extension UInt8 {
     @inlinable package var isDigit: Bool { (0x30...0x39).contains(self) }
 
     /// A letter of either case, or a digit.
-    package var isAlphanumeric: Bool { isDigit || (0x61...0x7a).contains(self | 0x20) }
+    @inlinable package var isAlphanumeric: Bool { isDigit || (0x61...0x7a).contains(self | 0x20) }
 
     /// A byte that stands for itself in a URI (unreserved, RFC 3986 §2.3).
-    package var isUnreserved: Bool { isAlphanumeric || "-._~".utf8.contains(self) }
+    @inlinable package var isUnreserved: Bool {
+        switch self {
+        case UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "~"): true
+        default: isAlphanumeric
+        }
+    }
 
     /// A byte of an IPv6 address: a hexadecimal digit, a colon, or a dot.
     package var isOfAddress: Bool {
@@ -38,6 +43,23 @@ extension FixedWidthInteger {
 }
 
 extension BidirectionalCollection<UInt8> {
+    /// An authority's host, with the brackets of an IPv6 address, and what follows the colon behind it; nil without one.
+    @inlinable package var hostAndPort: (host: SubSequence, port: SubSequence?) {
+        // An address of IPv6 has colons, and ends in a bracket.
+        let afterAddress = lastIndex(of: UInt8(ascii: "]")) ?? startIndex
+        guard let colon = self[afterAddress...].firstIndex(of: UInt8(ascii: ":")) else {
+            return (self[...], nil)
+        }
+        return (self[..<colon], self[colon...].dropFirst())
+    }
+
+    /// Whether these are an IPv6 address in brackets, as far as its bytes show (RFC 3986 §3.2.2).
+    package var isBracketedAddress: Bool {
+        let address = dropFirst().dropLast()
+        return first == UInt8(ascii: "[") && last == UInt8(ascii: "]")
+            && address.contains(UInt8(ascii: ":")) && address.allSatisfy(\.isOfAddress)
+    }
+
     /// These bytes without the spaces and tabs around them (OWS, RFC 9110 §5.6.3).
     @inlinable package var withoutOuterWhitespace: SubSequence {
         var (start, end) = (startIndex, endIndex)

@@ -20,12 +20,9 @@ package struct AbsoluteURL {
         let rest = bytes[colon...].dropFirst(3)
         let authority = rest.prefix { !"/?".utf8.contains($0) }
         guard scheme == "https" || scheme == "http", !authority.isEmpty else { return nil }
-        // An address of IPv6 has colons, and ends in a bracket.
-        let afterAddress = authority.lastIndex(of: UInt8(ascii: "]")) ?? authority.startIndex
-        let mark =
-            authority[afterAddress...].firstIndex(of: UInt8(ascii: ":")) ?? authority.endIndex
-        let host = String(decoding: authority[..<mark], as: UTF8.self)
-        let told = String(decoding: authority[mark...].dropFirst(), as: UTF8.self)
+        let parts = authority.hostAndPort
+        let host = String(decoding: parts.host, as: UTF8.self)
+        let told = String(decoding: parts.port ?? [], as: UTF8.self)
         let port = told.isEmpty ? (scheme == "https" ? "443" : "80") : told
         origin = [scheme, host.lowercased(), port]
         let path = String(decoding: rest[authority.endIndex...], as: UTF8.self)

@@ -165,7 +165,7 @@ func gatewaySettings(
         spool:
           directory: "\(work)/spool"
           reserve: 64MiB
-        clients: {maximum-concurrent: 0, maximum-waiting: 0, maximum-uploads: 0}
+        clients: {maximum-concurrent: 0, maximum-uploads: 0}
         log-level: warning\(threads > 4096 ? "\nthreads:\n  maximum: \(threads)" : "")
         routes:
           default:

@@ -1,6 +1,6 @@
 // How findings are written, for people and for programs.
 
-import Diagnosis
+@testable import Diagnosis
 import Testing
 import TextFormats
 

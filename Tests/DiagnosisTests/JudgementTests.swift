@@ -1,7 +1,7 @@
 // What each thing that was seen means: its level, and the directive that mends it.
 
 import Curl
-import Diagnosis
+@testable import Diagnosis
 import HTTPTypes
 import Testing
 import UploadProtocol
@@ -37,7 +37,10 @@ struct Judged: Sendable, CustomTestStringConvertible {
         _ fields: HTTPFields = [:],
         content: String = ""
     ) -> ProbeAnswer {
-        ProbeAnswer(ResponseHead(status: .init(code: status), fields: fields), content: content)
+        ProbeAnswer(
+            head: ResponseHead(status: .init(code: status), fields: fields),
+            content: content
+        )
     }
 
     private static func page(_ status: Int, _ fields: HTTPFields = [:]) -> ProbeAnswer {
@@ -58,7 +61,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
         )
     }
 
-    private static let silent = ProbeAnswer(nil, fault: ClientFault(.noAnswer, "Empty reply"))
+    private static let silent = ProbeAnswer(head: nil, fault: ClientFault(.noAnswer, "Empty reply"))
     private static let taken = answer(
         201,
         [
@@ -91,7 +94,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
         options: ProbeAnswer? = nil,
         version: Int? = nil
     ) -> Finding {
-        GatewaySeen(answer, options: options, url: url(), version: version).finding
+        GatewaySeen(answer: answer, options: options, url: url(), version: version).finding
     }
 
     static let way = [
@@ -136,25 +139,37 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(gateway(problem(500, "unknown-route")), .failure, "SPOOLGATE_ROUTE"),
         Judged(gateway(problem(403, "anonymous-refused")), .failure, "SPOOLGATE_OWNER"),
         Judged(gateway(problem(503, "too-many-requests")), .failure, "journalctl"),
-        Judged(LoginSeen(page(401)).finding, .ok, "made-up", "401 from nginx"),
-        Judged(LoginSeen(problem(403, "anonymous-refused")).finding, .ok, "403 from the gateway"),
-        Judged(LoginSeen(silent).finding, .skipped, "no answer"),
+        Judged(LoginSeen(answer: page(401)).finding, .ok, "made-up", "401 from nginx"),
         Judged(
-            LoginSeen(taken).finding,
+            LoginSeen(answer: problem(403, "anonymous-refused")).finding,
+            .ok,
+            "403 from the gateway"
+        ),
+        Judged(LoginSeen(answer: silent).finding, .skipped, "no answer"),
+        Judged(
+            LoginSeen(answer: taken).finding,
             .failure,
             "anybody gets in",
             "auth_basic \"Uploads\";",
             "SPOOLGATE_OWNER $remote_user"
         ),
-        Judged(LocationSeen("https://up.example/x", url: url()).finding, .ok, "https://up.example"),
-        Judged(LocationSeen("https://UP.example:443/x", url: url()).finding, .ok),
         Judged(
-            LocationSeen("http://up.example/x", url: url()).finding,
+            LocationSeen(location: "https://up.example/x", url: url()).finding,
+            .ok,
+            "https://up.example"
+        ),
+        Judged(LocationSeen(location: "https://UP.example:443/x", url: url()).finding, .ok),
+        Judged(
+            LocationSeen(location: "http://up.example/x", url: url()).finding,
             .warning,
             "fastcgi_param SPOOLGATE_ORIGIN https://up.example;"
         ),
-        Judged(LocationSeen("/files/x", url: url()).finding, .warning, "SPOOLGATE_ORIGIN"),
-        Judged(LocationSeen("files/x", url: url()).finding, .failure, "SPOOLGATE_ORIGIN"),
+        Judged(
+            LocationSeen(location: "/files/x", url: url()).finding,
+            .warning,
+            "SPOOLGATE_ORIGIN"
+        ),
+        Judged(LocationSeen(location: "files/x", url: url()).finding, .failure, "SPOOLGATE_ORIGIN"),
     ]
 
     @Test("the way there", arguments: way)
@@ -177,8 +192,8 @@ struct Judged: Sendable, CustomTestStringConvertible {
     }
 
     private static func speed(_ answer: ProbeAnswer) -> Finding {
-        let run = SpeedSeen.Run(.http1, bytes: 7, time: .seconds(1), answer: answer)
-        return SpeedSeen([run], roundTrip: .zero).finding
+        let run = SpeedSeen.Run(version: .http1, bytes: 7, time: .seconds(1), answer: answer)
+        return SpeedSeen(runs: [run], roundTrip: .zero).finding
     }
 
     private static func size(_ answer: ProbeAnswer, isWelcome: Bool = false) -> Finding {
@@ -187,9 +202,9 @@ struct Judged: Sendable, CustomTestStringConvertible {
 
     private static func speed(_ first: Int64, _ second: Int64, trip: Duration) -> Finding {
         let runs = [(ClientRequest.Version.http1, first), (.http2, second)].map {
-            SpeedSeen.Run($0.0, bytes: $0.1, time: .seconds(1), answer: answer(204))
+            SpeedSeen.Run(version: $0.0, bytes: $0.1, time: .seconds(1), answer: answer(204))
         }
-        return SpeedSeen(runs, roundTrip: trip).finding
+        return SpeedSeen(runs: runs, roundTrip: trip).finding
     }
 
     static let content = [
@@ -259,7 +274,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
                 sent: sent
             )
         }
-        return InterimSeen(.http1, first: first, answer: final).finding
+        return InterimSeen(version: .http1, first: first, answer: final).finding
     }
 
     private static let conflict = problem(409, "mismatching-offset", [.uploadOffset: "0"])

@@ -1,7 +1,7 @@
 // What is read of nginx's files, of its processes, of the socket and of the units.
 
-import Diagnosis
-import Posix
+@testable import Diagnosis
+@testable import Posix
 import Testing
 
 @Suite struct MachineTests {

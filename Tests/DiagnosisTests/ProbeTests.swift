@@ -1,6 +1,6 @@
 // What a probe asks, of a server that answers as a test says.
 
-import Diagnosis
+@testable import Diagnosis
 import Posix
 import TestSupport
 import Testing

@@ -76,7 +76,7 @@ struct AdminTests {
     func saturated() throws {
         let sandbox = try Sandbox(
             extra: [
-                "threads: {minimum-spare: 1, maximum: 4, reserve: 1}",
+                "threads: {maximum: 4}",
                 "clients: {maximum-concurrent: 0}",
             ],
             front: .nginxWithAdmin

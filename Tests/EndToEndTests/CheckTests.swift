@@ -335,6 +335,19 @@ struct CheckTests {
         #expect(daemon.wait() == 0)
     }
 
+    @Test("a line of a setting that is gone keeps nothing from starting, and is named")
+    func removedSetting() throws {
+        let sandbox = try Sandbox(extra: ["threads: {reserve: 1}"])
+        let check = try sandbox.spoolgate("check")
+        #expect(check.status == 0)
+        let words = "threads.reserve: no longer a setting, and ignored: "
+        #expect(check.errors.contains(words), "\(check.errors)")
+        #expect(sandbox.log.contains("msg=\"setting ignored\"") && sandbox.log.contains(words))
+        try sandbox.reload(replacing: "reserve: 1}", with: "minimum-spare: 1}")
+        #expect(sandbox.log.contains("threads.minimum-spare: no longer a setting"))
+        #expect(sandbox.log.contains("settings reloaded"))
+    }
+
     @Test("a reload of settings without an upstream changes nothing")
     func reload() throws {
         let sandbox = try Sandbox()

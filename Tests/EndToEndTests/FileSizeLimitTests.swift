@@ -36,7 +36,7 @@ struct FileSizeLimitTests {
     )
     func copy(isByPath: Bool) throws {
         // On another file system than the spool, so that it cannot be linked.
-        let folder = try ScratchDirectory(in: "/dev/shm")
+        let folder = try ScratchDirectory(in: ScratchDirectory.memory)
         let key = folder.file("key")
         try Data("0123456789abcdef".utf8).write(to: URL(filePath: key))
         #expect(chmod(key, 0o600) == 0)

@@ -54,7 +54,7 @@ struct ScaleTests {
 
     @Test("each is listed and purged once, no long target widens a column, and the order is told")
     func many() throws {
-        let scratch = try ScratchDirectory(in: "/dev/shm")
+        let scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         let directory = scratch.file("spool")
         let count = 10_050
         try make(count, in: directory)
@@ -115,7 +115,7 @@ struct ScaleTests {
         .enabled(if: SystemCalls.canTrace, "strace cannot run here")
     )
     func calls() throws {
-        let scratch = try ScratchDirectory(in: "/dev/shm")
+        let scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         let directory = scratch.file("spool")
         let count = 1_500
         try make(count, in: directory)
@@ -139,7 +139,7 @@ struct ScaleTests {
 
     @Test("nor does it where there are few rows, which are as wide as what is in them")
     func few() throws {
-        let scratch = try ScratchDirectory(in: "/dev/shm")
+        let scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         let directory = scratch.file("spool")
         try make(20, in: directory)
         let list = try Command(

@@ -25,7 +25,7 @@ final class ScriptStage {
 
     init() throws {
         // In memory: what files take there is the same on every machine.
-        scratch = try ScratchDirectory(in: "/dev/shm", "script")
+        scratch = try ScratchDirectory(in: ScratchDirectory.memory, "script")
         spool = try Spool(directory: scratch.file("var"), reserve: 0)
         try """
         listen: unix:\(scratch.file("spoolgate.sock"))

@@ -1,7 +1,7 @@
 // Which parameters make which request head, and which make none.
 
 import Exchange
-import FastCGIFront
+@testable import FastCGIFront
 import Gateway
 import HTTPTypes
 import Testing

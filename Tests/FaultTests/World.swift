@@ -8,6 +8,7 @@ import HTTPTypes
 import Logging
 import Posix
 import Synchronization
+import TestSupport
 import Testing
 import UploadProtocol
 import Upstream
@@ -70,10 +71,7 @@ final class World {
     private var defaults = Settings()
 
     init() throws {
-        let memory = "/dev/shm"
-        let isThere = FileManager.default.isWritableFile(atPath: memory)
-        let parent = isThere ? memory : NSTemporaryDirectory()
-        directory = "\(parent)/fault-test-\(UInt64.random(in: 0...(.max)))"
+        directory = "\(ScratchDirectory.memory)/fault-test-\(UInt64.random(in: 0...(.max)))"
         try FileManager.default.createDirectory(
             atPath: directory,
             withIntermediateDirectories: true

@@ -1,10 +1,12 @@
-// The house rules that a compiler does not check: which floor imports what, documented declarations. Reads the sources; builds nothing.
+// The house rules that a compiler does not check: imports as the manifest declares them, documented declarations.
+// Reads the manifest and the sources; builds nothing.
 
 import Foundation
 import Testing
 
 /// One Swift source file of the package.
 struct SourceFile: CustomTestStringConvertible {
+    /// The target it belongs to; empty if the manifest has none.
     var target: String
     var path: String
     var lines: [String]
@@ -14,6 +16,8 @@ struct SourceFile: CustomTestStringConvertible {
     /// Every module the file imports, whatever the access level or attribute.
     var imports: [String] {
         lines.compactMap { line in
+            // Text of another language in a literal is indented.
+            guard line.first?.isWhitespace == false else { return nil }
             let words = line.split(separator: " ").filter {
                 !["package", "internal", "private", "fileprivate", "public"].contains($0)
                     && !$0.hasPrefix("@")
@@ -26,7 +30,7 @@ struct SourceFile: CustomTestStringConvertible {
     static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    /// Every file below a top-level folder; `target` is the folder below that.
+    /// Every file below a top-level folder.
     static func all(in top: String) -> [SourceFile] {
         let folder = root.appending(path: top)
         let walk = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)
@@ -34,10 +38,11 @@ struct SourceFile: CustomTestStringConvertible {
             .map { url in
                 let relative = url.path().dropFirst(folder.path().count)
                     .drop { $0 == "/" }
+                let path = "\(top)/\(relative)"
                 let text = (try? String(contentsOf: url, encoding: .utf8)) ?? ""
                 return SourceFile(
-                    target: relative.split(separator: "/").first.map(String.init) ?? "",
-                    path: "\(top)/\(relative)",
+                    target: Manifest.package.target(of: path)?.name ?? "",
+                    path: path,
                     lines: text.components(separatedBy: "\n")
                 )
             }
@@ -46,56 +51,79 @@ struct SourceFile: CustomTestStringConvertible {
     static let sources = all(in: "Sources")
 }
 
-/// What each floor may import (beside the standard library's own modules).
-private let allowed: [String: Set<String>] = {
-    let base: Set<String> = [
-        "UploadProtocol", "TextFormats", "Posix", "HTTPTypes", "Synchronization",
-    ]
-    let second = base.union(["Exchange", "Spool", "Upstream"])
-    let upper = second.union(["Settings", "Journal", "Delivery", "Crypto"])
-    return [
-        "UploadProtocol": ["TextFormats", "HTTPTypes", "RawStructuredFieldValues"],
-        "TextFormats": [],
-        "Posix": ["Glibc", "Synchronization", "CLinux"],
-        "Crypto": ["COpenSSL", "Synchronization"],
-        "Curl": base.union(["CCurl", "Glibc"]),
-        "ResumableUpload": base.union(["Crypto", "Curl", "Glibc"]),
-        "Exchange": ["UploadProtocol", "TextFormats", "Posix", "HTTPTypes"],
-        "Spool": base.union(["Crypto", "Glibc"]),
-        "Upstream": base.union(["Crypto", "Curl", "Glibc"]),
-        "FastCGIFront": base.union(["Exchange", "CFastCGI", "Glibc"]),
-        "Settings": base.union(["Spool", "Upstream", "CYAML", "Logging"]),
-        "Journal": second.union(["Settings", "Crypto", "Logging"]),
-        "Diagnosis": base.union(["Curl", "Upstream", "Settings", "Glibc"]),
-        "Delivery": second.union(["Settings", "Journal", "Crypto"]),
-        "Gateway": upper,
-        "Admin": second.union(["Journal", "Delivery", "Gateway"]),
-        "spoolgate": upper.union([
-            "FastCGIFront", "Gateway", "Curl", "Diagnosis", "Admin", "ArgumentParser", "Logging",
-            "Glibc",
-        ]),
-        "spoolgate-upload": base.union(["Crypto", "ResumableUpload", "ArgumentParser", "Glibc"]),
-    ]
-}()
+/// The modules of the toolchain, which no manifest declares: who may import them below the tests.
+private let toolchain: [String: Set<String>] = [
+    "Glibc": [
+        "Posix", "Curl", "ResumableUpload", "Spool", "Upstream", "FastCGIFront", "Diagnosis",
+        "spoolgate", "spoolgate-upload",
+    ],
+    // Not floor 0, which has no state to share.
+    "Synchronization": Set(Manifest.package.targets.map(\.name))
+        .subtracting(["UploadProtocol", "TextFormats"]),
+]
 
 @Suite("The floors")
 struct FloorTests {
-    @Test("the sources are found")
-    func sourcesAreFound() {
-        #expect(Set(SourceFile.sources.map(\.target)).isSuperset(of: allowed.keys))
+    private static let files = SourceFile.sources + SourceFile.all(in: "Tests")
+
+    @Test("every file belongs to a target of the manifest, every target has a folder")
+    func manifestIsRead() {
+        let targets = Manifest.package.targets
+        #expect(!targets.isEmpty && !Manifest.package.products.isEmpty)
+        // A package of its own.
+        for file in Self.files where !file.path.hasPrefix("Tests/ClientPackage/") {
+            #expect(Manifest.package.target(of: file.path) != nil, "\(file.path) has no target")
+        }
+        for target in targets {
+            let folder = SourceFile.root.appending(path: target.folder).path()
+            #expect(FileManager.default.fileExists(atPath: folder), "\(target.name) has no folder")
+        }
+        for name in toolchain.values.joined() + [Self.publicTarget] {
+            #expect(targets.contains { $0.name == name }, "there is no target \(name)")
+        }
     }
 
-    @Test("a file imports only what lies below its floor", arguments: SourceFile.sources)
-    func importsPointDown(file: SourceFile) throws {
-        let permitted = try #require(allowed[file.target], "\(file.target) stands on no floor")
-        for module in file.imports {
-            #expect(permitted.contains(module), "\(file.path) imports \(module)")
+    @Test("a target depends only on what the manifest declares above it")
+    func dependenciesPointDown() {
+        var below = Manifest.package.products
+        for target in Manifest.package.targets {
+            for name in target.dependencies {
+                #expect(below.contains(name), "\(target.name) depends on \(name)")
+            }
+            below.insert(target.name)
+        }
+    }
+
+    // SwiftPM's --explicit-target-dependency-import-check is no substitute: it compares the imports of a target
+    // with all that the target depends on directly or indirectly, and so takes the import of a module that only
+    // a dependency declares. It never looks for a dependency that is not imported.
+    @Test(
+        "a target declares the modules it imports and no others",
+        arguments: Manifest.package.targets
+    )
+    func importsAreDeclared(target: Manifest.Target) {
+        let files = Self.files.filter { $0.path.hasPrefix(target.folder) }
+        let isTest = target.folder.hasPrefix("Tests/")
+        for file in files {
+            for module in file.imports where !target.dependencies.contains(module) {
+                let isTaken =
+                    isTest
+                    ? ["Foundation", "Glibc", "Synchronization", "Testing"].contains(module)
+                    : toolchain[module]?.contains(target.name) == true
+                #expect(isTaken, "\(file.path) imports \(module)")
+            }
+        }
+        let imported = Set(files.flatMap(\.imports))
+        // A test declares a program to have it built.
+        let programs = Manifest.package.targets.filter { $0.kind == "executableTarget" }
+        for name in target.dependencies where !(isTest && programs.contains { $0.name == name }) {
+            #expect(imported.contains(name), "\(target.name) declares \(name) and never imports it")
         }
     }
 
     @Test(
-        "a C library has exactly one importing target",
-        arguments: ["CFastCGI", "COpenSSL", "CCurl", "CYAML", "CLinux"]
+        "a C library, and the client library, has exactly one importing target",
+        arguments: ["CFastCGI", "COpenSSL", "CCurl", "CYAML", "CLinux", publicTarget]
     )
     func oneImporter(library: String) {
         let importers = Set(

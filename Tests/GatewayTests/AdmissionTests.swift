@@ -42,18 +42,20 @@ import UploadProtocol
         #expect(visit(admission.admit(alice, isShort: false, at: .regular)) != nil)
     }
 
-    @Test("0 is no bound")
-    func unbounded() {
-        let admission = admission {
+    @Test("0 is no bound, and one client waits in a quarter of the threads all the same")
+    func unbounded() throws {
+        let admission = admission(threads: 400) {
             $0.clients.maximumConcurrent = 0
-            $0.clients.maximumWaiting = 0
             $0.maximumWaitingThreads = 0
         }
-        for _ in 0..<100 {
-            guard let visit = visit(admission.admit(alice, isShort: false, at: .regular)) else {
-                return #expect(Bool(false))
+        let clients =
+            [alice, bob] + (0..<3).map { ClientName(owner: ExactText("\($0)"), address: nil) }
+        for client in clients {
+            for number in 0..<500 {
+                let answer = admission.admit(client, isShort: false, at: .regular)
+                let refusal = admission.startWaiting(try #require(visit(answer)))
+                #expect(refusal == (number < 100 ? nil : .clientWaits))
             }
-            #expect(admission.startWaiting(visit) == nil)
         }
     }
 

@@ -41,9 +41,7 @@ final class GatewayUnderTest: Sendable {
         _ change: (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
-        let memory = "/dev/shm"
-        let isThere = FileManager.default.isWritableFile(atPath: memory)
-        root = "\(isThere ? memory : NSTemporaryDirectory())/\(name)"
+        root = "\(ScratchDirectory.memory)/\(name)"
         try FileManager.default.createDirectory(
             atPath: "\(root)/delivered",
             withIntermediateDirectories: true

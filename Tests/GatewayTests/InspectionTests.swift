@@ -71,12 +71,10 @@ import Upstream
         "an upload that is refused gets the status and the command's words, again when asked again"
     )
     func refused() throws {
-        let test = try inspecting("printf 'bad\\n\\033thing'; exit 1") { _, route in
-            route.inspection.status = 415
-        }
+        let test = try inspecting("printf 'bad\\n\\033thing'; exit 1")
         let location = test.createPartial()
         let record = test.serve(.append(location, at: 5, ["!"]))
-        #expect(record.status == 415)
+        #expect(record.status == 422)
         #expect(record[.contentType] == "application/problem+json")
         #expect(record[.uploadComplete] == "?1")
         #expect(try detail(of: record) == "bad  thing")
@@ -85,7 +83,7 @@ import Upstream
         let data = try #require(FileManager.default.enumerator(atPath: test.root + "/spool/data"))
         #expect(data.allObjects.compactMap { $0 as? String }.allSatisfy { $0.count < 2 })
         let again = test.serve(.append(location, at: 6))
-        #expect(again.status == 415)
+        #expect(again.status == 422)
         #expect(again.content == record.content)
         #expect(test.log.messages.contains("upload refused"))
     }

@@ -103,7 +103,8 @@ import Upstream
     func authorizer() throws {
         let silent = try SlowUpstream()
         let test = try GatewayUnderTest { settings, route in
-            settings.clients.maximumWaiting = 2
+            // A client's requests may wait in a quarter of them.
+            settings.maximumThreads = 8
             settings.maximumWaitingThreads = 3
             route.authorization.url = try? ServiceURL(silent.origin.base + "/ask")
             route.authorization.timeout = .seconds(60)
@@ -140,7 +141,8 @@ import Upstream
     func waitingAppends() throws {
         let slow = try SlowUpstream()
         let test = try GatewayUnderTest(slow.target) { settings, _ in
-            settings.clients.maximumWaiting = 1
+            settings.maximumThreads = 4
+            settings.clients.maximumConcurrent = 0
         }
         let (delivering, location) = try test.startDelivery(to: slow)
         let appends = try (0..<4).map { _ in try test.start(.append(location, at: 5)) }
@@ -159,7 +161,8 @@ import Upstream
         let test = try GatewayUnderTest(slow.target) { settings, _ in
             settings.maximumDeliveries = 1
             settings.inUseTimeout = .seconds(600)
-            settings.clients.maximumWaiting = 1
+            settings.maximumThreads = 4
+            settings.clients.maximumConcurrent = 0
         }
         let (first, _) = try test.startDelivery(to: slow)
         let others = try (0..<3).map { _ in try test.start(.creation()) }

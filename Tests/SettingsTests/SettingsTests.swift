@@ -53,8 +53,8 @@ import Upstream
             socket-group: web
             log-level: debug
             spool: {directory: /srv/spool, reserve: 1GiB, quota: 2TiB, maximum-uploads: 3}
-            threads: {minimum-spare: 1, maximum: 2, reserve: 3, maximum-waiting: 4}
-            clients: {maximum-concurrent: 5, maximum-waiting: 0, maximum-uploads: 6}
+            threads: {maximum: 2, maximum-waiting: 4}
+            clients: {maximum-concurrent: 5, maximum-uploads: 6}
             timeouts: {stall: 1500ms, drain: 0s, in-use: 2m}
             delivery: {maximum-concurrent: 3}
             interim: {progress-interval: 2s, progress-size: 0, heartbeat: 0s}
@@ -93,13 +93,10 @@ import Upstream
         expected.spoolDirectory = "/srv/spool"
         expected.spoolReserve = 1 << 30
         expected.spoolQuota = 2 << 40
-        expected.minimumSpareThreads = 1
         expected.maximumThreads = 2
         expected.maximumUploads = 3
-        expected.reserveThreads = 3
         expected.maximumWaitingThreads = 4
         expected.clients.maximumConcurrent = 5
-        expected.clients.maximumWaiting = 0
         expected.clients.maximumUploads = 6
         expected.stallTimeout = .milliseconds(1500)
         expected.drainTimeout = .zero
@@ -173,7 +170,7 @@ import Upstream
             log-level: debug
             log-queries: true
             spool: {directory: /s, reserve: 1B, quota: 1B, maximum-uploads: 1}
-            threads: {minimum-spare: 1, maximum: 2, reserve: 3, maximum-waiting: 4}
+            threads: {maximum: 2, maximum-waiting: 4}
             timeouts: {stall: 1s, drain: 1s, in-use: 1s}
             delivery: {maximum-concurrent: 1}
             routes: {default: {reply: accepted}}
@@ -182,11 +179,39 @@ import Upstream
         #expect(
             changed.needingRestart(since: Settings()) == [
                 "listen", "socket-mode", "log-level", "log-queries", "spool.directory",
-                "spool.quota", "threads.minimum-spare", "threads.maximum",
-                "threads.reserve", "timeouts.stall", "timeouts.drain",
+                "spool.quota", "threads.maximum", "timeouts.stall", "timeouts.drain",
             ]
         )
         #expect(changed.needingRestart(since: changed) == [])
+    }
+
+    @Test("a setting of an earlier version has no effect, and its line is named")
+    func removed() throws {
+        let text = """
+            threads:
+              minimum-spare: 1
+              maximum: 2
+              reserve: none
+            clients: {maximum-waiting: }
+            routes:
+              a:
+                inspect: {status: 403}
+            """
+        let settings = try Settings(text, file: "f")
+        #expect(settings.maximumThreads == 2)
+        #expect(
+            settings.ignored.map(\.description) == [
+                "f:2:18: threads.minimum-spare: no longer a setting, and ignored: 16 threads are "
+                    + "always ready; remove the line",
+                "f:4:12: threads.reserve: no longer a setting, and ignored: 64 requests beyond "
+                    + "threads.maximum may ask for offsets or cancel; remove the line",
+                "f:5:28: clients.maximum-waiting: no longer a setting, and ignored: one client's "
+                    + "requests may wait in a quarter of the threads; remove the line",
+                "f:8:23: routes.a.inspect.status: no longer a setting, and ignored: the client of a "
+                    + "refused upload gets 422; remove the line",
+            ]
+        )
+        #expect(try Settings("threads: {maximum: 2}", file: "f").ignored == [])
     }
 
     @Test("a default is at most what another setting allows")

@@ -101,8 +101,8 @@ extension SettingsTests {
                 + "without NUL"
         ),
         Wrong(
-            "routes: {a: {inspect: {status: 500}}}\n",
-            "1:32: routes.a.inspect.status: '500' is not a whole number from 400 to 499"
+            "threads: {reserve: 1, spare: 1}\n",
+            "1:23: threads.spare: no such setting; known here: maximum, maximum-waiting"
         ),
         Wrong("- listen\n", "1:1: the settings must be keys with values"),
         Wrong("listen", "1:1: the settings must be keys with values"),

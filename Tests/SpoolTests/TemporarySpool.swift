@@ -5,6 +5,7 @@
 import Foundation
 import HTTPTypes
 import Posix
+import TestSupport
 import TextFormats
 import UploadProtocol
 
@@ -20,9 +21,7 @@ final class TemporarySpool {
         let name = "spoolgate-test-\(UInt64.random(in: 0...(.max)))"
         // In memory where the system has a place for it: what must survive a power cut is judged by
         // the calls that are made, not by the disk.
-        let memory = "/dev/shm"
-        let isThere = isInMemory && FileManager.default.isWritableFile(atPath: memory)
-        path = "\(isThere ? memory : NSTemporaryDirectory())/\(name)"
+        path = "\(isInMemory ? ScratchDirectory.memory : NSTemporaryDirectory())/\(name)"
     }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }

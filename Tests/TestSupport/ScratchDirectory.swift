@@ -13,6 +13,11 @@ package final class ScratchDirectory: Sendable {
         (try? FileManager.default.contentsOfDirectory(atPath: path).sorted()) ?? []
     }
 
+    /// The parent of directories in memory; that of temporary files if the system has no file system there.
+    package static let memory =
+        FileManager.default.isWritableFile(atPath: "/dev/shm")
+        ? "/dev/shm" : NSTemporaryDirectory()
+
     /// Makes one.
     ///
     /// - Parameters:

@@ -172,13 +172,15 @@ struct DocumentTests {
         .draining, .spoolFull, .spoolFailed, .stalled(seconds: 1), .truncated,
         .malformed(reason: "r"), .tooManyFields(limit: 1), .fieldsTooLarge(limit: 1),
         .targetTooLong(limit: 1), .unknownRoute(name: "r"), .unknownRoute(name: nil),
-        .notTaken(status: 422, message: ""),
+        .notTaken(message: ""),
     ]
 
     @Test("a status without a phrase here leaves the title to the refusal")
     func title() {
+        var refusal = Refusal.notTaken(message: "No.")
+        refusal.status = .init(code: 451)
         #expect(
-            Refusal.notTaken(status: 451, message: "No.").document.text
+            refusal.document.text
                 == #"{"title":"content refused","status":451,"detail":"No.","code":"inspection-refused"}"#
         )
     }

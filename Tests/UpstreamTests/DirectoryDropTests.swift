@@ -174,7 +174,7 @@ struct DirectoryDropTests {
         var cases: [(ScratchDirectory, isNameless: Bool, cut: Int64)] = [
             (local, true, 0), (local, false, 1),
         ]
-        let memory = try ScratchDirectory(in: "/dev/shm")
+        let memory = try ScratchDirectory(in: ScratchDirectory.memory)
         cases.append((memory, false, 0))
         for (spool, isNameless, cut) in cases {
             let directory = try ScratchDirectory()

@@ -114,9 +114,8 @@ extension Delivery {
             switch verdict {
             case .taken: break
             case .refused(let message):
-                let refusal = Refusal.notTaken(status: inspection.settings.status, message: message)
                 return .refused(
-                    refusal.response,
+                    Refusal.notTaken(message: message).response,
                     reason: "refused by the inspection: \(message)",
                     message: message
                 )

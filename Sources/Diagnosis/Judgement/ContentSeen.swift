@@ -3,28 +3,23 @@
 //
 // Pure: what was seen, and what that means.
 
-package import Curl
+import Curl
 import Posix
 import TextFormats
 
 /// What had arrived of content that trickled.
-package struct StreamingSeen: Sendable, Equatable {
+struct StreamingSeen: Sendable, Equatable {
     /// Bytes that had been sent.
-    package var sent: Int64
+    var sent: Int64
     /// Bytes that had arrived then; nil: it was not told.
-    package var arrived: Int64?
+    var arrived: Int64?
     /// How long it had trickled.
-    package var after: Duration
+    var after: Duration
     /// The answer that should have told the offset.
-    package var answer: ProbeAnswer
-
-    /// Makes it.
-    package init(sent: Int64, arrived: Int64?, after: Duration, answer: ProbeAnswer) {
-        (self.sent, self.arrived, self.after, self.answer) = (sent, arrived, after, answer)
-    }
+    var answer: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         guard let arrived else {
             return Finding(
                 .failure,
@@ -59,23 +54,18 @@ package struct StreamingSeen: Sendable, Equatable {
 }
 
 /// What was kept of content whose connection was reset, and whether it went on.
-package struct CutSeen: Sendable, Equatable {
+struct CutSeen: Sendable, Equatable {
     /// Bytes that had been sent.
-    package var sent: Int64
+    var sent: Int64
     /// Bytes that were kept; nil: it was not told.
-    package var kept: Int64?
+    var kept: Int64?
     /// The answer to the append that went on from there; nil: it was not tried.
-    package var resumed: ProbeAnswer?
+    var resumed: ProbeAnswer?
     /// What came of the connection before it could be reset.
-    package var answer: ProbeAnswer
-
-    /// Makes it.
-    package init(sent: Int64, kept: Int64?, resumed: ProbeAnswer?, answer: ProbeAnswer) {
-        (self.sent, self.kept, self.resumed, self.answer) = (sent, kept, resumed, answer)
-    }
+    var answer: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         if answer.isTooLarge {
             return Finding(
                 .failure,
@@ -119,21 +109,16 @@ package struct CutSeen: Sendable, Equatable {
 }
 
 /// The answer to an append of the greatest length, of which nothing was sent.
-package struct SizeSeen: Sendable, Equatable {
+struct SizeSeen: Sendable, Equatable {
     /// The length that was told.
-    package var declared: Int64
+    var declared: Int64
     /// Whether 100 (Continue) came, or the wait for any answer ended.
-    package var isWelcome: Bool
+    var isWelcome: Bool
     /// The answer, if there was one.
-    package var answer: ProbeAnswer
-
-    /// Makes it.
-    package init(declared: Int64, isWelcome: Bool, answer: ProbeAnswer) {
-        (self.declared, self.isWelcome, self.answer) = (declared, isWelcome, answer)
-    }
+    var answer: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let length = ByteSize.rounded(declared)
         if isWelcome { return .ok("size", "\(length) may come (none of it was sent)") }
         let text = "\(answer.description), at Content-Length \(length) (no byte sent)"
@@ -152,28 +137,17 @@ package struct SizeSeen: Sendable, Equatable {
 }
 
 /// How fast content went.
-package struct SpeedSeen: Sendable, Equatable {
+struct SpeedSeen: Sendable, Equatable {
     /// How one version of HTTP did.
-    package struct Run: Sendable, Equatable {
+    struct Run: Sendable, Equatable {
         /// The version.
-        package var version: ClientRequest.Version
+        var version: ClientRequest.Version
         /// Bytes that went.
-        package var bytes: Int64
+        var bytes: Int64
         /// How long that took.
-        package var time: Duration
+        var time: Duration
         /// The answer.
-        package var answer: ProbeAnswer
-
-        /// Makes it.
-        package init(
-            _ version: ClientRequest.Version,
-            bytes: Int64,
-            time: Duration,
-            answer: ProbeAnswer
-        ) {
-            (self.version, self.bytes, self.time) = (version, bytes, time)
-            self.answer = answer
-        }
+        var answer: ProbeAnswer
 
         var isTaken: Bool { (200..<300).contains(answer.status) && bytes > 0 }
         var rate: Double { Double(bytes) / max(time / .seconds(1), 0.000_001) }
@@ -181,14 +155,9 @@ package struct SpeedSeen: Sendable, Equatable {
     }
 
     /// How each version did.
-    package var runs: [Run]
+    var runs: [Run]
     /// One round trip.
-    package var roundTrip: Duration
-
-    /// Makes it.
-    package init(_ runs: [Run], roundTrip: Duration) {
-        (self.runs, self.roundTrip) = (runs, roundTrip)
-    }
+    var roundTrip: Duration
 
     /// Below that a round trip does not limit anything that is measured.
     private static let shortTrip = Duration.milliseconds(10)
@@ -196,7 +165,7 @@ package struct SpeedSeen: Sendable, Equatable {
     private static let window = 1_048_576.0
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         if let refused = runs.first(where: { !$0.isTaken }) {
             return Finding(
                 .failure,
@@ -230,24 +199,19 @@ package struct SpeedSeen: Sendable, Equatable {
 }
 
 /// What a long silence in the middle of content brought.
-package struct SilenceSeen: Sendable, Equatable {
+struct SilenceSeen: Sendable, Equatable {
     /// How long the other side bore it.
-    package var borne: Duration
+    var borne: Duration
     /// Whether it ended the connection.
-    package var wasEnded: Bool
-
-    /// Makes it.
-    package init(borne: Duration, wasEnded: Bool) {
-        (self.borne, self.wasEnded) = (borne, wasEnded)
-    }
+    var wasEnded: Bool
 
     /// How long this side is silent: longer than the shipped files allow.
-    package static let length = Duration.seconds(70)
+    static let length = Duration.seconds(70)
     /// Less than that is shorter than the shipped files, and than a train's tunnel.
     private static let least = Duration.seconds(55)
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         guard wasEnded else { return .ok("silence", "\(borne.seconds) without a byte were borne") }
         let text = "the connection was ended after \(borne.seconds) without a byte"
         guard borne < Self.least else { return .ok("silence", text) }

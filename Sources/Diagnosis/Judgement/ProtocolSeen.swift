@@ -3,27 +3,22 @@
 //
 // Pure: what was seen, and what that means.
 
-package import Curl
+import Curl
 import HTTPTypes
 import TextFormats
 import UploadProtocol
 
 /// Whether 104 came to a creation that has content.
-package struct InterimSeen: Sendable, Equatable {
+struct InterimSeen: Sendable, Equatable {
     /// The version of HTTP.
-    package var version: ClientRequest.Version
+    var version: ClientRequest.Version
     /// The first 104; nil: none came.
-    package var first: ClientInterim?
+    var first: ClientInterim?
     /// The final answer.
-    package var answer: ProbeAnswer
-
-    /// Makes it.
-    package init(_ version: ClientRequest.Version, first: ClientInterim?, answer: ProbeAnswer) {
-        (self.version, self.first, self.answer) = (version, first, answer)
-    }
+    var answer: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let name = version == .http2 ? "104-http2" : "104-http1"
         if let first {
             guard first.head.fields.contains(.location) else {
@@ -59,19 +54,14 @@ package struct InterimSeen: Sendable, Equatable {
 }
 
 /// Whether the gateway's refusals reach the client as they are.
-package struct ErrorsSeen: Sendable, Equatable {
+struct ErrorsSeen: Sendable, Equatable {
     /// The answer to an append at a wrong offset; 409 is right.
-    package var conflict: ProbeAnswer
+    var conflict: ProbeAnswer
     /// The answer to an append to an upload that is not there; 404 is right.
-    package var unknown: ProbeAnswer
-
-    /// Makes it.
-    package init(conflict: ProbeAnswer, unknown: ProbeAnswer) {
-        (self.conflict, self.unknown) = (conflict, unknown)
-    }
+    var unknown: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
         if conflictIsRight, unknown.status == 404, unknown.isProblem {
             return .ok("errors", "409 and 404 reached us with Upload-Offset and problem+json")
@@ -87,17 +77,14 @@ package struct ErrorsSeen: Sendable, Equatable {
 }
 
 /// Whether long lines of a head pass: metadata of some kilobytes, and uploads made of hundreds of parts.
-package struct LongFieldSeen: Sendable, Equatable {
+struct LongFieldSeen: Sendable, Equatable {
     /// Bytes of the field.
-    package var size: Int
+    var size: Int
     /// The answer to an offset retrieval with that field.
-    package var answer: ProbeAnswer
-
-    /// Makes it.
-    package init(size: Int, answer: ProbeAnswer) { (self.size, self.answer) = (size, answer) }
+    var answer: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         if answer.offset != nil { return .ok("fields", "a field of \(size >> 10) KiB passes") }
         return Finding(
             .warning,
@@ -111,21 +98,16 @@ package struct LongFieldSeen: Sendable, Equatable {
 }
 
 /// What a page of another origin may do.
-package struct CrossOriginSeen: Sendable, Equatable {
+struct CrossOriginSeen: Sendable, Equatable {
     /// The page's origin.
-    package var origin: String
+    var origin: String
     /// The answer to the preflight request.
-    package var preflight: ProbeAnswer
+    var preflight: ProbeAnswer
     /// The answer to a creation with that `Origin`.
-    package var creation: ProbeAnswer
-
-    /// Makes it.
-    package init(origin: String, preflight: ProbeAnswer, creation: ProbeAnswer) {
-        (self.origin, self.preflight, self.creation) = (origin, preflight, creation)
-    }
+    var creation: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let setting = "cors: {origins: [\"\(origin)\"]}  (of the route in spoolgate.yaml)"
         if preflight.status == 401 {
             return failure(
@@ -168,24 +150,19 @@ package struct CrossOriginSeen: Sendable, Equatable {
 }
 
 /// What a client of tus got.
-package struct TusSeen: Sendable, Equatable {
+struct TusSeen: Sendable, Equatable {
     /// The answer to OPTIONS.
-    package var options: ProbeAnswer
+    var options: ProbeAnswer
     /// The answer to a creation; nil where tus is not spoken.
-    package var creation: ProbeAnswer?
+    var creation: ProbeAnswer?
     /// The answer to HEAD on what it made; nil where nothing was made.
-    package var retrieval: ProbeAnswer?
-
-    /// Makes it.
-    package init(options: ProbeAnswer, creation: ProbeAnswer?, retrieval: ProbeAnswer?) {
-        (self.options, self.creation, self.retrieval) = (options, creation, retrieval)
-    }
+    var retrieval: ProbeAnswer?
 
     /// Whether the route speaks it.
-    package var isSpoken: Bool { options[.tusVersion] != nil }
+    var isSpoken: Bool { options[.tusVersion] != nil }
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         guard isSpoken else { return .skipped("tus", "not spoken on this route") }
         guard let creation, creation.status == 201 else {
             return failure("creation: \(creation?.description ?? "not tried")")
@@ -203,14 +180,14 @@ package struct TusSeen: Sendable, Equatable {
 }
 
 /// Where uploads went whose nodes stand in their paths.
-package struct NodesSeen: Sendable, Equatable {
+struct NodesSeen: Sendable, Equatable {
     /// The nodes that have one.
-    package var names: Set<String>
+    var names: Set<String>
     /// Those of which one went to another node.
-    package var missed: Set<String>
+    var missed: Set<String>
 
     /// Makes it of uploads and the answers to OPTIONS on them.
-    package init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
+    init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
         names = Set(uploads.compactMap { Self.node(in: $0.target) })
         missed = Set(
             uploads.filter { $0.answer.code == Refusal.otherNode.code }
@@ -219,7 +196,7 @@ package struct NodesSeen: Sendable, Equatable {
     }
 
     /// The node in the path of an upload's resource; nil where there is none.
-    package static func node(in target: String) -> String? {
+    static func node(in target: String) -> String? {
         let parts = target.split(separator: "/").suffix(3)
         guard parts.count == 3, parts.first == "upload-resource" else { return nil }
         return parts.dropFirst().first.flatMap {
@@ -228,7 +205,7 @@ package struct NodesSeen: Sendable, Equatable {
     }
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let all = names.sorted().joined(separator: ", ")
         guard !missed.isEmpty else {
             return .ok("nodes", "\(all): what is on an upload reaches its node")
@@ -243,33 +220,16 @@ package struct NodesSeen: Sendable, Equatable {
 }
 
 /// What is left of the uploads that were created.
-package struct CleanupSeen: Sendable, Equatable {
+struct CleanupSeen: Sendable {
     /// How many were cancelled.
-    package var cancelled: Int
+    var cancelled: Int
     /// Those that were not, and why.
-    package var left: [(address: String, answer: ProbeAnswer)]
+    var left: [(address: String, answer: ProbeAnswer)]
     /// How many there may be besides, whose address was lost with the answer.
-    package var unnamed: Int
-
-    /// Makes it.
-    package init(
-        cancelled: Int,
-        left: [(address: String, answer: ProbeAnswer)],
-        unnamed: Int = 0
-    ) {
-        (self.cancelled, self.left, self.unnamed) = (cancelled, left, unnamed)
-    }
-
-    /// The same uploads and answers.
-    package static func == (one: CleanupSeen, other: CleanupSeen) -> Bool {
-        one.cancelled == other.cancelled && one.unnamed == other.unnamed
-            && one.left.elementsEqual(other.left) {
-                $0.address == $1.address && $0.answer == $1.answer
-            }
-    }
+    var unnamed = 0
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let counted = "\(cancelled) upload\(cancelled == 1 ? "" : "s") cancelled"
         guard let first = left.first else {
             guard unnamed > 0 else { return .ok("cleanup", counted) }

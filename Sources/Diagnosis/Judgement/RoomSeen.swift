@@ -5,35 +5,22 @@
 import TextFormats
 
 /// How much room the spool has.
-package struct RoomSeen: Sendable, Equatable {
+struct RoomSeen: Sendable, Equatable {
     /// The spool.
-    package var path: String
+    var path: String
     /// Whose it is.
-    package var user: String
+    var user: String
     /// Bytes that are free on its file system.
-    package var free: Int64
+    var free: Int64
     /// Bytes that must stay free.
-    package var reserve: Int64
+    var reserve: Int64
     /// Most bytes of the spool; 0: no limit.
-    package var quota: Int64
+    var quota: Int64
     /// The greatest upload that any route takes.
-    package var largest: Int64
-
-    /// Makes it.
-    package init(
-        path: String,
-        user: String,
-        free: Int64,
-        reserve: Int64,
-        quota: Int64,
-        largest: Int64
-    ) {
-        (self.path, self.user, self.free) = (path, user, free)
-        (self.reserve, self.quota, self.largest) = (reserve, quota, largest)
-    }
+    var largest: Int64
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let room = max(0, free - reserve)
         let shown = "\(path), \(ByteSize.rounded(room)) free above the reserve"
         guard room > 0 else {

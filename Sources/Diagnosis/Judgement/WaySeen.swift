@@ -2,33 +2,28 @@
 //
 // Pure: what was seen, and what that means.
 
-package import Curl
+import Curl
 import HTTPTypes
 import TextFormats
 import UploadProtocol
 
 /// What connecting brought.
-package struct ReachSeen: Sendable, Equatable {
+struct ReachSeen: Sendable, Equatable {
     /// Whether the URL is `https`.
-    package var isSecure: Bool
+    var isSecure: Bool
     /// The versions of HTTP that were asked for.
-    package var asked: [ClientRequest.Version]
+    var asked: [ClientRequest.Version]
     /// `TLS 1.3`; nil without TLS.
-    package var tls: String?
+    var tls: String?
     /// Why there was no connection.
-    package var fault: ClientFault?
+    var fault: ClientFault?
     /// Whether HTTP/2 was answered; nil: nobody asked, or nothing was answered at all.
-    package var hasHTTP2: Bool?
+    var hasHTTP2: Bool?
     /// What the server calls itself.
-    package var server: String?
-
-    /// Makes it.
-    package init(isSecure: Bool, asked: [ClientRequest.Version]) {
-        (self.isSecure, self.asked) = (isSecure, asked)
-    }
+    var server: String?
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         if let fault { return Finding(.failure, "reach", fault.reason, mends: [mend(fault)]) }
         let wanted = asked.contains(.http2)
         var text: String
@@ -61,39 +56,34 @@ package struct ReachSeen: Sendable, Equatable {
 }
 
 /// What the first creation brought.
-package struct GatewaySeen: Sendable, Equatable {
+struct GatewaySeen: Sendable, Equatable {
     /// The answer to it.
-    package var answer: ProbeAnswer
+    var answer: ProbeAnswer
     /// The answer to OPTIONS; asked only where there was none to the creation.
-    package var options: ProbeAnswer?
+    var options: ProbeAnswer?
     /// Where it was sent.
-    package var url: ProbeURL
+    var url: ProbeURL
     /// The interop version that it speaks with us.
-    package var version: Int?
-
-    /// Makes it.
-    package init(_ answer: ProbeAnswer, options: ProbeAnswer? = nil, url: ProbeURL, version: Int?) {
-        (self.answer, self.options, self.url, self.version) = (answer, options, url, version)
-    }
+    var version: Int?
 
     /// Whether the creation was refused for want of a login.
-    package var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
+    var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
 
     /// Whether the gateway took the creation.
-    package var isTaken: Bool {
+    var isTaken: Bool {
         answer.status == 201 && answer[.location] != nil && answer[.uploadOffset] != nil
             && version != nil
     }
 
     /// Whether something else than the gateway knew nothing of the path.
-    package var isElsewhere: Bool {
+    var isElsewhere: Bool {
         [404, 405].contains(answer.status) && answer.code == nil
     }
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         if isTaken {
-            let limits = ProbeLimits(answer[.uploadLimit] ?? "").maxSize.map {
+            let limits = ProbeLimits(answer.head?.fields ?? [:]).maxSize.map {
                 ", uploads of up to \(ByteSize.rounded($0))"
             }
             return .ok("gateway", "interop version \(version ?? 0)\(limits ?? "")")
@@ -158,15 +148,12 @@ package struct GatewaySeen: Sendable, Equatable {
 }
 
 /// What a login brought that nobody has, where one is asked for.
-package struct LoginSeen: Sendable, Equatable {
+struct LoginSeen: Sendable, Equatable {
     /// The answer to a creation with a name and a password that were made up.
-    package var answer: ProbeAnswer
-
-    /// Makes it.
-    package init(_ answer: ProbeAnswer) { self.answer = answer }
+    var answer: ProbeAnswer
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         guard answer.status == 201 else {
             let text = "a made-up name and password got \(answer.description)"
             return [401, 403].contains(answer.status) ? .ok("login", text) : .skipped("login", text)
@@ -181,17 +168,14 @@ package struct LoginSeen: Sendable, Equatable {
 }
 
 /// The address that a creation's answer told.
-package struct LocationSeen: Sendable, Equatable {
+struct LocationSeen: Sendable, Equatable {
     /// `Location` as it came.
-    package var location: String
+    var location: String
     /// Where the creation was sent.
-    package var url: ProbeURL
-
-    /// Makes it.
-    package init(_ location: String, url: ProbeURL) { (self.location, self.url) = (location, url) }
+    var url: ProbeURL
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let mend = [Mend.origin(url.origin)]
         guard let told = ProbeURL(location) else {
             guard location.hasPrefix("/") else {
@@ -215,13 +199,13 @@ package struct LocationSeen: Sendable, Equatable {
 }
 
 /// Which names below the URL reach the gateway: nginx may have another location for an ending.
-package struct NamesSeen: Sendable, Equatable {
+struct NamesSeen: Sendable, Equatable {
     /// One creation.
-    package struct Creation: Sendable, Equatable {
+    struct Creation: Sendable, Equatable {
         /// The last part of its path.
-        package var name: String
+        var name: String
         /// The answer to it.
-        package var answer: ProbeAnswer
+        var answer: ProbeAnswer
     }
 
     /// Endings for which web servers have locations: scripts, images, what a page consists of, archives, films, and
@@ -232,12 +216,12 @@ package struct NamesSeen: Sendable, Equatable {
     ]
 
     /// The creations.
-    package var creations: [Creation]
+    var creations: [Creation]
     /// The directory, with a slash at its end.
-    package var directory: String
+    var directory: String
 
     /// Makes it.
-    package init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
+    init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
         self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
         self.directory = directory
     }
@@ -248,7 +232,7 @@ package struct NamesSeen: Sendable, Equatable {
     }
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         let wrong = creations.filter { !Self.isTaken($0.answer) }
         guard let first = wrong.first else {
             return .ok("names", "\(creations.count) endings of file names reach the gateway")

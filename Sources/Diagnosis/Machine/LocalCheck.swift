@@ -29,7 +29,7 @@ package struct LocalCheck {
     }
 
     /// Why nginx's files were not read; without root it may not open what they name.
-    package static func unread(_ reason: String) -> Finding {
+    static func unread(_ reason: String) -> Finding {
         reason.contains("[emerg]") && !reason.contains("ermission denied")
             ? Finding(
                 .failure,

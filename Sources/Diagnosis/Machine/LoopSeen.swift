@@ -135,11 +135,11 @@ extension NginxDirective {
 }
 
 /// The address of a `listen`.
-private struct NginxListen {
+struct NginxListen {
     /// nil: all addresses.
     private let host: String?
     /// nil: a unix socket.
-    private let port: UInt16?
+    let port: UInt16?
 
     /// Reads `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
     init(_ text: String) {

@@ -6,37 +6,37 @@
 import Glibc
 
 /// One directive of nginx.
-package struct NginxDirective: Sendable, Equatable {
+struct NginxDirective: Sendable, Equatable {
     /// Its name and its parameters.
-    package var words: [String]
+    var words: [String]
     /// The file.
-    package var file: String
+    var file: String
     /// The line in it, counted from 1.
-    package var line: Int
+    var line: Int
     /// What is in its block; nil where it has none.
-    package var block: [NginxDirective]?
+    var block: [NginxDirective]?
 
     /// Its name.
-    package var name: String { words.first ?? "" }
+    var name: String { words.first ?? "" }
     /// Its parameters.
-    package var arguments: ArraySlice<String> { words.dropFirst() }
+    var arguments: ArraySlice<String> { words.dropFirst() }
     /// `/etc/nginx/nginx.conf:12`.
-    package var place: String { "\(file):\(line)" }
+    var place: String { "\(file):\(line)" }
     /// As it is written.
-    package var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
+    var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
 }
 
 /// All of nginx's configuration.
 package struct NginxDump: Sendable {
     /// The directives of the main file, included ones among them.
-    package let directives: [NginxDirective]
+    let directives: [NginxDirective]
 
     private static let mark = "# configuration file "
     /// As deep as files that include each other are followed.
     private static let deepest = 16
 
     /// Reads what `nginx -T` wrote to standard output.
-    package init(_ text: String) {
+    init(_ text: String) {
         var files: [(name: String, text: [Substring])] = []
         for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
             if line.hasPrefix(Self.mark), line.hasSuffix(":") {
@@ -79,7 +79,7 @@ package struct NginxDump: Sendable {
     }
 
     /// The unix socket that a location's requests go to; nil where it is none.
-    package func socket(of place: NginxPlace) -> String? {
+    func socket(of place: NginxPlace) -> String? {
         guard let target = place.value(of: "fastcgi_pass")?.arguments.first else { return nil }
         if let path = Self.socket(target) { return path }
         for http in directives where http.name == "http" {
@@ -105,7 +105,7 @@ package struct NginxDump: Sendable {
     ///
     /// None where the block of that port and name hands the path to nobody. Where it hands it to another server,
     /// those of other ports; and of all ports where no block has that one, which a proxy may have in front.
-    package func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
+    func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
         var isBehind = false
         for http in directives where http.name == "http" {
@@ -114,7 +114,7 @@ package struct NginxDump: Sendable {
                     $0.name == "server_name" && $0.arguments.contains(host)
                 }
                 let listens = (server.block ?? []).filter { $0.name == "listen" }
-                let ours = listens.filter { Self.port($0.arguments.first ?? "") == port }
+                let ours = listens.filter { NginxListen($0.arguments.first ?? "").port == port }
                 let isHeard = listens.isEmpty ? port == 80 : !ours.isEmpty
                 let isDefault = ours.contains { $0.arguments.contains("default_server") }
                 let rank =
@@ -139,16 +139,8 @@ package struct NginxDump: Sendable {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
 
-    /// The port of a `listen`; nil: a unix socket.
-    private static func port(_ address: String) -> UInt16? {
-        if address.hasPrefix("unix:") { return nil }
-        if let port = UInt16(address) { return port }
-        guard let colon = address.lastIndex(of: ":"), !address.hasSuffix("]") else { return 80 }
-        return UInt16(address[address.index(after: colon)...])
-    }
-
     /// Every location of every server block that hands requests to a gateway.
-    package var gateways: [NginxPlace] {
+    var gateways: [NginxPlace] {
         func collect(_ around: [NginxDirective]) -> [NginxPlace] {
             (around.first?.block ?? []).flatMap { directive -> [NginxPlace] in
                 guard ["http", "server", "location"].contains(directive.name) else { return [] }
@@ -177,12 +169,12 @@ package struct NginxDump: Sendable {
 }
 
 /// One location, with the blocks around it.
-package struct NginxPlace: Sendable {
+struct NginxPlace: Sendable {
     /// The location, then what it is in, up to `http`.
     let around: [NginxDirective]
 
     /// The location itself.
-    package var location: NginxDirective { around[0] }
+    var location: NginxDirective { around[0] }
 
     /// How much of a path it matches; nil: it does not.
     ///
@@ -197,7 +189,7 @@ package struct NginxPlace: Sendable {
     }
 
     /// The directive that is in force here for `name`, and for a first parameter, where one is given.
-    package func value(of name: String, _ first: String? = nil) -> NginxDirective? {
+    func value(of name: String, _ first: String? = nil) -> NginxDirective? {
         for block in around {
             let found = (block.block ?? []).last {
                 $0.name == name && (first == nil || $0.arguments.first == first)

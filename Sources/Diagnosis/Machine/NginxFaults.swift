@@ -49,7 +49,7 @@ extension NginxPlace {
     ]
 
     /// What is wrong; empty where nothing is.
-    package var faults: [Finding] {
+    var faults: [Finding] {
         var found: [Finding] = []
         for rule in Self.rules {
             let directive = value(of: rule.name)
@@ -74,7 +74,7 @@ extension NginxPlace {
     }
 
     /// Where the directive of a mend stands now, or where it belongs.
-    package func place(of mend: String) -> String? {
+    func place(of mend: String) -> String? {
         let words = Mend.directive(of: mend)
         guard let name = words.first, name.contains("_") || name == "include" else { return nil }
         if name != "include", let directive = value(of: name, words.dropFirst().first) {

@@ -1,19 +1,18 @@
 // The nginx that runs on this machine, as /proc tells it: who its workers are, and whether it has the module.
 
-package import Posix
+import Posix
 
 /// Whom the kernel takes a process for.
-package struct Credentials: Sendable, Equatable, Hashable {
+struct Credentials: Sendable, Equatable, Hashable {
     /// Its user's number.
-    package var user: UInt32
+    var user: UInt32
     /// The numbers of all its groups.
-    package var groups: Set<UInt32>
+    var groups: Set<UInt32>
+}
 
-    /// Makes credentials.
-    package init(user: UInt32, groups: Set<UInt32>) { (self.user, self.groups) = (user, groups) }
-
+extension Credentials {
     /// Reads /proc/PID/status; nil for what is none.
-    package init?(status: String) {
+    init?(status: String) {
         var values: [Substring: [UInt32]] = [:]
         for line in status.split(separator: "\n") {
             guard let colon = line.firstIndex(of: ":") else { continue }
@@ -28,7 +27,7 @@ package struct Credentials: Sendable, Equatable, Hashable {
     }
 
     /// Whether these rights are there: the file's owner's, its group's, or everybody's.
-    package func has(_ rights: AccessRights, to facts: PathFacts) -> Bool {
+    func has(_ rights: AccessRights, to facts: PathFacts) -> Bool {
         if user == 0 { return true }
         let shift: UInt32 =
             facts.owner == user ? 6 : groups.contains(facts.group) ? 3 : 0
@@ -39,11 +38,11 @@ package struct Credentials: Sendable, Equatable, Hashable {
 /// What runs of nginx.
 package struct NginxProcesses: Sendable {
     /// Its workers, each kind once.
-    package private(set) var workers: Set<Credentials> = []
+    private(set) var workers: Set<Credentials> = []
     /// Whether the module for interim responses is loaded; nil: this process may not see.
-    package private(set) var hasModule: Bool?
+    private(set) var hasModule: Bool?
     /// How each that was started by root, or by this user, prints its files, each way once.
-    package private(set) var commands: [[String]] = []
+    private(set) var commands: [[String]] = []
 
     /// The most that is read of one file.
     private static let limit = 4 << 20

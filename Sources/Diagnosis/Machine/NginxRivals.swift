@@ -113,7 +113,7 @@ extension NginxPlace {
     ) -> [Rival] {
         candidates.compactMap { location, standing in
             guard case .pattern(let text, let ignoresCase)? = location.match else { return nil }
-            switch LocationPattern(text, ignoresCase: ignoresCase).takes(below: prefix) {
+            switch LocationPattern(text: text, ignoresCase: ignoresCase).takes(below: prefix) {
             case .path(let path):
                 return Rival(location: location, place: standing, path: path)
             case .some: return Rival(location: location, place: standing, path: nil)
@@ -123,7 +123,7 @@ extension NginxPlace {
     }
 
     /// What is to be said of the locations that take names below this one.
-    package var rivalFaults: [Finding] {
+    var rivalFaults: [Finding] {
         rivals.map { rival in
             let own = location.arguments.joined(separator: " ")
             let names = rival.path ?? "some names"
@@ -164,8 +164,8 @@ struct LocationPattern {
         case some
     }
 
-    private let text: String
-    private let ignoresCase: Bool
+    let text: String
+    let ignoresCase: Bool
 
     /// Endings that people give to files and servers have locations for.
     private static let endings = [
@@ -177,10 +177,6 @@ struct LocationPattern {
         "swf", "asp", "aspx",
         "jsp", "cgi", "pl", "py", "sh", "sql", "log", "ini", "bak", "phtml", "phar",
     ]
-
-    init(_ text: String, ignoresCase: Bool) {
-        (self.text, self.ignoresCase) = (text, ignoresCase)
-    }
 
     /// What it takes of the paths that begin with `prefix`.
     func takes(below prefix: String) -> Taken {

@@ -2,12 +2,12 @@
 //
 // Pure but for the looking.
 
-package import Posix
+import Posix
 
 /// The gateway's socket, as nginx meets it.
-package struct SocketSeen: Sendable {
+struct SocketSeen: Sendable {
     /// What stands in the way to it.
-    package enum State: Sendable, Equatable {
+    enum State: Sendable, Equatable {
         /// Nothing: somebody listens.
         case listening
         /// It is not there, or cannot be reached.
@@ -17,22 +17,18 @@ package struct SocketSeen: Sendable {
     }
 
     /// Its path.
-    package var path: String
+    var path: String
     /// What stands in the way of this process.
-    package var state: State
+    var state: State
     /// The directories on the way, from the root on, and the socket; empty where it is not there.
-    package var way: [PathFacts]
+    var way: [PathFacts]
     /// nginx's workers, each kind once; empty: none run.
-    package var workers: Set<Credentials>
+    var workers: Set<Credentials>
+}
 
-    /// Makes it.
-    package init(path: String, state: State, way: [PathFacts], workers: Set<Credentials>) {
-        (self.path, self.state) = (path, state)
-        (self.way, self.workers) = (way, workers)
-    }
-
+extension SocketSeen {
     /// Looks at a socket.
-    package init(path: String, workers: Set<Credentials>) {
+    init(path: String, workers: Set<Credentials>) {
         self.init(path: path, state: .listening, way: [], workers: workers)
         do throws(PathObstacle) {
             var way: [PathFacts] = []
@@ -62,7 +58,7 @@ package struct SocketSeen: Sendable {
     }
 
     /// What it means.
-    package var finding: Finding {
+    var finding: Finding {
         switch state {
         case .unreachable(let why):
             return Finding(

@@ -5,22 +5,19 @@
 import TextFormats
 
 /// What systemd says of the gateway's units.
-package struct UnitsSeen: Sendable, Equatable {
+struct UnitsSeen: Sendable, Equatable {
     /// One unit's properties.
-    package typealias Properties = [String: String]
+    typealias Properties = [String: String]
 
     /// spoolgate.service.
-    package var service: Properties
+    var service: Properties
     /// spoolgate.socket.
-    package var socket: Properties
+    var socket: Properties
+}
 
-    /// Makes it.
-    package init(service: Properties, socket: Properties) {
-        (self.service, self.socket) = (service, socket)
-    }
-
+extension UnitsSeen {
     /// Asks systemd; nil where it does not run, or knows none of the units.
-    package init?() {
+    init?() {
         func ask(_ unit: String) -> Properties? {
             let properties = "LoadState,ActiveState,SubState,Result,TimeoutStopUSec"
             let answer = SystemCommand.output(of: ["systemctl", "show", unit, "-p", properties])
@@ -33,7 +30,7 @@ package struct UnitsSeen: Sendable, Equatable {
     }
 
     /// Reads lines of `Name=value`.
-    package static func read(_ text: String) -> Properties {
+    static func read(_ text: String) -> Properties {
         var properties: Properties = [:]
         for line in text.split(separator: "\n") {
             let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
@@ -43,7 +40,7 @@ package struct UnitsSeen: Sendable, Equatable {
     }
 
     /// Whether they run.
-    package var finding: Finding {
+    var finding: Finding {
         let units = [("spoolgate.socket", socket), ("spoolgate.service", service)]
         let states = units.map { "\($0.0) \($0.1["ActiveState"] ?? "unknown")" }
             .joined(separator: ", ")
@@ -62,7 +59,7 @@ package struct UnitsSeen: Sendable, Equatable {
     }
 
     /// Whether systemd leaves the daemon the time that it may take to end.
-    package func stopping(within drain: Duration) -> Finding {
+    func stopping(within drain: Duration) -> Finding {
         guard let text = service["TimeoutStopUSec"], let most = Self.time(text) else {
             return .skipped("stopping", "systemd does not tell TimeoutStopSec")
         }

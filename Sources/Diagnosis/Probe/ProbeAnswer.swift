@@ -2,35 +2,27 @@
 //
 // Pure. The gateway's own answers are problem documents with a code (spoolgate(8)); nginx's are pages in HTML.
 
-package import Curl
-package import HTTPTypes
-package import UploadProtocol
+import Curl
+import HTTPTypes
+import UploadProtocol
 
 /// One answer, or why there is none.
-package struct ProbeAnswer: Sendable, Equatable {
+struct ProbeAnswer: Sendable, Equatable {
     /// The head; nil: there is no answer.
-    package var head: ResponseHead?
+    var head: ResponseHead?
     /// The first bytes of its content.
-    package var content: String
+    var content = ""
     /// Why there is no answer.
-    package var fault: ClientFault?
+    var fault: ClientFault?
     /// The statuses of the interim responses before it.
-    package var interim: [Int]
+    var interim: [Int] = []
+}
 
-    /// Makes an answer.
-    package init(
-        _ head: ResponseHead?,
-        content: String = "",
-        fault: ClientFault? = nil,
-        interim: [Int] = []
-    ) {
-        (self.head, self.content, self.fault, self.interim) = (head, content, fault, interim)
-    }
-
+extension ProbeAnswer {
     /// What became of a request that is over.
-    package init(_ transfer: ClientTransfer) {
+    init(_ transfer: ClientTransfer) {
         self.init(
-            transfer.head,
+            head: transfer.head,
             content: String(decoding: transfer.content, as: UTF8.self),
             fault: transfer.fault,
             interim: transfer.interim.map(\.head.status.code)
@@ -38,41 +30,41 @@ package struct ProbeAnswer: Sendable, Equatable {
     }
 
     /// The status; 0 without an answer.
-    package var status: Int { head?.status.code ?? 0 }
+    var status: Int { head?.status.code ?? 0 }
 
     /// The value of a field, the first one.
-    package subscript(name: HTTPField.Name) -> String? {
+    subscript(name: HTTPField.Name) -> String? {
         head?.fields.first { $0.name == name }?.value
     }
 
     /// Whether it is a problem document (RFC 9457).
-    package var isProblem: Bool {
+    var isProblem: Bool {
         self[.contentType]?.hasPrefix("application/problem+json") ?? false
     }
 
     /// The code in the gateway's problem document; nil where it is none.
-    package var code: String? { isProblem ? member("code") : nil }
+    var code: String? { isProblem ? member("code") : nil }
 
     /// The sentence in the problem document; nil where there is none.
-    package var detail: String? { isProblem ? member("detail") : nil }
+    var detail: String? { isProblem ? member("detail") : nil }
 
     /// Who seems to have made it.
-    package var author: String {
+    var author: String {
         if code != nil { return "the gateway" }
         if content.contains("<center>nginx") { return "nginx, not the gateway" }
         return "not the gateway"
     }
 
     /// Whether a web server on the way takes no content of that length.
-    package var isTooLarge: Bool { status == 413 && code == nil }
+    var isTooLarge: Bool { status == 413 && code == nil }
 
     /// The offset it tells.
-    package var offset: Int64? {
+    var offset: Int64? {
         head.flatMap { StructuredField.integer(.uploadOffset, in: $0.fields) }
     }
 
     /// `413 from nginx, not the gateway`, or why there is no answer.
-    package var description: String {
+    var description: String {
         guard let head else { return "no answer (\(fault?.reason ?? "the connection ended"))" }
         let reason = detail.map { ": \($0)" } ?? ""
         return "\(head.status.code) from \(author)\(reason)"

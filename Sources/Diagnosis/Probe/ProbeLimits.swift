@@ -1,6 +1,7 @@
 // The limits that the gateway tells, so that no check brings more than it takes.
 
-import TextFormats
+import HTTPTypes
+import UploadProtocol
 
 /// The limits that a creation's answer told (draft-12 §4.1.4).
 struct ProbeLimits {
@@ -8,13 +9,9 @@ struct ProbeLimits {
     var maxAppendSize: Int64?
     var minAppendSize: Int64
 
-    /// Reads `Upload-Limit`.
-    init(_ text: String) {
-        var members: [String: Int64] = [:]
-        for member in text.split(separator: ",").map(\.withoutOuterWhitespace) {
-            let parts = member.split(separator: "=", maxSplits: 1)
-            if parts.count == 2 { members[String(parts[0])] = Int64(digits: parts[1]) }
-        }
+    /// Reads `Upload-Limit` of an answer's fields.
+    init(_ fields: HTTPFields) {
+        let members = StructuredField.integers(.uploadLimit, in: fields)
         maxSize = members["max-size"]
         maxAppendSize = members["max-append-size"]
         minAppendSize = members["min-append-size"] ?? 0

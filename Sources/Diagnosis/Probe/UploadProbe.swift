@@ -39,7 +39,7 @@ package final class UploadProbe {
     /// The length that is asked for where the gateway allows any.
     private static let large: Int64 = 16 << 30
 
-    private var limits = ProbeLimits("")
+    private var limits = ProbeLimits([:])
     private var hasHTTP2 = false
     /// Whether the first creation was answered over HTTP/2.
     private var wasHTTP2 = false
@@ -67,7 +67,7 @@ package final class UploadProbe {
         guard let first = reach(), nodes(first) else { return }
         let checks = [
             { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
-            { self.tell(LocationSeen(first.location, url: self.question.url).finding) },
+            { self.tell(LocationSeen(location: first.location, url: self.question.url).finding) },
             { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() },
             { self.silence() },
             { self.crossOrigin() },
@@ -95,7 +95,9 @@ package final class UploadProbe {
             return nil
         }
         var (answer, upload, version) = begin()
-        if GatewaySeen(answer, url: question.url, version: version).isElsewhere, !isStopped() {
+        if GatewaySeen(answer: answer, url: question.url, version: version).isElsewhere,
+            !isStopped()
+        {
             Thread.pause(Self.reloading)
             (answer, upload, version) = begin()
         }
@@ -112,12 +114,17 @@ package final class UploadProbe {
         // The shipped nginx answers a creation with nothing where the gateway is not there.
         let options =
             answer.head == nil ? ProbeAnswer(requests.send(.options, question.url.target)) : nil
-        let gateway = GatewaySeen(answer, options: options, url: question.url, version: version)
+        let gateway = GatewaySeen(
+            answer: answer,
+            options: options,
+            url: question.url,
+            version: version
+        )
         tell(gateway.finding)
         if gateway.wantsLogin || gateway.isTaken, !isStopped() {
             login(isAsked: gateway.wantsLogin)
         }
-        limits = ProbeLimits(answer[.uploadLimit] ?? "")
+        limits = ProbeLimits(answer.head?.fields ?? [:])
         return gateway.isTaken ? upload : nil
     }
 
@@ -126,12 +133,12 @@ package final class UploadProbe {
         guard isAsked || question.fields.contains(.authorization) else {
             return tell(.skipped("login", "none was asked for"))
         }
-        tell(LoginSeen(ProbeAnswer(requests.createByUnknown())).finding)
+        tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
     }
 
     /// Creates an upload in the newest version that both sides know.
     private func begin() -> (answer: ProbeAnswer, upload: ProbeUpload?, version: Int?) {
-        var answer = ProbeAnswer(nil)
+        var answer = ProbeAnswer(head: nil)
         // Before the sixth there is no Upload-Limit.
         for version in (6...Dialect.versions.upperBound).reversed() {
             requests.interopVersion = version
@@ -285,11 +292,11 @@ package final class UploadProbe {
             let transfer = requests.append(to: upload, at: 0, content, version: version)
             let time = ContinuousClock.now - begun
             let answer = ProbeAnswer(transfer)
-            runs.append(.init(version, bytes: transfer.sent, time: time, answer: answer))
+            runs.append(.init(version: version, bytes: transfer.sent, time: time, answer: answer))
             requests.cancel(upload)
         }
         guard !isStopped() else { return }
-        tell(SpeedSeen(runs, roundTrip: requests.roundTrip ?? .zero).finding)
+        tell(SpeedSeen(runs: runs, roundTrip: requests.roundTrip ?? .zero).finding)
     }
 
     private func silence() {
@@ -326,7 +333,7 @@ package final class UploadProbe {
             let transfer = requests.create(version: version, content: content).transfer
             let first = transfer.interim.first { $0.head.status.code == 104 }
             let answer = ProbeAnswer(transfer)
-            tell(InterimSeen(version, first: first, answer: answer).finding)
+            tell(InterimSeen(version: version, first: first, answer: answer).finding)
         }
     }
 

@@ -35,18 +35,6 @@ package struct PathFacts: Sendable, Equatable {
     /// Whether it is a directory.
     package var isDirectory: Bool
 
-    /// Makes facts of their parts.
-    package init(
-        path: String,
-        owner: UInt32,
-        group: UInt32,
-        permissions: UInt32,
-        isDirectory: Bool
-    ) {
-        (self.path, self.owner, self.group) = (path, owner, group)
-        (self.permissions, self.isDirectory) = (permissions, isDirectory)
-    }
-
     /// `owner root, group root, mode 0755`.
     package var description: String {
         let mode = String(permissions, radix: 8)

@@ -183,12 +183,12 @@ package final class Connection: Sendable {
     ///
     /// - Parameters:
     ///   - first: where bytes go first; may be empty.
-    ///   - second: where bytes go once `first` is full; may be empty, but not both.
+    ///   - second: where bytes go once `first` is full; may be empty, but not both are.
     ///   - waits: whether to wait for the first byte, for as long as `setReceiveTimeout` says.
     /// - Returns: what came.
     package func receive(
         into first: UnsafeMutableRawBufferPointer,
-        then second: UnsafeMutableRawBufferPointer,
+        then second: UnsafeMutableRawBufferPointer = .init(start: nil, count: 0),
         waits: Bool
     ) -> Arrival {
         let count = spoolgate_receive(

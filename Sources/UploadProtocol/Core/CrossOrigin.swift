@@ -119,14 +119,9 @@ extension CrossOrigin {
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })
         else { return false }
         let scheme = text[..<mark.lowerBound]
-        let authority = text[mark.upperBound...]
-        // An address of IPv6 has colons, and ends in a bracket.
-        let afterAddress = authority.utf8.lastIndex(of: UInt8(ascii: "]")) ?? authority.startIndex
-        let colon = authority.utf8[afterAddress...].firstIndex(of: UInt8(ascii: ":"))
-        guard isScheme(scheme.utf8), isHost(authority[..<(colon ?? authority.endIndex)].utf8) else {
-            return false
-        }
-        return colon.map { isPort(authority[$0...].utf8.dropFirst(), of: scheme) } ?? true
+        let (host, port) = text[mark.upperBound...].utf8.hostAndPort
+        guard isScheme(scheme.utf8), isHost(host) else { return false }
+        return port.map { isPort($0, of: scheme) } ?? true
     }
 
     private static func isScheme(_ scheme: Substring.UTF8View) -> Bool {
@@ -135,12 +130,9 @@ extension CrossOrigin {
     }
 
     private static func isHost(_ host: Substring.UTF8View) -> Bool {
-        guard host.first == UInt8(ascii: "[") else {
-            return !host.isEmpty && host.allSatisfy { $0.isAlphanumeric || "-._".utf8.contains($0) }
-        }
-        let address = host.dropFirst().dropLast()
-        return host.last == UInt8(ascii: "]") && address.contains(UInt8(ascii: ":"))
-            && address.allSatisfy(\.isOfAddress)
+        let isName =
+            !host.isEmpty && host.allSatisfy { $0.isAlphanumeric || "-._".utf8.contains($0) }
+        return isName || host.isBracketedAddress
     }
 
     private static func isPort(_ text: Substring.UTF8View, of scheme: Substring) -> Bool {

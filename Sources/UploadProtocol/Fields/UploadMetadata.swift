@@ -7,7 +7,7 @@ package import HTTPTypes
 import TextFormats
 
 /// The pairs of `Upload-Metadata`.
-package struct UploadMetadata: Sendable, Equatable {
+package struct UploadMetadata: Sendable {
     /// The pairs in the order sent; a value may hold any text.
     package private(set) var pairs: [(key: String, value: String)] = []
 
@@ -91,11 +91,6 @@ package struct UploadMetadata: Sendable, Equatable {
     /// The pairs that do not name or describe the file itself.
     package var others: [(key: String, value: String)] {
         pairs.filter { $0.key != "filename" && $0.key != "filetype" }
-    }
-
-    /// Pair-wise equality.
-    package static func == (one: UploadMetadata, other: UploadMetadata) -> Bool {
-        one.pairs.elementsEqual(other.pairs) { $0 == $1 }
     }
 }
 

@@ -301,15 +301,16 @@ extension Refusal {
         )
     }
 
-    /// 4xx: the inspection refused the content.
+    /// The status of `notTaken`.
+    package static let notTakenStatus = 422
+
+    /// 422: the inspection refused the content.
     ///
-    /// - Parameters:
-    ///   - status: the status that the settings give such uploads.
-    ///   - message: what the inspection said; empty: nothing.
+    /// - Parameter message: what the inspection said; empty: nothing.
     /// - Returns: a refusal that is the upload's final response.
-    package static func notTaken(status: Int, message: String) -> Refusal {
+    package static func notTaken(message: String) -> Refusal {
         Refusal(
-            status: status == 422 ? .unprocessableContent : HTTPResponse.Status(code: status),
+            status: .unprocessableContent,
             code: "inspection-refused",
             title: "content refused",
             detail: message.isEmpty ? "This content is not taken here." : message,

@@ -31,14 +31,18 @@ extension Refusal {
         detail: "Send either Upload-Length, in bytes, or Upload-Defer-Length: 1."
     )
 
-    /// 400: a field whose value is no number.
-    static func malformedNumber(_ name: HTTPField.Name) -> Refusal {
+    private static func malformedField(_ detail: String) -> Refusal {
         Refusal(
             status: .badRequest,
             code: "malformed-field",
             title: "malformed field",
-            detail: "\(name.rawName) must be one non-negative integer of at most 15 digits."
+            detail: detail
         )
+    }
+
+    /// 400: a field whose value is no number.
+    static func malformedNumber(_ name: HTTPField.Name) -> Refusal {
+        malformedField("\(name.rawName) must be one non-negative integer of at most 15 digits.")
     }
 
     /// 400: `Upload-Metadata` that cannot be read.
@@ -46,14 +50,11 @@ extension Refusal {
     /// - Parameter fault: what is wrong with which pair, as a clause.
     /// - Returns: a refusal that tells the client both.
     static func malformedMetadata(_ fault: String) -> Refusal {
-        Refusal(
-            status: .badRequest,
-            code: "malformed-field",
-            title: "malformed field",
-            detail: """
-                Upload-Metadata must be pairs of a key and its value in Base64, separated by commas, each \
-                key once: \(fault).
-                """
+        malformedField(
+            """
+            Upload-Metadata must be pairs of a key and its value in Base64, separated by commas, each \
+            key once: \(fault).
+            """
         )
     }
 
@@ -77,11 +78,8 @@ extension Refusal {
     )
 
     /// 400: `Upload-Concat` that cannot be read.
-    package static let malformedConcat = Refusal(
-        status: .badRequest,
-        code: "malformed-field",
-        title: "malformed field",
-        detail: "Upload-Concat must be partial, or final; and the URLs of the parts."
+    package static let malformedConcat = malformedField(
+        "Upload-Concat must be partial, or final; and the URLs of the parts."
     )
 
     /// 400: a part whose URL names no upload of this service, or that stands there twice.
@@ -89,14 +87,11 @@ extension Refusal {
     /// - Parameter url: the URL as the client sent it; its first 200 characters are told.
     /// - Returns: a refusal that names the part.
     package static func noPart(_ url: String) -> Refusal {
-        Refusal(
-            status: .badRequest,
-            code: "malformed-field",
-            title: "malformed field",
-            detail: """
-                Upload-Concat must name each part once, by the URL that its creation told: \
-                \(url.prefix(200)) is not such a URL.
-                """
+        malformedField(
+            """
+            Upload-Concat must name each part once, by the URL that its creation told: \
+            \(url.prefix(200)) is not such a URL.
+            """
         )
     }
 
@@ -144,15 +139,12 @@ extension Refusal {
     /// - Parameter fault: what is wrong with it, as a clause.
     /// - Returns: a refusal that tells the client both.
     static func malformedChecksum(_ fault: String) -> Refusal {
-        Refusal(
-            status: .badRequest,
-            code: "malformed-field",
-            title: "malformed field",
-            detail: """
-                Upload-Checksum must be one of \
-                \(Tus.checksumAlgorithms.map(\.tusName).joined(separator: ", ")), a space, and the digest \
-                in Base64: \(fault).
-                """
+        malformedField(
+            """
+            Upload-Checksum must be one of \
+            \(Tus.checksumAlgorithms.map(\.tusName).joined(separator: ", ")), a space, and the digest \
+            in Base64: \(fault).
+            """
         )
     }
 

@@ -83,7 +83,9 @@ struct Check: ParsableCommand {
                 )
             }
             if quiet { return }
-            for door in settings.openDoors { printError("warning: \(door)") }
+            for warning in settings.ignored.map(\.description) + settings.openDoors {
+                printError("warning: \(warning)")
+            }
             print("\(source): ok")
             printDifferences(settings)
         }
@@ -103,6 +105,7 @@ struct Check: ParsableCommand {
             )
         }
         if faults.isEmpty { findings.append(.ok("settings", "usable")) }
+        findings += settings.ignored.map { Finding(.warning, "settings", $0.description) }
         let doors = settings.openDoors
         findings += doors.map { door in
             let parts = door.split(separator: ". ", maxSplits: 1).map(String.init)

@@ -58,6 +58,7 @@ struct Serve: ParsableCommand {
                 Self.logger(settings.logLevel, node: settings.node),
                 showsQueries: settings.showsQueries
             )
+            for line in settings.ignored { log.settingIgnored(reason: line.description) }
             let spool = try Self.openSpool(settings, log)
             let threads = Self.threadBudget(settings, log)
             let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
@@ -166,6 +167,7 @@ struct Serve: ParsableCommand {
                 do throws(CommandFailure) {
                     let settings = try effectiveSettings()
                     gateway.reload(settings)
+                    for line in settings.ignored { log.settingIgnored(reason: line.description) }
                     gateway.metrics.refusedReload.set(0)
                     log.reloaded(unchanged: settings.needingRestart(since: started))
                 } catch {
@@ -233,7 +235,6 @@ struct Serve: ParsableCommand {
         _ log: Log
     ) throws(CommandFailure) -> FastCGIServer {
         var front = FastCGIServer.Settings()
-        front.minimumSpare = settings.minimumSpareThreads
         front.maximum = threads.maximum
         front.reserve = threads.reserve
         front.stallTimeout = settings.stallTimeout

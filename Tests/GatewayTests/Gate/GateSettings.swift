@@ -112,7 +112,6 @@ struct GateSetting: Sendable {
         row("inspect.command", \.inspection.command, ["/bin/true"]),
         row("inspect.timeout", \.inspection.timeout, .seconds(60)),
         row("inspect.maximum-concurrent", \.inspection.maximumConcurrent, 1),
-        row("inspect.status", \.inspection.status, 403),
         row("cors.origins", \.crossOrigin.origins, ["https://a.test"]),
         row("cors.credentials", \.crossOrigin.allowsCredentials, true),
         row("cors.max-age", \.crossOrigin.maxAge, .zero),

@@ -1,0 +1,71 @@
+// What Package.swift declares: the one source of truth for who may import whom.
+
+import Foundation
+import Testing
+
+/// The targets of the package, read from the text of Package.swift.
+///
+/// `swift package dump-package` would wait for the lock that the running test's `swift test` holds. A form of
+/// declaration that this reader does not know gives a target without sources or a dependency that is no target,
+/// and either fails a test.
+struct Manifest {
+    /// One target as it is declared.
+    struct Target: CustomTestStringConvertible {
+        var name: String
+        /// The word of the manifest, such as `testTarget`.
+        var kind: String
+        /// The folder of its sources, relative to the package, with a slash at the end.
+        var folder: String
+        /// The modules it declares to depend on; a program that it runs, by the target's name.
+        var dependencies: [String]
+
+        var testDescription: String { name }
+    }
+
+    /// In the order of the manifest: the lower floors first.
+    let targets: [Target]
+    /// The modules of other packages.
+    let products: Set<String>
+
+    static let package = Manifest(
+        (try? String(contentsOf: SourceFile.root.appending(path: "Package.swift"), encoding: .utf8))
+            ?? ""
+    )
+
+    init(_ text: String) {
+        let code = text.split(separator: "\n")
+            .filter { !$0.trimmingCharacters(in: .whitespaces).hasPrefix("//") }
+            .joined(separator: "\n")
+        let constants = Dictionary(
+            code.matches(of: /let (\w+) = Target\.Dependency\.product\(\s*name: "(\w+)"/)
+                .map { (String($0.1), String($0.2)) },
+            uniquingKeysWith: { first, _ in first }
+        )
+        let heads = code.matches(
+            of: /\.(target|executableTarget|testTarget|systemLibrary)\(\s*name: "([^"]+)"/
+        )
+        let ends = heads.dropFirst().map(\.range.lowerBound) + [code.endIndex]
+        products = Set(constants.values)
+        targets = zip(heads, ends).map { head, end in
+            let rest = code[head.range.upperBound..<end]
+            let (kind, name) = (String(head.1), String(head.2))
+            let top = kind == "testTarget" ? "Tests" : "Sources"
+            let path = rest.firstMatch(of: /path: "([^"]+)"/).map { String($0.1) }
+            let list = rest.firstMatch(of: /dependencies: \[([^\]]*)\]/).map(\.1) ?? ""
+            let words = list.split(separator: ",")
+                .map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }
+                .filter { !$0.isEmpty }
+            return Target(
+                name: name,
+                kind: kind,
+                folder: "\(path ?? "\(top)/\(name)")/",
+                dependencies: words.map {
+                    constants[$0] ?? $0.trimmingCharacters(in: ["\""])
+                }
+            )
+        }
+    }
+
+    /// The target that a file at `path`, relative to the package, belongs to.
+    func target(of path: String) -> Target? { targets.first { path.hasPrefix($0.folder) } }
+}
