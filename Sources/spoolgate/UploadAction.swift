@@ -12,17 +12,11 @@ import Spool
 import TextFormats
 import UploadProtocol
 
-/// Reads an upload's identity from the command line.
-func uploadID(_ text: String) throws -> UploadID {
-    if let id = UploadID(text) { return id }
-    throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
-}
-
 /// Which uploads a command is about.
 struct NamedUploads: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The uploads, by their identities.", valueName: "upload"),
-        transform: uploadID
+        transform: readUpload
     )
     var ids: [UploadID] = []
 }
@@ -49,7 +43,7 @@ struct UploadAction {
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
         let settings = try options.settings()
-        spool = try openSpool(options)
+        spool = try openSpool(settings)
         let log = Log(Serve.logger(.warning, node: settings.node))
         events = Events(settings, spool: spool, log: log)
         self.word = word

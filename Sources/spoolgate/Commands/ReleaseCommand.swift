@@ -6,7 +6,7 @@ import Spool
 import TextFormats
 import UploadProtocol
 
-struct Release: ParsableCommand {
+struct Release: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Give held uploads back to the queue.",
         discussion: """
@@ -25,12 +25,10 @@ struct Release: ParsableCommand {
         if uploads.ids.isEmpty { throw ValidationError("Name the uploads to release.") }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            var action = try UploadAction(options, word: "released", json: json)
-            for id in uploads.ids { action.apply(to: id, Self.release) }
-            try action.end()
-        }
+    func perform() throws(CommandFailure) {
+        var action = try UploadAction(options, word: "released", json: json)
+        for id in uploads.ids { action.apply(to: id, Self.release) }
+        try action.end()
     }
 
     private static func release(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
