@@ -7,6 +7,7 @@
 import ArgumentParser
 import Journal
 import Logging
+import Posix
 import Settings
 import Spool
 import TextFormats
@@ -124,6 +125,11 @@ extension Upload {
         }
     }
 
-    /// Whether all of its content is there still.
-    var isWhole: Bool { state.offset == state.length }
+    /// Gives it to the queue, due at once, if all of its content is there still.
+    func requeueWhole() throws(SpoolError) -> ActionOutcome {
+        guard state.offset == state.length else { return .refused("a part of its content is lost") }
+        let was = formerStateClause
+        try requeue(at: .now)
+        return .done(was: was)
+    }
 }

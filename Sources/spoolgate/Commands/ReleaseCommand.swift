@@ -1,7 +1,6 @@
 // `spoolgate release`: gives held uploads back to the queue.
 
 import ArgumentParser
-import Posix
 import Spool
 import TextFormats
 import UploadProtocol
@@ -33,11 +32,7 @@ struct Release: SpoolgateCommand {
 
     private static func release(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
         switch upload.state.phase {
-        case .held where upload.isWhole:
-            let was = upload.formerStateClause
-            try upload.requeue(at: .now)
-            return .done(was: was)
-        case .held: return .refused("a part of its content is lost")
+        case .held: return try upload.requeueWhole()
         case .failed, .indeterminate:
             return .refused("\(upload.stateClause); to try it again, requeue it")
         case .receiving, .deferred, .delivering, .delivered: return .refused(upload.stateClause)

@@ -122,11 +122,7 @@ struct Requeue: SpoolgateCommand {
 
     private static func requeue(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
         switch upload.state.phase {
-        case .deferred, .failed, .held, .indeterminate:
-            guard upload.isWhole else { return .refused("a part of its content is lost") }
-            let was = upload.formerStateClause
-            try upload.requeue(at: .now)
-            return .done(was: was)
+        case .deferred, .failed, .held, .indeterminate: return try upload.requeueWhole()
         case .receiving, .delivering, .delivered: return .refused(upload.stateClause)
         }
     }
