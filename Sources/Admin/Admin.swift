@@ -71,6 +71,11 @@ package final class Admin: Sendable {
 
     var isOver: Bool { isEnding.count > 0 }
 
+    /// The routes in force, by name.
+    var routes: [Route] {
+        gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
+    }
+
     /// Answers one request.
     ///
     /// The last part of the path says what is asked for, whatever stands before it: a web server may have it
@@ -201,7 +206,6 @@ extension Admin {
     /// Those leave it ready: another gateway would not reach the same upstream either, and this one still keeps what
     /// clients send.
     private var deliveries: Check {
-        let routes = gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
         let fault = routes.lazy.compactMap { route in
             route.counts.health.localFault.map { reason in
                 "route \(route.name): \(reason); restart the daemon"

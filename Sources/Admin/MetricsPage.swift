@@ -131,7 +131,7 @@ extension Admin {
             }
         }
         text.begin("route_failing", .gauge, "Whether the uploads of a route do not get through.")
-        for route in gateway.deliveries.current.routes.values.sorted(by: { $0.name < $1.name }) {
+        for route in routes {
             text.add(route.counts.health.failing == nil ? 0 : 1, [("route", route.name)])
         }
         text.begin("delivery_seconds", .histogram, "How long these attempts took.")

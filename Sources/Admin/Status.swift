@@ -109,8 +109,7 @@ struct Status: Sendable {
         let queues = QueueFigures(of: gateway)
         // Ordinary uploads have no record.
         partial = max(0, queues.incoming - (receiving - ordinary))
-        failing = gateway.deliveries.current.routes.values.sorted { $0.name < $1.name }
-            .compactMap { FailingRoute($0) }
+        failing = admin.routes.compactMap { FailingRoute($0) }
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
@@ -128,7 +127,13 @@ struct Status: Sendable {
     }
 
     /// What this is a status of.
-    var program: String { "spoolgate \(version)\(node.map { ", node \($0)" } ?? "")" }
+    private var program: String { "spoolgate \(version)\(node.map { ", node \($0)" } ?? "")" }
+
+    /// What this is a status of, for how long it has run and how busy it is.
+    var running: String { "\(program), up \(since(start)), \(busy) of \(maximum) threads" }
+
+    /// For how long something has been so since `time`, in words.
+    func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
 
     // MARK: What it means
 
@@ -169,9 +174,7 @@ struct Status: Sendable {
         }
         if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are taken") }
         if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
-            all.append(
-                "nothing was purged for \(DurationText.rounded(now.seconds - purge.seconds))"
-            )
+            all.append("nothing was purged for \(since(purge))")
         }
         if !faults.isEmpty {
             let words = faults.map(\.rawValue).joined(separator: ", ")

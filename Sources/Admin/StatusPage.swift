@@ -54,7 +54,7 @@ extension Status {
             </header>
             <main>
             \(fails)\(receives)\(needsYou)\(isHeld)\(waits)\(partialPart)\(recent)\(roomPart)</main>
-            <footer>\(footer)</footer>
+            <footer>\(HTML.text("\(running), \(now)"))</footer>
             </body>
             </html>
 
@@ -65,24 +65,20 @@ extension Status {
         words.isEmpty ? "" : "<ul>\(words.map { HTML.element("li", $0) }.joined())</ul>"
     }
 
-    private var footer: String {
-        HTML.text(
-            "\(program), up \(DurationText.rounded(now.seconds - start.seconds)), "
-                + "\(busy) of \(maximum) threads, \(now)"
-        )
-    }
-
-    /// A part of the page: its title, its rows or what is said where there are none.
+    /// A part of the page: its title, its rows or what is said where there are none; nil: nothing is there then.
     private func part<Element>(
         _ title: String,
         _ part: Part<Element>,
         ordinary: Int = 0,
-        none: String,
+        none: String? = nil,
         _ row: (Element) -> String
     ) -> String {
         let count = part.count + ordinary
         var html = "<section><h2>\(HTML.text(title)) <span>\(count)</span></h2>"
-        if count == 0 { html += HTML.element("p", none, class: "none") }
+        if count == 0 {
+            guard let none else { return "" }
+            html += HTML.element("p", none, class: "none")
+        }
         if !part.first.isEmpty {
             html += "<ul class=\"rows\">\(part.first.map(row).joined(separator: "\n"))</ul>"
         }
@@ -120,13 +116,11 @@ extension Status {
     }
 
     private var fails: String {
-        failing.isEmpty
-            ? ""
-            : part("Failing", Part(failing, most: .max), none: "") { route in
-                "<li class=\"failing\"><div>" + HTML.element("b", route.name)
-                    + HTML.element("code", route.upstream) + "</div>"
-                    + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
-            }
+        part("Failing", Part(failing, most: .max)) { route in
+            "<li class=\"failing\"><div>" + HTML.element("b", route.name)
+                + HTML.element("code", route.upstream) + "</div>"
+                + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
+        }
     }
 
     private var partialPart: String {
@@ -149,13 +143,11 @@ extension Status {
     }
 
     private var isHeld: String {
-        held.count == 0 ? "" : part("Held", held, none: "") { inHold($0, class: "held") }
+        part("Held", held) { inHold($0, class: "held") }
     }
 
     private func inHold(_ upload: WaitingUpload, class kind: String) -> String {
-        let waited = upload.since.map {
-            "whole for \(DurationText.rounded(now.seconds - $0.seconds))"
-        }
+        let waited = upload.since.map { "whole for \(since($0))" }
         let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
         let steps = upload.steps.map { step in
             "<p>\(HTML.text(step.when)): \(HTML.element("kbd", step.command))</p>"
@@ -170,10 +162,7 @@ extension Status {
     private var recent: String {
         part("Last failures", Part(failures), none: "None since the daemon began.") { failure in
             "<li><div>\(head("\(failure.id)", failure.route, nil))"
-                + HTML.element(
-                    "time",
-                    "\(DurationText.rounded(now.seconds - failure.time.seconds)) ago"
-                )
+                + HTML.element("time", "\(since(failure.time)) ago")
                 + "</div>\(reason(failure.reason))</li>"
         }
     }

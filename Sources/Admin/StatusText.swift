@@ -15,10 +15,7 @@ extension Status {
     /// The screen.
     var text: String {
         var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
-        lines.append(
-            "\(program), up \(DurationText.rounded(now.seconds - start.seconds)), "
-                + "\(busy) of \(maximum) threads"
-        )
+        lines.append(running)
         if !sample.nodes.isEmpty {
             let nodes = sample.nodes.map { $0.name + ($0.isAlive ? "" : " (died)") }
             lines.append("nodes of this spool: \(nodes.joined(separator: ", "))")
@@ -62,8 +59,7 @@ extension Status {
         }
         add("Failures", Part(failures), to: &lines) { failure in
             [
-                "\(DurationText.rounded(now.seconds - failure.time.seconds)) ago", "\(failure.id)",
-                failure.route, failure.reason,
+                "\(since(failure.time)) ago", "\(failure.id)", failure.route, failure.reason,
             ]
         }
         lines += ["", "Room", "  " + room.joined(separator: ", ")]
@@ -120,7 +116,7 @@ extension Status {
             if let files = space.freeFiles { parts.append("\(files) more files") }
         }
         if let purge = sample.lastPurge {
-            parts.append("purged \(DurationText.rounded(now.seconds - purge.seconds)) ago")
+            parts.append("purged \(since(purge)) ago")
         }
         return parts
     }

@@ -70,26 +70,25 @@ package final class CurlConnection: @unchecked Sendable {
 
     /// The time of one round trip, as connecting took it; zero over a kept connection.
     package var roundTrip: Duration {
-        var (lookedUp, connected): (curl_off_t, curl_off_t) = (0, 0)
-        guard
-            spoolgate_curl_get_offset(easy, CURLINFO_NAMELOOKUP_TIME_T, &lookedUp) == CURLE_OK,
-            spoolgate_curl_get_offset(easy, CURLINFO_CONNECT_TIME_T, &connected) == CURLE_OK
+        guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),
+            let connected = number(CURLINFO_CONNECT_TIME_T)
         else { return .zero }
-        return .microseconds(max(0, Int64(connected) - Int64(lookedUp)))
+        return .microseconds(max(0, connected - lookedUp))
     }
 
     /// For how long the last final response asked to wait, by a number or a date (RFC 9110 §10.2.3); nil: not at all.
     package var retryAfter: Duration? {
-        var seconds: curl_off_t = 0
-        let code = spoolgate_curl_get_offset(easy, CURLINFO_RETRY_AFTER, &seconds)
-        return code == CURLE_OK && seconds > 0 ? .seconds(seconds) : nil
+        number(CURLINFO_RETRY_AFTER).flatMap { $0 > 0 ? .seconds($0) : nil }
     }
 
     /// Bytes of content that the connection has taken in the last transfer.
-    package var uploaded: Int64 {
-        var count: curl_off_t = 0
-        let code = spoolgate_curl_get_offset(easy, CURLINFO_SIZE_UPLOAD_T, &count)
-        return code == CURLE_OK ? Int64(count) : 0
+    package var uploaded: Int64 { number(CURLINFO_SIZE_UPLOAD_T) ?? 0 }
+
+    /// A number that libcurl knows of the last transfer; nil: it does not know it.
+    private func number(_ info: CURLINFO) -> Int64? {
+        var number: curl_off_t = 0
+        let code = spoolgate_curl_get_offset(easy, info, &number)
+        return code == CURLE_OK ? Int64(number) : nil
     }
 
     /// Bytes of the request's first part that the connection has taken in this transfer.

@@ -12,9 +12,6 @@ import Posix
 package struct CurlOptionError: Error {
     /// Why, as a part of a sentence.
     package var reason: String
-
-    /// Makes the error.
-    package init(reason: String) { self.reason = reason }
 }
 
 /// Where a handle connects to, how long that may take and how it trusts.
@@ -62,7 +59,7 @@ package enum HandedContent {
 /// Sets the options of one connection's handle.
 package struct CurlOptions {
     /// Largest upload buffer; larger ones were not faster.
-    package static let largestUploadBuffer = 2 << 20
+    private static let largestUploadBuffer = 2 << 20
     /// The same over TLS: what is encrypted must still be in the processor's cache after the read.
     private static let largestSecureUploadBuffer = 512 << 10
     /// Content below this is sent by libcurl in one call with the head, if it is handed over whole

@@ -17,9 +17,6 @@ package struct FieldLines: ~Copyable {
     private var starts: [Int] = []
     private var nodes: [curl_slist] = []
 
-    /// Bytes of all lines.
-    package var count: Int { bytes.count }
-
     /// Forgets all lines.
     package mutating func removeAll() {
         bytes.removeAll(keeping: Self.keptCapacity)

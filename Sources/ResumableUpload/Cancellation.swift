@@ -10,6 +10,9 @@ import UploadProtocol
 final class Cancellation: TransferRun {
     private let token: ResumeToken
     private let options: UploadOptions
+    private let url: URLText
+    private let fields: HTTPFields
+    private let exchange: ServerExchange
     let control = TransferControl()
     var patience: Patience
 
@@ -17,70 +20,70 @@ final class Cancellation: TransferRun {
     var connection: ConnectionOptions { options.connection }
     var tokenLeft: ResumeToken? { token }
 
-    init(_ token: ResumeToken, _ options: UploadOptions) {
+    init(_ token: ResumeToken, _ options: UploadOptions) throws(TransferError) {
+        guard let url = URLText(token.url), let version = WireVersion(token.interopVersion) else {
+            let reason = "the cancellation by DELETE \(token.url): the token is none"
+            throw TransferError(.invalid, reason, token: token)
+        }
         self.token = token
         self.options = options
+        self.url = url
+        var fields = options.fields.withoutRepresentation
+        version.name(in: &fields)
+        self.fields = fields
+        exchange = ServerExchange(options.connection, answerLimit: 4096, control: control)
         patience = Patience(options.connection)
     }
 
     /// Blocks until the server has taken it.
     func run() throws(TransferError) {
-        guard let url = URLText(token.url), let version = WireVersion(token.interopVersion) else {
-            throw error(.invalid, "\(name): the token is none")
-        }
-        let exchange = ServerExchange(connection, answerLimit: 4096, control: control)
-        var fields = options.fields.withoutRepresentation
-        version.name(in: &fields)
         while true {
-            let result = exchange.send(.delete, url, fields)
-            guard let head = result.head else {
-                try wait(after: result.fault, name)
-                continue
-            }
-            let answer = UploadAnswer(head, retryAfter: result.retryAfter)
-            let reason = "\(name) was answered with \(head.status.code)"
-            switch Verdict(of: answer, to: .cancellation, by: options.method) {
+            let (answer, read) = try ask(.delete)
+            let reason = "\(name) was answered with \(read.status)"
+            switch Verdict(of: read, to: .cancellation, by: options.method) {
             case .final, .gone: return
             case .unconfirmed:
-                if try isGone(url, by: exchange, fields) { return }
+                if try isGone() { return }
                 throw error(
                     .unsupported,
                     "\(reason), and nothing shows that the upload is gone; look whether the network "
                         + "wants a login",
-                    result.answer
+                    answer
                 )
             case .redirected:
-                let place = head.fields.value(of: .location).flatMap { url.resolved($0) }
+                let place = answer.location(from: url)
                 throw error(
                     .redirected,
                     "\(reason)\(place.map { " to \($0.text)" } ?? "")"
                         + "; redirects are not followed, and the upload stays",
-                    result.answer
+                    answer
                 )
-            case .later: try wait(reason, result.answer, answer.retryAfter)
-            default: throw error(.refused, "\(reason); the upload stays", result.answer)
+            case .later: try wait(reason, answer, read.retryAfter)
+            default: throw error(.refused, "\(reason); the upload stays", answer)
             }
         }
     }
 
     /// Whether the upload resource is not there any more.
-    private func isGone(
-        _ url: URLText,
-        by exchange: ServerExchange,
-        _ fields: HTTPFields
-    ) throws(TransferError) -> Bool {
+    private func isGone() throws(TransferError) -> Bool {
         while true {
-            let result = exchange.send(.head, url, fields)
-            guard let head = result.head else {
-                try wait(after: result.fault, name)
-                continue
+            let (answer, read) = try ask(.head)
+            guard Verdict(of: read, to: .retrieval, by: options.method) == .later else {
+                return [404, 410].contains(read.status)
             }
-            let answer = UploadAnswer(head, retryAfter: result.retryAfter)
-            guard Verdict(of: answer, to: .retrieval, by: options.method) == .later else {
-                return [404, 410].contains(head.status.code)
-            }
-            let reason = "\(name): the look at what is left was answered with \(head.status.code)"
-            try wait(reason, result.answer, answer.retryAfter)
+            let reason = "\(name): the look at what is left was answered with \(read.status)"
+            try wait(reason, answer, read.retryAfter)
+        }
+    }
+
+    /// Sends a request about the upload resource until there is an answer.
+    private func ask(
+        _ method: HTTPRequest.Method
+    ) throws(TransferError) -> (Answer, UploadAnswer) {
+        while true {
+            let result = exchange.send(method, url, fields)
+            if let answered = result.answered { return answered }
+            try wait(after: result.fault, name)
         }
     }
 

@@ -102,10 +102,14 @@ final class DownloadRun: TransferRun {
             fields,
             sink: { [self] head, bytes in take(bytes, of: head) }
         )
-        // A response without content was not looked at yet.
-        if let head = result.head, fault == nil, isTaken == nil { begin(head) }
-        if let fault { throw error(fault.kind, "\(name): \(fault.reason)") }
-        try save()
+        do throws(ContentFault) {
+            if let fault { throw fault }
+            // A response without content was not looked at yet.
+            if let head = result.head, isTaken == nil { try begin(head) }
+            try checkpoint()
+        } catch {
+            throw self.error(error, in: name)
+        }
         return try judged(result)
     }
 
@@ -132,14 +136,10 @@ final class DownloadRun: TransferRun {
             try wait(reason, answer, told)
         case 408, 425, 429, 500, 502, 503, 504, 507: try wait(reason, answer, told)
         case 300..<400:
-            let place = head.fields.value(of: .location).flatMap { source.resolved($0) }
-            let text =
-                place.map {
-                    " to \($0.text); redirects are not followed: give that URL if it is the right one"
-                } ?? " to no place: it has no Location that is a URL; look at the server"
+            let place = answer.redirection(from: source)
             throw error(
                 .redirected,
-                "\(name) was redirected with \(head.status.code)\(text)",
+                "\(name) was redirected with \(head.status.code) \(place)",
                 answer
             )
         default:
@@ -169,7 +169,7 @@ final class DownloadRun: TransferRun {
             try place.finish()
         } catch {
             if error.kind == .corrupt { place.discard() }
-            throw self.error(error.kind, "\(name): \(error.reason)")
+            throw self.error(error, in: name)
         }
         tellProgress()
         return Answer(status: head.status, fields: head.fields)
@@ -200,13 +200,12 @@ final class DownloadRun: TransferRun {
 
     /// Takes content of a response; false: give up.
     private func take(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead) -> Bool {
-        if isTaken == nil { begin(head) }
-        guard fault == nil else { return false }
-        guard isTaken == true else {
-            kept.append(contentsOf: bytes.prefix(Self.answerLimit - kept.count))
-            return true
-        }
         do throws(ContentFault) {
+            if isTaken == nil { try begin(head) }
+            guard isTaken == true else {
+                kept.append(contentsOf: bytes.prefix(Self.answerLimit - kept.count))
+                return true
+            }
             try place.take(bytes)
             patience.progressed()
             if nextSync.hasPassed { try checkpoint() }
@@ -219,74 +218,67 @@ final class DownloadRun: TransferRun {
     }
 
     /// Looks at a response's head before its content.
-    private func begin(_ head: ResponseHead) {
+    private func begin(_ head: ResponseHead) throws(ContentFault) {
         isTaken = false
         switch head.status.code {
         case 200:
             // Every server that had a validator for the beginning has one for what is there now.
             if place.offset > 0, Self.validator(head.fields) == nil {
-                fault = ContentFault(
+                throw ContentFault(
                     kind: .refused,
                     reason:
                         "it was answered with 200 and neither an ETag nor a Last-Modified, which "
                         + "what came before had; look whether the network wants a login, and give "
                         + "up what came with --cancel if the server is another one now"
                 )
-                return
             }
             if place.offset > 0 {
                 guard place.restart() else {
-                    fault = ContentFault(
+                    throw ContentFault(
                         kind: .changed,
                         reason: "another representation is there, or the server does not give "
                             + "parts; begin again"
                     )
-                    return
                 }
                 tell(.begunAnew(reason: "\(name): another representation is there"))
             }
             total = head.fields.value(of: .contentLength).flatMap { Int64(digits: $0) }
             validator = Self.validator(head.fields)
             digest = nil
-            guard learnDigest(head) else { return }
+            try learnDigest(head)
             isTaken = true
             tellToken()
         case 206:
             guard let range = Self.range(head), range.start == place.offset else {
-                fault = ContentFault(
+                throw ContentFault(
                     kind: .refused,
                     reason: "the part that came does not begin at \(place.offset)"
                 )
-                return
             }
             if let tag = head.fields.value(of: .eTag), let validator, validator.hasPrefix("\""),
                 tag != validator
             {
-                fault = ContentFault(kind: .changed, reason: "the part is of \(tag)")
-                return
+                throw ContentFault(kind: .changed, reason: "the part is of \(tag)")
             }
             total = range.total ?? total
-            guard learnDigest(head) else { return }
+            try learnDigest(head)
             isTaken = true
         default: break
         }
     }
 
-    /// Learns what everything is compared with; false where that cannot be done.
-    private func learnDigest(_ head: ResponseHead) -> Bool {
-        guard options.verifiesDigest else { return true }
+    /// Learns what everything is compared with; throws where that cannot be done.
+    private func learnDigest(_ head: ResponseHead) throws(ContentFault) {
+        guard options.verifiesDigest else { return }
         let told = DownloadDigest(head.fields)
         if let told, let digest, !told.agrees(with: digest) {
-            fault = ContentFault(kind: .changed, reason: "the part is of \(told.value)")
-            return false
+            throw ContentFault(kind: .changed, reason: "the part is of \(told.value)")
         }
         digest = digest ?? told
         guard let digest else {
-            fault = ContentFault(kind: .refused, reason: DownloadDigest.absence)
-            return false
+            throw ContentFault(kind: .refused, reason: DownloadDigest.absence)
         }
         place.willCompare(with: digest)
-        return true
     }
 
     /// A strong entity tag, or the date (RFC 9110 §13.1.5).
@@ -322,12 +314,6 @@ final class DownloadRun: TransferRun {
         nextSync = .after(.seconds(1))
         try place.sync()
         tellToken()
-    }
-
-    private func save() throws(TransferError) {
-        do throws(ContentFault) { try checkpoint() } catch {
-            throw self.error(error.kind, "\(name): \(error.reason)")
-        }
     }
 
     private func tellToken() {

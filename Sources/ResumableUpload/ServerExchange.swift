@@ -26,9 +26,30 @@ struct ExchangeResult {
     /// Bytes of content that left this process.
     var uploaded: Int64
 
-    /// The answer, where there is one.
-    var answer: Answer? {
-        head.map { Answer(status: $0.status, fields: $0.fields, content: content, isCut: isCut) }
+    /// The answer and what it says of an upload, where there is one.
+    var answered: (answer: Answer, read: UploadAnswer)? {
+        head.map { head in
+            (
+                Answer(status: head.status, fields: head.fields, content: content, isCut: isCut),
+                UploadAnswer(head, retryAfter: retryAfter)
+            )
+        }
+    }
+}
+
+extension Answer {
+    /// What its `Location` leads to from `url`, which was asked; nil: it has none that is a URL.
+    func location(from url: URLText) -> URLText? {
+        fields.value(of: .location).flatMap { url.resolved($0) }
+    }
+
+    /// Where a redirect of `url` leads, and what to do: the end of a sentence.
+    func redirection(from url: URLText) -> String {
+        guard let place = location(from: url) else {
+            return "to no place: it has no Location that is a URL; look at the server"
+        }
+        return
+            "to \(place.text); redirects are not followed: give that URL if it is the right one"
     }
 }
 
@@ -126,13 +147,11 @@ final class ServerExchange {
 extension HTTPFields {
     /// Those that go with every request of an upload: not those of its content, its representation, its conditions.
     var withoutRepresentation: HTTPFields {
-        var kept = HTTPFields()
-        for field in self {
+        filter { field in
             let name = field.name.canonicalName
             let isDropped = ["content-", "repr-", "want-", "if-", "upload-"]
                 .contains { name.hasPrefix($0) }
-            if !isDropped, name != "idempotency-key", name != "expect" { kept.append(field) }
+            return !isDropped && name != "idempotency-key" && name != "expect"
         }
-        return kept
     }
 }

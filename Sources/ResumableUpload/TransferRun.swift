@@ -29,6 +29,11 @@ extension TransferRun {
         TransferError(kind, reason, answer: answer, token: tokenLeft)
     }
 
+    /// The error of content that could not be read or written, with what was attempted.
+    func error(_ fault: ContentFault, in purpose: String) -> TransferError {
+        error(fault.kind, "\(purpose): \(fault.reason)")
+    }
+
     /// Throws where the owner wants an end.
     func checkWish() throws(TransferError) {
         switch control.wish {

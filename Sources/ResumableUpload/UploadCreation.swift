@@ -20,22 +20,18 @@ extension UploadRun {
             ? try createCarefully() : try createOptimistically(portion)
     }
 
-    private func creationFields(isComplete: Bool) -> HTTPFields {
+    private func creationFields(_ portion: Portion) -> HTTPFields {
         var fields = options.fields
         version.name(in: &fields)
-        version.mark(isComplete, in: &fields)
+        version.mark(portion.isLast, in: &fields)
         if let length = content.length { fields[.uploadLength] = String(length) }
         return fields
     }
 
     private func createCarefully() throws(TransferError) -> Answer? {
         let purpose = "the creation by \(options.method.rawValue) \(target.text)"
-        let result = exchange.send(
-            options.method,
-            target,
-            creationFields(isComplete: false),
-            heard: { [self] in hear($0, from: target, creates: true) }
-        )
+        let portion = Portion(count: 0, isLast: false)
+        let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         switch Verdict(of: read, to: .carefulCreation, by: options.method) {
         case .final: return answer
@@ -68,13 +64,7 @@ extension UploadRun {
 
     private func createOptimistically(_ portion: Portion) throws(TransferError) -> Answer? {
         let purpose = "\(options.method.rawValue) \(target.text)"
-        let result = exchange.send(
-            options.method,
-            target,
-            creationFields(isComplete: portion.isLast),
-            content: give(portion, from: 0),
-            heard: { [self] in hear($0, from: target, creates: true) }
-        )
+        let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
         if resource == nil { try checkRepeatable(result, portion, purpose) }
         // Cut, it could never go on there.
         if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }

@@ -91,7 +91,9 @@ final class UploadRun: TransferRun {
     private func judged(_ answer: Answer) throws(TransferError) -> Answer {
         guard answer.status.code >= 400 else {
             var answer = answer
-            if (300..<400).contains(answer.status.code) { answer.place = place(of: answer, target) }
+            if (300..<400).contains(answer.status.code) {
+                answer.place = answer.location(from: target)?.text
+            }
             return answer
         }
         token = nil
@@ -99,19 +101,13 @@ final class UploadRun: TransferRun {
     }
 
     private func checkToken() throws(TransferError) {
-        guard let token else { return }
-        let lengths = (token.length, content.length)
-        if let told = token.fingerprint, let present = content.fingerprint, told != present {
-            throw error(
-                .changed,
-                "the file changed since the upload to \(target.text) began; begin again"
-            )
+        if let told = token?.fingerprint, let present = content.fingerprint, told != present {
+            throw error(.changed, "the file changed since \(name) began; begin again")
         }
-        if let told = lengths.0, let present = lengths.1, told != present {
+        if let told = token?.length, let present = content.length, told != present {
             throw error(
                 .changed,
-                "the body has \(present) bytes, and the upload to \(target.text) began with \(told); "
-                    + "begin again"
+                "the body has \(present) bytes, and \(name) began with \(told); begin again"
             )
         }
     }
@@ -230,11 +226,9 @@ final class UploadRun: TransferRun {
     ) throws(TransferError) -> (Answer, UploadAnswer)? {
         if let fault = contentFault {
             contentFault = nil
-            throw error(fault.kind, "\(purpose): \(fault.reason)")
+            throw error(fault, in: purpose)
         }
-        if let answer = result.answer, let head = result.head {
-            return (answer, UploadAnswer(head, retryAfter: result.retryAfter))
-        }
+        if let answered = result.answered { return answered }
         offset = nil
         try wait(after: result.fault, purpose)
         return nil
@@ -249,22 +243,12 @@ final class UploadRun: TransferRun {
 
     /// The error for a response that names another place than `url`, which was asked.
     func redirected(_ answer: Answer, from url: URLText, _ purpose: String) -> TransferError {
-        let text: String
-        if let place = place(of: answer, url) {
-            text = "to \(place); redirects are not followed: give that URL if it is the right one"
-        } else {
-            text = "to no place: it has no Location that is a URL; look at the server"
-        }
+        let place = answer.redirection(from: url)
         return error(
             .redirected,
-            "\(purpose) was redirected with \(sentence(answer)) \(text)",
+            "\(purpose) was redirected with \(sentence(answer)) \(place)",
             answer
         )
-    }
-
-    /// The URL that a response from `url` names.
-    private func place(of answer: Answer, _ url: URLText) -> String? {
-        answer.fields.value(of: .location).flatMap { url.resolved($0) }?.text
     }
 
     func refusal(_ answer: Answer, _ purpose: String) -> TransferError {

@@ -9,35 +9,20 @@ import UploadProtocol
 
 extension UploadRun {
     func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Answer? {
-        var portion = try portion(from: offset)
-        while !portion.isLast, portion.count < min(minAppend, Int64(options.window) / 2) {
-            control.wait(.milliseconds(200))
-            portion = try self.portion(from: offset)
-        }
+        let portion = try appendable(from: offset)
         let purpose = "the append at \(offset) by PATCH \(resource.text)"
-        var fields = options.fields.withoutRepresentation
-        version.name(in: &fields)
-        version.mark(portion.isLast, in: &fields)
-        version.markAppend(at: offset, in: &fields)
-        if portion.isLast, token?.length == nil {
-            fields[.uploadLength] = String(offset + portion.count)
-        }
-        let result = exchange.send(
-            .patch,
-            resource,
-            fields,
-            content: give(portion, from: offset),
-            heard: { [self] in hear($0, from: resource, creates: false) }
-        )
+        let fields = appendFields(portion, at: offset)
+        let result = send(portion, from: offset, by: .patch, to: resource, fields)
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
         let end = offset + portion.count
         let step = Step.append(isComplete: portion.isLast)
         let verdict = Verdict(of: read, to: step, by: options.method)
         switch verdict {
+        // The former has not got all of what it takes for success.
         case .final
-        where read.isComplete == nil && answer.status.code < 300 && read.offset ?? end < end:
-            // It has not got all of what it takes for success.
+        where read.isComplete == nil && answer.status.code < 300 && read.offset ?? end < end,
+            .later:
             self.offset = nil
             try wait(purpose, answer, read)
         case .final: return answer
@@ -65,9 +50,6 @@ extension UploadRun {
             return try goneAnew(answer, read, purpose)
         case .tooLarge where portion.count > 1:
             maxAppend = smaller(than: portion.count)
-        case .later:
-            self.offset = nil
-            try wait(purpose, answer, read)
         default:
             // The server said that it has everything, and gives its answer no more. One that wants a login may have it.
             guard isFinished, portion.count == 0, ![401, 403, 407].contains(read.status)
@@ -75,6 +57,46 @@ extension UploadRun {
             return Answer(status: .noContent, isLost: true)
         }
         return nil
+    }
+
+    /// The next portion to append, as large as the server wants it where the body has more.
+    private func appendable(from offset: Int64) throws(TransferError) -> Portion {
+        while true {
+            let portion = try portion(from: offset)
+            let least = min(minAppend, Int64(options.window) / 2)
+            if portion.isLast || portion.count >= least { return portion }
+            control.wait(.milliseconds(200))
+        }
+    }
+
+    private func appendFields(_ portion: Portion, at offset: Int64) -> HTTPFields {
+        var fields = options.fields.withoutRepresentation
+        version.name(in: &fields)
+        version.mark(portion.isLast, in: &fields)
+        version.markAppend(at: offset, in: &fields)
+        if portion.isLast, token?.length == nil {
+            fields[.uploadLength] = String(offset + portion.count)
+        }
+        return fields
+    }
+
+    /// Sends a portion, and hears what is told of the upload meanwhile; without an upload resource the request makes
+    /// one.
+    func send(
+        _ portion: Portion,
+        from offset: Int64,
+        by method: HTTPRequest.Method,
+        to url: URLText,
+        _ fields: HTTPFields
+    ) -> ExchangeResult {
+        let creates = resource == nil
+        return exchange.send(
+            method,
+            url,
+            fields,
+            content: give(portion, from: offset),
+            heard: { [self] in hear($0, from: url, creates: creates) }
+        )
     }
 
     func acknowledge(_ told: Int64?, upTo end: Int64, from start: Int64) {
@@ -91,10 +113,10 @@ extension UploadRun {
             }
             if let portion { return portion }
         } catch {
-            throw self.error(error.kind, "the upload to \(target.text): \(error.reason)")
+            throw self.error(error, in: name)
         }
         try checkWish()
-        throw error(.paused, "the upload to \(target.text) was stopped")
+        throw error(.paused, "\(name) was stopped")
     }
 
     /// Content for one request; nil: none.

@@ -39,9 +39,9 @@ package final class UploadFacts: Sendable {
         metadata = UploadMetadata(fields).pairs
         self.digests = digests
     }
+}
 
-    /// Those of a request that says nothing beside itself.
-    convenience init(of request: UpstreamRequest) {
-        self.init(target: request.target, fields: request.fields)
-    }
+extension UpstreamRequest {
+    /// What is known of the upload: `facts`, or what the request itself says.
+    var knownFacts: UploadFacts { facts ?? UploadFacts(target: target, fields: fields) }
 }

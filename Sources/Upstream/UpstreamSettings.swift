@@ -32,14 +32,7 @@ package struct BucketAddress: Sendable, Equatable {
     /// The bucket's name.
     package var name: String
     /// What stands before the last part of every key; empty, or without a slash at its ends.
-    package var prefix: String
-
-    /// Makes an address from its parts.
-    package init(endpoint: String, name: String, prefix: String = "") {
-        self.endpoint = endpoint
-        self.name = name
-        self.prefix = prefix
-    }
+    package var prefix = ""
 }
 
 /// How objects are put into a bucket.

@@ -54,18 +54,10 @@ extension UpstreamTarget {
     /// Without the path of a URL, which one application may serve several of.
     package var place: String {
         switch self {
-        case .http(let base): Self.origin(of: base)
+        case .http(let base): UpstreamLocation(base: base).origin
         case .unix, .directory: text
-        case .bucket(let address): Self.origin(of: address.endpoint)
+        case .bucket(let address): UpstreamLocation(base: address.endpoint).origin
         }
-    }
-
-    private static func origin(of base: String) -> String {
-        let location = UpstreamLocation(base: base)
-        let authority = location.authority.lowercased()
-        let behindHost = authority.dropFirst(authority.hasPrefix("[") ? location.host.count + 2 : 0)
-        let (scheme, port) = location.isSecure ? ("https", ":443") : ("http", ":80")
-        return "\(scheme)://\(authority)\(behindHost.contains(":") ? "" : port)"
     }
 
     /// Reads the text of one target of a list that has `others` before it.
@@ -238,6 +230,11 @@ struct UpstreamLocation {
         url = scheme + authority + "/"
         name = socket.map { "unix:\($0)" } ?? base
         self.socket = socket
+    }
+
+    /// `https://host:port`, the same text however the base spells it.
+    var origin: String {
+        AbsoluteURL(url).map { "\($0.origin[0])://\($0.origin[1]):\($0.origin[2])" } ?? url
     }
 
     /// The host part of the authority.

@@ -68,7 +68,7 @@ struct DownloadCommand: ParsableCommand {
         let run = DownloadRun(
             url: url,
             path: path,
-            state: state,
+            file: state,
             options: download,
             report: ProgressReport(name == "-" ? "download" : name, options.progress),
             interruption: interruption

@@ -11,30 +11,14 @@ import TextFormats
 /// One run of a download.
 ///
 /// The library's thread is the main thread; signals come on another one.
-final class DownloadRun {
-    private let url: String
-    private let path: String
+struct DownloadRun {
+    let url: String
+    let path: String
     /// Nil for standard output.
-    private let file: StateFile?
-    private let options: DownloadOptions
-    private let report: ProgressReport
-    private let interruption: Interruption
-
-    init(
-        url: String,
-        path: String,
-        state: StateFile?,
-        options: DownloadOptions,
-        report: ProgressReport,
-        interruption: Interruption
-    ) {
-        self.url = url
-        self.path = path
-        self.options = options
-        self.report = report
-        self.interruption = interruption
-        file = state
-    }
+    let file: StateFile?
+    let options: DownloadOptions
+    let report: ProgressReport
+    let interruption: Interruption
 
     /// Downloads.
     func perform(notBefore: WallTime?) throws {
@@ -87,8 +71,7 @@ final class DownloadRun {
     private func failed(_ error: TransferError, hasToken: Bool) -> Ending {
         // What was handed over cannot be gone on with.
         let canGoOn = path != "-" && error.mayWorkLater
-        let code: Ending.Code =
-            error.mayWorkLater ? .later : error.kind == .invalid ? .usage : .refused
+        let code = error.code
         var sentence = error.reason
         if error.kind == .paused, canGoOn { sentence += "; the same command again goes on" }
         if canGoOn || hasToken || error.kind == .redirected {

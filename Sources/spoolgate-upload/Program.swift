@@ -3,6 +3,7 @@
 import ArgumentParser
 import Glibc
 import Posix
+import ResumableUpload
 import TextFormats
 
 @main
@@ -38,6 +39,11 @@ struct Ending: Error {
 
     /// Of a call that failed, with what to do.
     init(_ error: SystemError, _ mend: String) { self.init(.refused, "\(error); \(mend)") }
+}
+
+extension TransferError {
+    /// What the command exits with because of it.
+    var code: Ending.Code { mayWorkLater ? .later : kind == .invalid ? .usage : .refused }
 }
 
 extension ParsableCommand {

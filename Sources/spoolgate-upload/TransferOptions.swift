@@ -23,12 +23,7 @@ struct TransferOptions: ParsableArguments {
     @Option(
         name: [.customShort("H"), .customLong("header")],
         help: ArgumentHelp("A field of each request; may be repeated.", valueName: "field"),
-        transform: { text in
-            guard let field = HTTPField(line: text) else {
-                throw ValidationError("'\(text)' is no field; write 'Name: value'.")
-            }
-            return field
-        }
+        transform: reading("is no field; write 'Name: value'.") { HTTPField(line: $0) }
     )
     var header: [HTTPField] = []
 
@@ -64,22 +59,14 @@ struct TransferOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp("For how long to try again without progress.", valueName: "time"),
-        transform: { text in
-            guard let time = DurationText.read(text) else {
-                throw ValidationError("'\(text)' is no time; write it as 1h.")
-            }
-            return time
-        }
+        transform: reading("is no time; write it as 1h.") { DurationText.read($0) }
     )
     var retryFor: Duration = .seconds(3600)
 
     @Option(
         help: ArgumentHelp("Most bytes a second.", valueName: "size"),
-        transform: { text in
-            guard let size = ByteSize.read(text), size > 0 else {
-                throw ValidationError("'\(text)' is no size; write it as 1MiB.")
-            }
-            return size
+        transform: reading("is no size; write it as 1MiB.") { text in
+            ByteSize.read(text).flatMap { $0 > 0 ? $0 : nil }
         }
     )
     var limitRate: Int64 = 0
@@ -89,15 +76,9 @@ struct TransferOptions: ParsableArguments {
             "Begin at 22:00, at 2026-11-23T22:00 or in 2h; until then wait.",
             valueName: "time"
         ),
-        transform: { text in
-            guard let moment = StartTime.read(text) else {
-                throw ValidationError(
-                    "'\(text)' is no time; write it as 22:00, 2026-11-23T22:00, "
-                        + "2026-11-23T22:00:00Z or 2h."
-                )
-            }
-            return moment
-        }
+        transform: reading(
+            "is no time; write it as 22:00, 2026-11-23T22:00, 2026-11-23T22:00:00Z or 2h."
+        ) { StartTime.read($0) }
     )
     var notBefore: WallTime?
 
@@ -162,6 +143,17 @@ struct TransferOptions: ParsableArguments {
             connection.credentials = .netrc(path: home + "/.netrc")
         }
         return connection
+    }
+}
+
+/// The transform of an option that `read` reads, where nil tells `fault` behind the option's text.
+func reading<Value>(
+    _ fault: String,
+    _ read: @escaping @Sendable (String) -> Value?
+) -> @Sendable (String) throws -> Value {
+    { text in
+        guard let value = read(text) else { throw ValidationError("'\(text)' \(fault)") }
+        return value
     }
 }
 

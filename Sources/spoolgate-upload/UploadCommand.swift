@@ -52,11 +52,8 @@ struct UploadCommand: ParsableCommand {
     @Option(
         name: [.customShort("X"), .customLong("request")],
         help: ArgumentHelp("The method.", valueName: "method"),
-        transform: { text in
-            guard let method = HTTPRequest.Method(text), method != .get, method != .head else {
-                throw ValidationError("'\(text)' is no method to upload with.")
-            }
-            return method
+        transform: reading("is no method to upload with.") { text in
+            HTTPRequest.Method(text).flatMap { [.get, .head].contains($0) ? nil : $0 }
         }
     )
     var method = HTTPRequest.Method.post
@@ -123,9 +120,9 @@ struct UploadCommand: ParsableCommand {
         guard let state = try states.take(fresh) else {
             throw Ending(.later, "this upload is under way already, by another process")
         }
-        let run = UploadRun(
+        var run = UploadRun(
             source: source,
-            state: state,
+            file: state,
             options: upload,
             report: ProgressReport(source.name, options.progress),
             interruption: interruption

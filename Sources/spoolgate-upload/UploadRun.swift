@@ -13,33 +13,17 @@ import UploadProtocol
 /// One run of an upload.
 ///
 /// The library's thread is the main thread; signals come on another one.
-final class UploadRun {
-    private let source: UploadSource
-    private let file: StateFile
-    private var options: UploadOptions
-    private let report: ProgressReport
-    private let interruption: Interruption
-    private let keeper: StateKeeper
-
-    init(
-        source: UploadSource,
-        state: StateFile,
-        options: UploadOptions,
-        report: ProgressReport,
-        interruption: Interruption
-    ) {
-        self.source = source
-        self.options = options
-        self.report = report
-        self.interruption = interruption
-        file = state
-        keeper = StateKeeper(state)
-    }
+struct UploadRun {
+    let source: UploadSource
+    let file: StateFile
+    var options: UploadOptions
+    let report: ProgressReport
+    let interruption: Interruption
 
     // MARK: Before
 
     /// Makes ready, and waits for the time to begin.
-    func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
+    mutating func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
         if let reason = file.state.unknownOutcome {
             throw ended(.refused, "\(reason); --cancel forgets it, and the next run begins anew")
         }
@@ -107,7 +91,7 @@ final class UploadRun {
     func perform() throws {
         let watch = Stopwatch()
         let begun = file.state.received
-        let handler = keeper.handler(report) { (token: ResumeToken) in token.text }
+        let handler = StateKeeper(file).handler(report) { (token: ResumeToken) in token.text }
         let upload: Upload
         if let token = file.state.token.flatMap({ ResumeToken($0) }) {
             let what = "goes on with what was begun at \(file.state.begun)"
@@ -147,12 +131,6 @@ final class UploadRun {
     }
 
     private func failed(_ error: TransferError) -> Ending {
-        let code: Ending.Code =
-            switch error.kind {
-            case .later, .paused: .later
-            case .invalid: .usage
-            default: .refused
-            }
         var sentence = error.reason
         if error.kind == .paused { sentence += "; the same command again goes on" }
         if error.kind == .changed { sentence += ", after --cancel" }
@@ -160,7 +138,7 @@ final class UploadRun {
         file.state.token = error.token?.text
         if let answer = error.answer { AnswerOutput.write(answer) }
         return ended(
-            code,
+            error.code,
             sentence,
             status: error.answer?.status.code,
             keepsState: error.kind == .redirected

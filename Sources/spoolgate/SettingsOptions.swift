@@ -12,12 +12,7 @@ struct ListenOption: ParsableArguments {
                 + "systemd.",
             valueName: "address"
         ),
-        transform: { text in
-            guard let address = ListenAddress(text) else {
-                throw ValidationError("'\(text)' is not unix:/path, tcp:host:port or systemd.")
-            }
-            return address
-        }
+        transform: reading("is not unix:/path, tcp:host:port or systemd.") { ListenAddress($0) }
     )
     var listen: ListenAddress?
 }

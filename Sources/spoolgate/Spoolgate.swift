@@ -1,7 +1,9 @@
 // The command: its subcommands, and how each failure becomes one line and a sysexits(3) code.
 
 import ArgumentParser
+import Journal
 import Posix
+import Spool
 import TextFormats
 
 @main
@@ -52,13 +54,30 @@ struct CommandFailure: Error {
     var isTold = false
 }
 
-/// Runs a command's body; a failure is told on standard error and becomes the exit code.
-func run(_ body: () throws(CommandFailure) -> Void) throws {
-    do throws(CommandFailure) {
-        try body()
+/// One command of the program.
+protocol SpoolgateCommand: ParsableCommand {
+    /// Does what the command is for.
+    func perform() throws(CommandFailure)
+}
+
+extension SpoolgateCommand {
+    /// Performs the command; a failure is told on standard error and becomes the exit code.
+    func run() throws {
+        do throws(CommandFailure) {
+            try perform()
+        } catch {
+            if !error.isTold { printError(error.sentence) }
+            throw ExitCode(error.code.rawValue)
+        }
+    }
+}
+
+/// Asks the spool; an error of it ends the command.
+func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure) -> R {
+    do throws(SpoolError) {
+        return try answer()
     } catch {
-        if !error.isTold { printError(error.sentence) }
-        throw ExitCode(error.code.rawValue)
+        throw CommandFailure(code: .unavailable, sentence: error.sentence)
     }
 }
 

@@ -7,22 +7,17 @@
 import ArgumentParser
 import Journal
 import Logging
+import Posix
 import Settings
 import Spool
 import TextFormats
 import UploadProtocol
 
-/// Reads an upload's identity from the command line.
-func uploadID(_ text: String) throws -> UploadID {
-    if let id = UploadID(text) { return id }
-    throw ValidationError("'\(text)' is no identity of an upload; see spoolgate list.")
-}
-
 /// Which uploads a command is about.
 struct NamedUploads: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The uploads, by their identities.", valueName: "upload"),
-        transform: uploadID
+        transform: readUpload
     )
     var ids: [UploadID] = []
 }
@@ -49,7 +44,7 @@ struct UploadAction {
     /// Opens the spool for a command that changes uploads.
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
         let settings = try options.settings()
-        spool = try openSpool(options)
+        spool = try openSpool(settings)
         let log = Log(Serve.logger(.warning, node: settings.node))
         events = Events(settings, spool: spool, log: log)
         self.word = word
@@ -130,6 +125,11 @@ extension Upload {
         }
     }
 
-    /// Whether all of its content is there still.
-    var isWhole: Bool { state.offset == state.length }
+    /// Gives it to the queue, due at once, if all of its content is there still.
+    func requeueWhole() throws(SpoolError) -> ActionOutcome {
+        guard state.offset == state.length else { return .refused("a part of its content is lost") }
+        let was = formerStateClause
+        try requeue(at: .now)
+        return .done(was: was)
+    }
 }

@@ -7,18 +7,6 @@ import Spool
 import TextFormats
 import UploadProtocol
 
-/// Reads a duration from the command line.
-func readDuration(_ text: String) throws -> Duration {
-    if let duration = DurationText.read(text) { return duration }
-    throw ValidationError("'\(text)' is no duration; write 90s, 30m, 24h or 7d.")
-}
-
-/// Reads a size from the command line.
-func readSize(_ text: String) throws -> Int64 {
-    if let size = ByteSize.read(text) { return size }
-    throw ValidationError("'\(text)' is no size; write 500KiB, 20MiB or 50GiB.")
-}
-
 /// What uploads are selected by.
 struct UploadSelection: ParsableArguments {
     @Option(

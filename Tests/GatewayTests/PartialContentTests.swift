@@ -6,10 +6,10 @@ import HTTPTypes
 import TestSupport
 import Testing
 import UploadProtocol
-import Upstream
 
 @testable import Gateway
 @testable import Settings
+@testable import Upstream
 
 @Suite struct PartialContentTests {
     /// What makes the whole of what it receives: a file, an object, a form, or something that is looked at.

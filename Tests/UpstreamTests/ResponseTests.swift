@@ -228,6 +228,6 @@ struct ResponseTests {
         attempt.hearLastWords()
         #expect(sink.head?.status.code == status)
         #expect(sink.text == content)
-        #expect(attempt.isAnswered == isWhole)
+        #expect(attempt.reading.isWhole == isWhole)
     }
 }

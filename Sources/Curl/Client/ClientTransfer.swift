@@ -50,13 +50,11 @@ package final class ClientTransfer: CurlTransfer {
     private var start = ContinuousClock.now
     private var end: ContinuousClock.Instant?
     private var reader = ResponseHeadReader()
-    private var malformed: String?
     private var context: CurlContext? { connection?.context }
     private var isPaused = false
     private var wasGivenWhole = false
-    private var wasStopped = false
-    private var wasSilent = false
-    private var wasHungUp = false
+    /// Why this side ended it; nil: it did not.
+    private var ending: ClientFault?
     private var moved: Int64 = 0
     private var deadline = Deadline.after(.zero)
 
@@ -167,10 +165,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Called after every step and at least once a second; false: give up.
     package func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         let count = downloaded + uploaded
-        if isStopped() {
-            wasStopped = true
-            return false
-        }
+        if isStopped() { return giveUp() }
         if count != moved {
             moved = count
             progressed()
@@ -179,15 +174,23 @@ package final class ClientTransfer: CurlTransfer {
             isPaused = false
             // libcurl would go on asking for content that it can send to nobody.
             if head == nil, context?.isHungUp ?? false {
-                wasHungUp = true
-                return false
+                return giveUp(.noAnswer, "the connection was closed")
             }
             // libcurl goes on at once with what it is allowed to; this is what keeps it from spinning.
             usleep(Self.pauseMicroseconds)
             connection?.resume()
         }
-        wasSilent = deadline.hasPassed
-        return !wasSilent
+        guard deadline.hasPassed else { return true }
+        return giveUp(.silence, "nothing came or went for \(request.timeout)")
+    }
+
+    /// Ends the transfer from this side; false, as libcurl wants to hear it.
+    private func giveUp(
+        _ kind: ClientFault.Kind = .stopped,
+        _ reason: String = "ended from this side"
+    ) -> Bool {
+        ending = ClientFault(kind, reason)
+        return false
     }
 
     private func progressed() {
@@ -211,7 +214,7 @@ package final class ClientTransfer: CurlTransfer {
             return .pause
         case .reset:
             connection?.context.resets = true
-            wasStopped = true
+            _ = giveUp()
             return .stop
         }
     }
@@ -228,21 +231,21 @@ package final class ClientTransfer: CurlTransfer {
             line.replaceSubrange(..<second.count, with: "HTTP/1.1 ".utf8)
         }
         do throws(ResponseHeadReader.Malformed) {
-            guard case .head(let head, _) = try reader.take(line) else { return true }
+            let step = try line.span.bytes.withUnsafeBytes {
+                bytes throws(ResponseHeadReader.Malformed) in
+                try reader.take(bytes)
+            }
+            guard case .head(let head, _) = step else { return true }
             if head.status.code < 200 {
                 let interim = ClientInterim(head: head, after: elapsed, sent: sent)
                 if request.heard == nil { self.interim.append(interim) }
-                guard request.heard?(interim) ?? true else {
-                    wasStopped = true
-                    return false
-                }
+                guard request.heard?(interim) ?? true else { return giveUp() }
             } else {
                 self.head = head
             }
             return true
         } catch {
-            malformed = error.reason
-            return false
+            return giveUp(.noAnswer, "what came is no response: \(error.reason)")
         }
     }
 
@@ -253,21 +256,16 @@ package final class ClientTransfer: CurlTransfer {
             content.append(contentsOf: bytes.prefix(Self.contentLimit - content.count))
             return true
         }
-        wasStopped = !sink(head, bytes)
-        return !wasStopped
+        return sink(head, bytes) || giveUp()
     }
 
     // MARK: The end
 
     private func fault(_ end: CurlEnd, _ text: String) -> ClientFault? {
-        if wasStopped { return ClientFault(.stopped, "ended from this side") }
+        if let ending, ending.kind == .stopped { return ending }
         // A server that answered whole and then broke the sending off has answered.
         if end == .whole || (head != nil && request.sink == nil) { return nil }
-        if let malformed { return ClientFault(.noAnswer, "what came is no response: \(malformed)") }
-        if wasHungUp { return ClientFault(.noAnswer, "the connection was closed") }
-        if wasSilent {
-            return ClientFault(.silence, "nothing came or went for \(request.timeout)")
-        }
+        if let ending { return ending }
         switch end {
         case .noAddress: return ClientFault(.noAddress, text)
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
@@ -277,18 +275,5 @@ package final class ClientTransfer: CurlTransfer {
         case .badURL, .badScheme: return ClientFault(wasBegun ? .noAnswer : .notTried, text)
         default: return ClientFault(.noAnswer, text)
         }
-    }
-}
-
-extension ResponseHeadReader {
-    fileprivate mutating func take(_ line: [UInt8]) throws(Malformed) -> Step {
-        var outcome: Result<Step, Malformed>?
-        line.withUnsafeBytes { bytes in
-            do throws(Malformed) { outcome = .success(try take(bytes)) } catch {
-                outcome = .failure(error)
-            }
-        }
-        guard let outcome else { return .more }
-        return try outcome.get()
     }
 }

@@ -42,12 +42,13 @@ final class Bucket: Sendable {
                 throw NotStored(outcome: .putOff(reason: "\(purpose): \(error.reason)"))
             }
             let requests = BucketRequests(
-                self,
-                object,
-                key,
-                purpose,
-                via: request.fields.filter { $0.name == .via }
-            ) { sink.onProgress() }
+                object: object,
+                purpose: purpose,
+                bucket: self,
+                key: key,
+                via: request.fields.filter { $0.name == .via },
+                onProgress: sink.onProgress
+            )
             if object.length <= settings.partSize {
                 try requests.put(request.content)
             } else {
@@ -58,26 +59,6 @@ final class Bucket: Sendable {
         }
         return Response.stored(upload, name: object.name, length: object.length)
             .give(to: sink, answering: request, purpose: purpose)
-    }
-
-    /// `BucketAddress.fault`.
-    fileprivate func fault() -> String? {
-        let key: AccessKey
-        do throws(AccessKeyFault) { key = try settings.accessKey } catch { return error.reason }
-        let answer = BucketAnswer {}
-        let outcome = send(
-            .get,
-            "/\(PercentText.encode(address.name))?list-type=2&max-keys=1",
-            [:],
-            .none,
-            signedAs: .none,
-            by: key,
-            unsigned: [],
-            to: answer
-        )
-        guard outcome == .answered else { return outcome.reason }
-        if answer.isDone || answer.error == "AccessDenied" { return nil }
-        return answer.refusal(address.name).outcome.reason
     }
 
     /// Sends one request, signed with `key`.
@@ -117,7 +98,26 @@ extension BucketAddress {
     ///
     /// - Parameter settings: those of the upstream that it is.
     /// - Returns: one sentence, which ends in what to do.
-    package func fault(_ settings: UpstreamSettings) -> String? { Bucket(self, settings).fault() }
+    package func fault(_ settings: UpstreamSettings) -> String? {
+        let key: AccessKey
+        do throws(AccessKeyFault) { key = try settings.bucket.accessKey } catch {
+            return error.reason
+        }
+        let answer = BucketAnswer {}
+        let outcome = Bucket(self, settings).send(
+            .get,
+            "/\(PercentText.encode(name))?list-type=2&max-keys=1",
+            [:],
+            .none,
+            signedAs: .none,
+            by: key,
+            unsigned: [],
+            to: answer
+        )
+        guard outcome == .answered else { return outcome.reason }
+        if answer.isDone || answer.error == "AccessDenied" { return nil }
+        return answer.refusal(name).outcome.reason
+    }
 }
 
 /// The requests of one attempt, all about one object.
@@ -131,27 +131,11 @@ struct BucketRequests {
     var pauses: [Duration] { bucket.settings.pauses }
     /// The size of a part.
     var partSize: Int64 { bucket.settings.partSize }
-    private let bucket: Bucket
-    private let key: AccessKey
+    fileprivate let bucket: Bucket
+    fileprivate let key: AccessKey
     /// Which gateways the upload has passed.
-    private let via: [HTTPField]
-    private let onProgress: () -> Void
-
-    fileprivate init(
-        _ bucket: Bucket,
-        _ object: BucketObject,
-        _ key: AccessKey,
-        _ purpose: String,
-        via: [HTTPField],
-        _ onProgress: @escaping () -> Void
-    ) {
-        self.bucket = bucket
-        self.object = object
-        self.key = key
-        self.purpose = purpose
-        self.via = via
-        self.onProgress = onProgress
-    }
+    fileprivate let via: [HTTPField]
+    fileprivate let onProgress: () -> Void
 
     /// Says that nothing is to be overwritten (RFC 9110 §13.1.2).
     static let onlyNew: HTTPFields = [.ifNoneMatch: "*"]

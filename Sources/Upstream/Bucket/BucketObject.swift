@@ -40,9 +40,7 @@ struct BucketObject {
         _ settings: BucketSettings
     ) {
         id = upload
-        let told =
-            request.facts?.name
-            ?? ClientFileName(target: request.target, fields: request.fields)
+        let told = request.knownFacts.name
         let start = "\(address.prefix.isEmpty ? "" : address.prefix + "/")\(upload)-"
         name = told.stored(
             atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
@@ -56,13 +54,12 @@ struct BucketObject {
             fields[name] = request.fields[name].flatMap(\.asSigned)
         }
         let disposition = request.fields[.contentDisposition]?.disposition(of: told)
-        let isSigned = disposition.map { $0.asSigned == $0 } ?? true
-        if isSigned { fields[.contentDisposition] = disposition }
-        unsigned =
-            isSigned
-            ? []
-            : [disposition].compactMap { $0 }
-                .map { HTTPField(name: .contentDisposition, value: $0) }
+        if let disposition, disposition.asSigned != disposition {
+            unsigned = [HTTPField(name: .contentDisposition, value: disposition)]
+        } else {
+            fields[.contentDisposition] = disposition
+            unsigned = []
+        }
         for field in settings.fields { fields[field.name] = field.value }
         fields[.amzMetaUpload] = "\(upload)"
         self.fields = fields

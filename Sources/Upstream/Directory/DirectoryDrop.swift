@@ -24,37 +24,29 @@ struct DirectoryDrop {
     /// they need not survive a power cut; answers 405 to everything else.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "directory:\(path)")
-        let response: Response
-        if let upload = request.upload {
-            do {
-                response = try store(request, upload, sink)
-            } catch let error as SystemError where error.isFull {
-                return .noRoom(reason: "\(purpose): \(error); \(error.roomRemedy)")
-            } catch let error as SystemError {
-                return .notReached(
-                    reason: "\(purpose): \(error); look whether the directory exists, may be "
-                        + "written by this user"
-                )
-            } catch let error as DropContentError {
-                return .abandoned(
-                    reason: "\(purpose): the content could not be read: \(error.underlying)"
-                )
-            } catch {
-                return .abandoned(reason: "\(purpose): \(error)")
+        do {
+            var response = Response.onlyUploads
+            if let upload = request.upload {
+                let facts = request.knownFacts
+                response = try facts.name.storing { name in
+                    try store(request, upload, facts, as: name, sink)
+                }
             }
-        } else {
-            response = .onlyUploads
+            return response.give(to: sink, answering: request, purpose: purpose)
+        } catch let error as SystemError where error.isFull {
+            return .noRoom(reason: "\(purpose): \(error); \(error.roomRemedy)")
+        } catch let error as SystemError {
+            return .notReached(
+                reason: "\(purpose): \(error); look whether the directory exists, may be "
+                    + "written by this user"
+            )
+        } catch let error as DropContentError {
+            return .abandoned(
+                reason: "\(purpose): the content could not be read: \(error.underlying)"
+            )
+        } catch {
+            return .abandoned(reason: "\(purpose): \(error)")
         }
-        return response.give(to: sink, answering: request, purpose: purpose)
-    }
-
-    private func store(
-        _ request: UpstreamRequest,
-        _ upload: UploadID,
-        _ sink: any ResponseSink
-    ) throws -> Response {
-        let facts = request.facts ?? UploadFacts(of: request)
-        return try facts.name.storing { try store(request, upload, facts, as: $0, sink) }
     }
 
     private func store(

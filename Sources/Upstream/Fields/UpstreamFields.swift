@@ -58,10 +58,8 @@ package enum UpstreamFields {
     /// What a creation's record may keep of its fields: no credentials that its delivery does not take
     /// from there.
     package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
-        guard !policy.keepsCredentials else { return creation }
-        var fields = creation
-        fields.removeAll { policy.credentialFields.contains($0.name) }
-        return fields
+        policy.keepsCredentials
+            ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
     }
 
     /// The credentials of a completing request with which its upload is delivered, and which must be kept for a
@@ -82,9 +80,7 @@ package enum UpstreamFields {
         policy: FieldPolicy
     ) -> HTTPFields {
         func credentials(_ fields: HTTPFields) -> HTTPFields {
-            var fields = fields
-            fields.removeAll { !policy.credentialFields.contains($0.name) }
-            return fields
+            fields.filter { policy.credentialFields.contains($0.name) }
         }
         switch policy.credentials {
         case .none: return [:]

@@ -25,7 +25,7 @@ final class HTTPAttempt: CurlTransfer {
 
     /// Why we told libcurl to stop.
     private var stopReason: AttemptOutcome?
-    private var reading: ResponseReading
+    private(set) var reading: ResponseReading
 
     /// How many times the request was about to be sent.
     private var starts = 0
@@ -113,7 +113,7 @@ final class HTTPAttempt: CurlTransfer {
         let outcome = outcome(connection.perform(for: self))
         // A transfer that failed may leave its buffer behind, and the handle then refuses options for ever (7.88).
         // And the credentials of one client must never serve another one.
-        let isWhole = outcome == .answered || reading.redirect != nil && isAnswered
+        let isWhole = outcome == .answered || reading.redirect != nil && reading.isWhole
         mayKeepConnection =
             isWhole && !authenticatesConnection && !reading.authenticatesConnection
         // libcurl counts how often it has repeated a request, over all transfers of a handle, and gives
@@ -313,9 +313,6 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: The final response
 
-    /// Whether the final response came whole, as its head tells its length.
-    var isAnswered: Bool { reading.isWhole }
-
     private func outcome(_ end: CurlEnd) -> AttemptOutcome {
         if end == .sendFailed { hearLastWords() }
         if let target = reading.redirect {
@@ -323,7 +320,7 @@ final class HTTPAttempt: CurlTransfer {
         }
         if let stopReason { return stopReason }
         // An upstream that answered whole and then broke the sending off has answered.
-        if isAnswered || reading.hasFinalHead && end == .whole { return .answered }
+        if reading.isWhole || reading.hasFinalHead && end == .whole { return .answered }
         if end == .whole {
             return .indeterminate(
                 reason: "\(purpose) was sent, and the connection ended inside the response's head"

@@ -6,7 +6,7 @@ import Diagnosis
 import Posix
 import Settings
 
-struct Check: ParsableCommand {
+struct Check: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check the settings and print what differs from the defaults.",
         discussion: """
@@ -44,51 +44,49 @@ struct Check: ParsableCommand {
         if quiet, live { throw ValidationError("--quiet and --live exclude each other.") }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            // As another user one may not look into nginx.
-            let nginx = live ? NginxProcesses() : nil
-            let files = nginx?.dumps() ?? []
-            // Another user might not even see that it is there.
-            let file = options.file
-            let isSystems = SettingsOptions.isSystems(file)
-            let judge = try becomeJudge(ofSystems: isSystems)
-            if user == nil, isSystems { try requireJudge(judge) }
-            if let file { try requireReadable(file, by: judge) }
-            var settings = try options.settings(from: file)
-            if let listen = address.listen { settings.listen = listen }
-            let source = options.source(of: file)
-            // The shipped units make the socket's directory, or the socket.
-            let isUnits = isSystems && settings.listen.text == Settings().listen.text
-            var faults = SettingsFaults(
-                settings,
-                as: judge,
-                bindsItself: !isUnits,
-                makesDirectories: file == nil
-            ).sentences
-            if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
-            if let nginx {
-                let report = FindingReport("spoolgate check \(source)", json: json)
-                for finding in Self.findings(faults, settings) { report.tell(finding) }
-                let check = LiveCheck(settings, as: judge, nginx: nginx, files: files)
-                for finding in check.findings { report.tell(finding) }
-                return try report.end()
-            }
-            for fault in faults { printError(fault) }
-            guard faults.isEmpty else {
-                throw CommandFailure(
-                    code: .configuration,
-                    sentence: "\(source): not usable as they are",
-                    isTold: quiet
-                )
-            }
-            if quiet { return }
-            for warning in settings.ignored.map(\.description) + settings.openDoors {
-                printError("warning: \(warning)")
-            }
-            print("\(source): ok")
-            printDifferences(settings)
+    func perform() throws(CommandFailure) {
+        // As another user one may not look into nginx.
+        let nginx = live ? NginxProcesses() : nil
+        let files = nginx?.dumps() ?? []
+        // Another user might not even see that it is there.
+        let file = options.file
+        let isSystems = SettingsOptions.isSystems(file)
+        let judge = try becomeJudge(ofSystems: isSystems)
+        if user == nil, isSystems { try requireJudge(judge) }
+        if let file { try requireReadable(file, by: judge) }
+        var settings = try options.settings(from: file)
+        if let listen = address.listen { settings.listen = listen }
+        let source = options.source(of: file)
+        // The shipped units make the socket's directory, or the socket.
+        let isUnits = isSystems && settings.listen.text == Settings().listen.text
+        var faults = SettingsFaults(
+            settings,
+            as: judge,
+            bindsItself: !isUnits,
+            makesDirectories: file == nil
+        ).sentences
+        if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
+        if let nginx {
+            let report = FindingReport("spoolgate check \(source)", json: json)
+            for finding in Self.findings(faults, settings) { report.tell(finding) }
+            let check = LiveCheck(settings, as: judge, nginx: nginx, files: files)
+            for finding in check.findings { report.tell(finding) }
+            return try report.end()
         }
+        for fault in faults { printError(fault) }
+        guard faults.isEmpty else {
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "\(source): not usable as they are",
+                isTold: quiet
+            )
+        }
+        if quiet { return }
+        for warning in settings.ignored.map(\.description) + settings.openDoors {
+            printError("warning: \(warning)")
+        }
+        print("\(source): ok")
+        printDifferences(settings)
     }
 
     /// What `check` finds without --live, in the words of findings.

@@ -5,7 +5,7 @@ import Spool
 import TextFormats
 import UploadProtocol
 
-struct Hold: ParsableCommand {
+struct Hold: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Keep uploads that wait for the upstream from being delivered.",
         discussion: """
@@ -25,12 +25,10 @@ struct Hold: ParsableCommand {
         if uploads.ids.isEmpty { throw ValidationError("Name the uploads to hold.") }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            var action = try UploadAction(options, word: "held", json: json)
-            for id in uploads.ids { action.apply(to: id, Self.hold) }
-            try action.end()
-        }
+    func perform() throws(CommandFailure) {
+        var action = try UploadAction(options, word: "held", json: json)
+        for id in uploads.ids { action.apply(to: id, Self.hold) }
+        try action.end()
     }
 
     private static func hold(_ upload: Upload) throws(SpoolError) -> ActionOutcome {

@@ -10,7 +10,7 @@ import Spool
 import TextFormats
 import UploadProtocol
 
-struct List: ParsableCommand {
+struct List: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "List the uploads in the spool.",
         discussion: """
@@ -29,15 +29,9 @@ struct List: ParsableCommand {
             valueName: "state"
         ),
         completion: .list(UploadSummary.stateWords),
-        transform: { text in
-            guard UploadSummary.stateWords.contains(text) else {
-                throw ValidationError(
-                    "'\(text)' is no state; name "
-                        + "\(UploadSummary.stateWords.joined(separator: ", "))."
-                )
-            }
-            return text
-        }
+        transform: reading(
+            "is no state; name \(UploadSummary.stateWords.joined(separator: ", "))."
+        ) { UploadSummary.stateWords.contains($0) ? $0 : nil }
     )
     var state: [String] = []
 
@@ -56,12 +50,7 @@ struct List: ParsableCommand {
             valueName: "order"
         ),
         completion: .list(UploadOrder.Kind.allCases.map(\.rawValue)),
-        transform: { text in
-            guard let kind = UploadOrder.Kind(rawValue: text) else {
-                throw ValidationError("'\(text)' is no order; name size or age.")
-            }
-            return kind
-        }
+        transform: reading("is no order; name size or age.") { UploadOrder.Kind(rawValue: $0) }
     )
     var sort: UploadOrder.Kind?
 
@@ -95,19 +84,17 @@ struct List: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            let settings = try options.settings()
-            let spool = try openSpool(options)
-            if let watch {
-                try Screen.redraw(every: watch) { (screen) throws(CommandFailure) in
-                    try look(spool, settings, on: screen)
-                }
-            } else if json, !shape {
-                try printObjects(spool, settings)
-            } else {
-                try look(spool, settings, on: nil)
+    func perform() throws(CommandFailure) {
+        let settings = try options.settings()
+        let spool = try openSpool(settings)
+        if let watch {
+            try Screen.redraw(every: watch) { (screen) throws(CommandFailure) in
+                try look(spool, settings, on: screen)
             }
+        } else if json, !shape {
+            try printObjects(spool, settings)
+        } else {
+            try look(spool, settings, on: nil)
         }
     }
 
@@ -117,7 +104,7 @@ struct List: ParsableCommand {
         at now: WallTime,
         _ body: (UploadSummary) -> Void
     ) throws(CommandFailure) {
-        do throws(SpoolError) {
+        try askSpool(
             try spool.forEachUpload { summary in
                 guard selection.admits(summary, at: now),
                     state.isEmpty || state.contains(summary.stateWord),
@@ -125,9 +112,7 @@ struct List: ParsableCommand {
                 else { return }
                 body(summary)
             }
-        } catch {
-            throw CommandFailure(code: .unavailable, sentence: error.sentence)
-        }
+        )
     }
 
     private var isNarrow: Bool {
@@ -201,11 +186,7 @@ struct List: ParsableCommand {
             first.add(UploadOrder(summary, by: sort), summary.id)
         }
         for (_, id) in first.sorted() {
-            do throws(SpoolError) {
-                if let summary = try spool.look(at: id) { printObject(summary) }
-            } catch {
-                throw CommandFailure(code: .unavailable, sentence: error.sentence)
-            }
+            if let summary = try askSpool(try spool.look(at: id)) { printObject(summary) }
         }
         if sort != nil { Self.noteLeftOut(count) }
         if count == 0 { try selection.requireRoutes(of: settings) }
@@ -213,8 +194,7 @@ struct List: ParsableCommand {
 }
 
 /// Opens the spool that exists; a command that only looks must not make one.
-func openSpool(_ options: SettingsOptions) throws(CommandFailure) -> Spool {
-    let settings = try options.settings()
+func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
     do throws(SpoolError) {
         return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)
     } catch {

@@ -13,7 +13,7 @@ import TextFormats
 import UploadProtocol
 import Upstream
 
-struct Probe: ParsableCommand {
+struct Probe: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Look at an upload URL as clients meet it, and say what to mend.",
         discussion: """
@@ -41,12 +41,7 @@ struct Probe: ParsableCommand {
 
     @Argument(
         help: "Where clients upload: https://uploads.example.org/files/.",
-        transform: { text in
-            guard let url = ProbeURL(text) else {
-                throw ValidationError("'\(text)' is no http or https URL.")
-            }
-            return url
-        }
+        transform: reading("is no http or https URL.") { ProbeURL($0) }
     )
     var url: ProbeURL
 
@@ -56,12 +51,7 @@ struct Probe: ParsableCommand {
             "A field of every request, as a login needs it; may be repeated.",
             valueName: "field"
         ),
-        transform: { text in
-            guard let field = HTTPField(line: text) else {
-                throw ValidationError("'\(text)' is no field; write 'Name: value'.")
-            }
-            return field
-        }
+        transform: reading("is no field; write 'Name: value'.") { HTTPField(line: $0) }
     )
     var header: [HTTPField] = []
 
@@ -70,11 +60,8 @@ struct Probe: ParsableCommand {
 
     @Option(
         help: ArgumentHelp("Bytes for the speed, over each version of HTTP.", valueName: "size"),
-        transform: { text in
-            guard let size = ByteSize.read(text), size > 0 else {
-                throw ValidationError("'\(text)' is no size; write it as 32MiB.")
-            }
-            return size
+        transform: reading("is no size; write it as 32MiB.") { text in
+            ByteSize.read(text).flatMap { $0 > 0 ? $0 : nil }
         }
     )
     var size: Int64 = 32 << 20
@@ -84,13 +71,8 @@ struct Probe: ParsableCommand {
             "Also look whether pages of this origin may upload: https://app.example.org.",
             valueName: "origin"
         ),
-        transform: { text in
-            guard CrossOrigin.isOrigin(text) else {
-                throw ValidationError(
-                    "'\(text)' is no origin; write it as https://app.example.org."
-                )
-            }
-            return text
+        transform: reading("is no origin; write it as https://app.example.org.") {
+            CrossOrigin.isOrigin($0) ? $0 : nil
         }
     )
     var origin: String?
@@ -123,35 +105,33 @@ struct Probe: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            let stop = try Stop()
-            let report = FindingReport("spoolgate probe \(url.text)", json: json)
-            var machine: LocalCheck?
-            if local {
-                let check = LocalCheck(
-                    of: url,
-                    nginx: nginx.split(separator: " ").map(String.init)
-                )
-                for finding in check.findings { report.tell(finding) }
-                machine = check
-            }
-            var question = ProbeQuestion(url)
-            question.fields = HTTPFields(header)
-            question.versions = http.versions
-            question.size = size
-            question.origin = origin
-            question.certificateAuthority = cacert
-            question.isThorough = thorough
-            let probe = UploadProbe(question, isStopped: { stop.isAsked }) { finding in
-                report.tell(machine?.placed(finding) ?? finding)
-            }
-            probe.run()
-            if stop.isAsked {
-                throw CommandFailure(code: .unavailable, sentence: "stopped before the end")
-            }
-            try report.end()
+    func perform() throws(CommandFailure) {
+        let stop = try Stop()
+        let report = FindingReport("spoolgate probe \(url.text)", json: json)
+        var machine: LocalCheck?
+        if local {
+            let check = LocalCheck(
+                of: url,
+                nginx: nginx.split(separator: " ").map(String.init)
+            )
+            for finding in check.findings { report.tell(finding) }
+            machine = check
         }
+        var question = ProbeQuestion(url)
+        question.fields = HTTPFields(header)
+        question.versions = http.versions
+        question.size = size
+        question.origin = origin
+        question.certificateAuthority = cacert
+        question.isThorough = thorough
+        let probe = UploadProbe(question, isStopped: { stop.isAsked }) { finding in
+            report.tell(machine?.placed(finding) ?? finding)
+        }
+        probe.run()
+        if stop.isAsked {
+            throw CommandFailure(code: .unavailable, sentence: "stopped before the end")
+        }
+        try report.end()
     }
 }
 

@@ -12,7 +12,7 @@ import Spool
 import TextFormats
 import UploadProtocol
 
-struct Purge: ParsableCommand {
+struct Purge: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Remove from the spool what the settings no longer promise to keep.",
         discussion: """
@@ -48,14 +48,9 @@ struct Purge: ParsableCommand {
             valueName: "queue"
         ),
         completion: .list(Purge.queues.map(\.rawValue)),
-        transform: { text in
-            guard let queue = Queue(rawValue: text), Purge.queues.contains(queue) else {
-                throw ValidationError(
-                    "'\(text)' cannot be purged; name incoming, deferred, hold, delivered or corrupt."
-                )
-            }
-            return queue
-        }
+        transform: reading(
+            "cannot be purged; name incoming, deferred, hold, delivered or corrupt."
+        ) { text in Purge.queues.first { $0.rawValue == text } }
     )
     var queue: [Queue] = []
 
@@ -101,33 +96,29 @@ struct Purge: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            let settings = try options.settings()
-            let spool = try openSpool(options)
-            let log = Log(Serve.logger(.warning, node: settings.node))
-            let report = PurgeReport(isDryRun: dryRun, isJSON: json)
-            let purging = Purging(
-                spool: spool,
-                events: Events(settings, spool: spool, log: log),
-                retention: Retention(settings),
-                queues: chosenQueues,
-                selection: selection,
-                isForced: force,
-                report: report
+    func perform() throws(CommandFailure) {
+        let settings = try options.settings()
+        let spool = try openSpool(settings)
+        let log = Log(Serve.logger(.warning, node: settings.node))
+        let report = PurgeReport(isDryRun: dryRun, isJSON: json)
+        let purging = Purging(
+            spool: spool,
+            events: Events(settings, spool: spool, log: log),
+            retention: Retention(settings),
+            queues: chosenQueues,
+            selection: selection,
+            isForced: force,
+            report: report
+        )
+        guard uploads.ids.isEmpty else { return try purging.remove(uploads.ids) }
+        try askSpool(try purging.run(keeping: keepTotal))
+        if report.isEmpty { try selection.requireRoutes(of: settings) }
+        if let keepTotal, let left = report.left, left > keepTotal {
+            throw CommandFailure(
+                code: .refused,
+                sentence: "\(ByteSize.rounded(left)) are left in \(spool.directory), more than "
+                    + "\(ByteSize.text(keepTotal)): that was promised, not selected, or is in use"
             )
-            guard uploads.ids.isEmpty else { return try purging.remove(uploads.ids) }
-            do throws(SpoolError) { try purging.run(keeping: keepTotal) } catch {
-                throw CommandFailure(code: .unavailable, sentence: error.sentence)
-            }
-            if report.isEmpty { try selection.requireRoutes(of: settings) }
-            if let keepTotal, let left = report.left, left > keepTotal {
-                throw CommandFailure(
-                    code: .refused,
-                    sentence: "\(ByteSize.rounded(left)) are left in \(spool.directory), more than "
-                        + "\(ByteSize.text(keepTotal)): that was promised, not selected, or is in use"
-                )
-            }
         }
     }
 }

@@ -1,12 +1,11 @@
 // `spoolgate release`: gives held uploads back to the queue.
 
 import ArgumentParser
-import Posix
 import Spool
 import TextFormats
 import UploadProtocol
 
-struct Release: ParsableCommand {
+struct Release: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Give held uploads back to the queue.",
         discussion: """
@@ -25,21 +24,15 @@ struct Release: ParsableCommand {
         if uploads.ids.isEmpty { throw ValidationError("Name the uploads to release.") }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            var action = try UploadAction(options, word: "released", json: json)
-            for id in uploads.ids { action.apply(to: id, Self.release) }
-            try action.end()
-        }
+    func perform() throws(CommandFailure) {
+        var action = try UploadAction(options, word: "released", json: json)
+        for id in uploads.ids { action.apply(to: id, Self.release) }
+        try action.end()
     }
 
     private static func release(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
         switch upload.state.phase {
-        case .held where upload.isWhole:
-            let was = upload.formerStateClause
-            try upload.requeue(at: .now)
-            return .done(was: was)
-        case .held: return .refused("a part of its content is lost")
+        case .held: return try upload.requeueWhole()
         case .failed, .indeterminate:
             return .refused("\(upload.stateClause); to try it again, requeue it")
         case .receiving, .deferred, .delivering, .delivered: return .refused(upload.stateClause)

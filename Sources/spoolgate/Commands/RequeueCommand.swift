@@ -4,13 +4,12 @@
 // exactly that, by its identity or by --indeterminate.
 
 import ArgumentParser
-import Journal
 import Posix
 import Spool
 import TextFormats
 import UploadProtocol
 
-struct Requeue: ParsableCommand {
+struct Requeue: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Have uploads tried again.",
         discussion: """
@@ -36,12 +35,9 @@ struct Requeue: ParsableCommand {
             "With --all: only this queue, deferred or hold; may be repeated.",
             valueName: "queue"
         ),
-        completion: .list([Queue.deferred, .hold].map(\.rawValue)),
-        transform: { text in
-            guard let queue = Queue(rawValue: text), [.deferred, .hold].contains(queue) else {
-                throw ValidationError("'\(text)' cannot be queued again; name deferred or hold.")
-            }
-            return queue
+        completion: .list(Requeue.queues.map(\.rawValue)),
+        transform: reading("cannot be queued again; name deferred or hold.") { text in
+            Requeue.queues.first { $0.rawValue == text }
         }
     )
     var queue: [Queue] = []
@@ -52,6 +48,8 @@ struct Requeue: ParsableCommand {
     @Flag(help: "One JSON object a line, for each upload.")
     var json = false
 
+    private static let queues = [Queue.deferred, .hold]
+
     func validate() throws {
         if [all, due, !uploads.ids.isEmpty].count(where: { $0 }) != 1 {
             throw ValidationError("Name the uploads to queue again, or --all, or --due.")
@@ -61,31 +59,25 @@ struct Requeue: ParsableCommand {
         }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            if due { return try runQueue() }
-            var action = try UploadAction(options, word: "requeued", json: json)
-            for id in uploads.ids { action.apply(to: id, Self.requeue) }
-            if all { try requeueAll(&action) }
-            try action.end()
-        }
+    func perform() throws(CommandFailure) {
+        if due { return try runQueue() }
+        var action = try UploadAction(options, word: "requeued", json: json)
+        for id in uploads.ids { action.apply(to: id, Self.requeue) }
+        if all { try requeueAll(&action) }
+        try action.end()
     }
 
     /// Has the daemons look through the queue.
     private func runQueue() throws(CommandFailure) {
-        let spool = try openSpool(options)
+        let spool = try openSpool(try options.settings())
         let now = spool.clock.now
         var count = 0
-        var isServed = false
-        do throws(SpoolError) {
+        try askSpool(
             try spool.forEachQueued(until: now, or: nil) { queued in
                 if queued.next.map({ $0 <= now }) ?? false { count += 1 }
             }
-            isServed = try spool.wakeDaemons()
-        } catch {
-            throw CommandFailure(code: .unavailable, sentence: error.sentence)
-        }
-        guard isServed else {
+        )
+        guard try askSpool(try spool.wakeDaemons()) else {
             throw CommandFailure(
                 code: .unavailable,
                 sentence: "no daemon serves from \(spool.directory), which could run the queue; "
@@ -100,16 +92,14 @@ struct Requeue: ParsableCommand {
     }
 
     private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {
-        let queues = queue.isEmpty ? [.deferred, .hold] : queue
+        let queues = queue.isEmpty ? Self.queues : queue
         let spool = action.spool
-        do throws(SpoolError) {
+        try askSpool(
             try spool.forEachUpload { summary in
                 guard queues.contains(summary.queue), summary.holdCause != .held else { return }
                 requeue(summary, &action)
             }
-        } catch {
-            throw CommandFailure(code: .unavailable, sentence: error.sentence)
-        }
+        )
     }
 
     private func requeue(_ summary: UploadSummary, _ action: inout UploadAction) {
@@ -132,11 +122,7 @@ struct Requeue: ParsableCommand {
 
     private static func requeue(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
         switch upload.state.phase {
-        case .deferred, .failed, .held, .indeterminate:
-            guard upload.isWhole else { return .refused("a part of its content is lost") }
-            let was = upload.formerStateClause
-            try upload.requeue(at: .now)
-            return .done(was: was)
+        case .deferred, .failed, .held, .indeterminate: return try upload.requeueWhole()
         case .receiving, .delivering, .delivered: return .refused(upload.stateClause)
         }
     }

@@ -19,7 +19,7 @@ import TextFormats
 import UploadProtocol
 import Upstream
 
-struct Serve: ParsableCommand {
+struct Serve: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Run the gateway in the foreground.",
         discussion: """
@@ -48,54 +48,52 @@ struct Serve: ParsableCommand {
     )
     var upstream: UpstreamTarget?
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            let signals = Signals.block()
-            Thread.prepareProcess()
-            let settings = try effectiveSettings()
-            if options.file == nil { try settings.makeDirectories() }
-            let log = Log(
-                Self.logger(settings.logLevel, node: settings.node),
-                showsQueries: settings.showsQueries
+    func perform() throws(CommandFailure) {
+        let signals = Signals.block()
+        Thread.prepareProcess()
+        let settings = try effectiveSettings()
+        if options.file == nil { try settings.makeDirectories() }
+        let log = Log(
+            Self.logger(settings.logLevel, node: settings.node),
+            showsQueries: settings.showsQueries
+        )
+        for line in settings.ignored { log.settingIgnored(reason: line.description) }
+        let spool = try Self.openSpool(settings, log)
+        let threads = Self.threadBudget(settings, log)
+        let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
+        let server = try Self.startServer(settings, threads, gateway, log)
+        let admin = Admin(gateway, version: ProgramVersion.version, node: settings.node) {
+            FrontLoad(
+                busy: server.load.active,
+                maximum: threads.maximum,
+                isAccepting: server.isAccepting(within: .seconds(2))
             )
-            for line in settings.ignored { log.settingIgnored(reason: line.description) }
-            let spool = try Self.openSpool(settings, log)
-            let threads = Self.threadBudget(settings, log)
-            let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
-            let server = try Self.startServer(settings, threads, gateway, log)
-            let admin = Admin(gateway, version: ProgramVersion.version, node: settings.node) {
-                FrontLoad(
-                    busy: server.load.active,
-                    maximum: threads.maximum,
-                    isAccepting: server.isAccepting(within: .seconds(2))
-                )
-            }
-            let adminServer = Self.startAdmin(settings, admin, log)
-            let report = ServiceReport(ServiceManager())
-            try Self.startThreads(of: gateway, admin, spool, report, server, log)
-            log.serving(
-                listen: settings.listen.text,
-                spool: settings.spoolDirectory,
-                routes: settings.routes.keys.sorted()
-            )
-            report.tell(.ready, log)
-            let signal = obey(signals, gateway, report, settings, log)
-            report.tell(.stopping, log)
-            report.noteEnd()
-            admin.noteEnd()
-            log.draining(signal: signal)
-            let deadline = Deadline.after(settings.drainTimeout)
-            _ = gateway.deliveries.stopQueue(until: .after(.zero))
-            let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
-            let left = gateway.deliveries.stopQueue(until: deadline)
-            // An event whose answer is on its way would be sent once more by the next process.
-            gateway.events.stopSending(until: .after(.seconds(1)))
-            let undone = left + (isDrained ? 0 : server.load.active)
-            // What is under way still is left as by a death.
-            if undone == 0, !spool.isAfterDeath { spool.leave() }
-            _ = adminServer?.drain(until: .after(.seconds(1))) {}
-            log.stopped(left: undone)
         }
+        let adminServer = Self.startAdmin(settings, admin, log)
+        let report = ServiceReport(ServiceManager())
+        try Self.startThreads(of: gateway, admin, spool, report, server, log)
+        log.serving(
+            listen: settings.listen.text,
+            spool: settings.spoolDirectory,
+            routes: settings.routes.keys.sorted()
+        )
+        report.tell(.ready, log)
+        let signal = obey(signals, gateway, report, settings, log)
+        report.tell(.stopping, log)
+        report.noteEnd()
+        admin.noteEnd()
+        log.draining(signal: signal)
+        let deadline = Deadline.after(settings.drainTimeout)
+        _ = gateway.deliveries.stopQueue(until: .after(.zero))
+        let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
+        let left = gateway.deliveries.stopQueue(until: deadline)
+        // An event whose answer is on its way would be sent once more by the next process.
+        gateway.events.stopSending(until: .after(.seconds(1)))
+        let undone = left + (isDrained ? 0 : server.load.active)
+        // What is under way still is left as by a death.
+        if undone == 0, !spool.isAfterDeath { spool.leave() }
+        _ = adminServer?.drain(until: .after(.seconds(1))) {}
+        log.stopped(left: undone)
     }
 
     /// Starts what works beside the requests.

@@ -4,7 +4,6 @@
 
 import ArgumentParser
 import HTTPTypes
-import Journal
 import Posix
 import Settings
 import Spool
@@ -12,7 +11,7 @@ import TextFormats
 import UploadProtocol
 import Upstream
 
-struct Show: ParsableCommand {
+struct Show: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show everything that is known of one upload.",
         discussion: """
@@ -25,39 +24,29 @@ struct Show: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp("The upload, by its identity.", valueName: "upload"),
-        transform: uploadID
+        transform: readUpload
     )
     var id: UploadID
 
     @Flag(help: "One JSON object; ignore members you do not know.")
     var json = false
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            let settings = try options.settings()
-            let spool = try openSpool(options)
-            guard let summary = try look(in: spool) else {
-                throw CommandFailure(
-                    code: .unknownUpload,
-                    sentence:
-                        "\(id): there is no such upload in \(spool.directory); it was removed, or it was "
-                        + "an ordinary upload, of which only the log tells"
-                )
-            }
-            let fields = summary.creation?.shownFields(settings) ?? []
-            if json {
-                print(line(summary, fields, settings))
-            } else {
-                printLines(summary, fields, showsQueries: settings.showsQueries)
-            }
+    func perform() throws(CommandFailure) {
+        let settings = try options.settings()
+        let spool = try openSpool(settings)
+        guard let summary = try askSpool(try spool.look(at: id)) else {
+            throw CommandFailure(
+                code: .unknownUpload,
+                sentence:
+                    "\(id): there is no such upload in \(spool.directory); it was removed, or it was "
+                    + "an ordinary upload, of which only the log tells"
+            )
         }
-    }
-
-    private func look(in spool: Spool) throws(CommandFailure) -> UploadSummary? {
-        do throws(SpoolError) {
-            return try spool.look(at: id)
-        } catch {
-            throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        let fields = summary.creation?.shownFields(settings) ?? []
+        if json {
+            print(line(summary, fields, settings))
+        } else {
+            printLines(summary, fields, showsQueries: settings.showsQueries)
         }
     }
 

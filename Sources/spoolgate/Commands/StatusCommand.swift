@@ -7,7 +7,7 @@ import Posix
 import Settings
 import TextFormats
 
-struct StatusCommand: ParsableCommand {
+struct StatusCommand: SpoolgateCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Say how the running daemon is.",
@@ -40,20 +40,18 @@ struct StatusCommand: ParsableCommand {
         if check, json { throw ValidationError("--check and --json are two answers: name one.") }
     }
 
-    func run() throws {
-        try spoolgate.run { () throws(CommandFailure) in
-            let answer: String
-            do throws(CommandFailure) { answer = try ask() } catch {
-                guard check else { throw error }
-                return try end("CRITICAL: \(error.sentence)")
-            }
-            if json { return print(answer, terminator: "") }
-            let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
-            guard let first = lines.first.map(String.init) else { return }
-            if check { return try end(first) }
-            let columns = Terminal.output.size?.columns ?? .max
-            for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
+    func perform() throws(CommandFailure) {
+        let answer: String
+        do throws(CommandFailure) { answer = try ask() } catch {
+            guard check else { throw error }
+            return try end("CRITICAL: \(error.sentence)")
         }
+        if json { return print(answer, terminator: "") }
+        let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
+        guard let first = lines.first.map(String.init) else { return }
+        if check { return try end(first) }
+        let columns = Terminal.output.size?.columns ?? .max
+        for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
     }
 
     /// Ends as a Nagios plugin, by the level that the line begins with.

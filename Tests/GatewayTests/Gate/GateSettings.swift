@@ -6,9 +6,9 @@ import HTTPTypes
 import Posix
 import Spool
 import UploadProtocol
-import Upstream
 
 @testable import Settings
+@testable import Upstream
 
 /// One value of one setting, with what it needs beside it.
 struct GateSetting: Sendable {
