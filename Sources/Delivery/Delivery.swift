@@ -370,8 +370,9 @@ package struct Delivery {
 
     // MARK: Trying again
 
-    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try. An upload without
-    /// a record has failed.
+    /// Keeps the bytes for another attempt: the queue's, unless a client hears now that it may try.
+    ///
+    /// An upload without a record has failed.
     ///
     /// - Parameters:
     ///   - upload: the upload.

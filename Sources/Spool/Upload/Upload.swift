@@ -36,8 +36,7 @@ package final class Upload {
     /// When content or state last changed.
     package var lastActivity: WallTime { files.lastActivity }
 
-    /// Whether it has a record, so that a request or the queue can come back for it. What has none is gone with its
-    /// request.
+    /// Whether it has a record, so that a request or the queue can come back for it; else it is gone with its request.
     package var isRecorded: Bool { files.isRecorded }
 
     var id: UploadID { creation.id }

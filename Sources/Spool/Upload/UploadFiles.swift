@@ -65,8 +65,8 @@ final class UploadFiles {
     private var layout: SpoolLayout { spool.layout }
     private var directory: Directory { layout.directory(of: name) }
 
-    /// Takes a record that the caller has opened and locked; `state` and `creationEnd` where it was just
-    /// made. nil: there is no record.
+    /// Takes a record that the caller has opened and locked, nil for an upload without one; `state` and
+    /// `creationEnd` where it was just made.
     init(
         of id: UploadID,
         _ name: FileName,

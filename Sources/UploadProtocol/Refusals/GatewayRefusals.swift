@@ -301,9 +301,6 @@ extension Refusal {
         )
     }
 
-    /// The status of `notTaken`.
-    package static let notTakenStatus = 422
-
     /// 422: the inspection refused the content.
     ///
     /// - Parameter message: what the inspection said; empty: nothing.
