@@ -69,7 +69,7 @@ package struct Delivery {
         if case .ended(let refusal) = try check(upload, listener) { return refusal }
         // Its client waits for nobody but the upstream, as it would without a gateway.
         if !upload.isRecorded, let digests {
-            return try attempt(upload, digests, listener, in: nil)
+            return try DeliveryAttempt(upload, digests, to: listener, by: self, in: nil).run()
         }
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
@@ -88,7 +88,8 @@ package struct Delivery {
             listener.heartbeat
         )
         switch checked {
-        case .success(let digests): return try attempt(upload, digests, listener, in: slot)
+        case .success(let digests):
+            return try DeliveryAttempt(upload, digests, to: listener, by: self, in: slot).run()
         case .failure(let refusal): return refusal
         }
     }
@@ -184,187 +185,9 @@ package struct Delivery {
         }
     }
 
-    private func attempt(
-        _ upload: Upload,
-        _ digests: UploadDigests,
-        _ listener: ResponseListener,
-        in slot: DeliverySlot?
-    ) throws(SpoolError) -> Refusal? {
-        let isRepeatable = upload.isRecorded && isRepeatable(upload)
-        let relay = FinalResponseRelay(
-            upload,
-            digests,
-            to: listener,
-            of: self,
-            isRepeatable: isRepeatable,
-            in: slot
-        )
-        let form: UploadForm
-        do throws(FormFailure) {
-            form = try self.form(of: upload, completing: listener.completing, relay)
-        } catch {
-            journal.notSent(on: route.counts, of: upload.creation.client, reason: error.reason)
-            return try postpone(
-                upload,
-                reason: error.reason,
-                listener,
-                telling: error.refusal(isKept: upload.isRecorded)
-            )
-        }
-        let outcome = try send(form, relay, upload, isRepeatable: isRepeatable)
-        guard upload.isRecorded else { return end(upload, outcome, form, relay) }
-        return try end(upload, outcome, form, relay, listener, isRepeatable: isRepeatable)
-    }
-
-    /// What becomes of an upload without a record after its one attempt.
-    private func end(
-        _ upload: Upload,
-        _ outcome: AttemptOutcome,
-        _ form: UploadForm,
-        _ relay: FinalResponseRelay
-    ) -> Refusal? {
-        form.end(status: relay.status)
-        guard let reason = outcome.reason,
-            let refusal = outcome.refusal(isRepeatable: false, isKept: false)
-        else {
-            journal.delivered(upload, status: relay.status)
-            return nil
-        }
-        if case .unheard = outcome {
-            // The upstream has answered; only its client does not hear all of it.
-            journal.delivered(upload, status: relay.status)
-            let target = upload.creation.head.target
-            journal.log.clientGone(route: route.name, target: target, reason: reason)
-            relay.breakOff()
-            return nil
-        }
-        if outcome.isUnsent { form.takeBack() }
-        journal.failed(upload, reason: reason)
-        guard relay.hasBegun else { return refusal }
-        relay.breakOff()
-        return nil
-    }
-
-    /// What becomes of an upload after an attempt; parameters and results are those of `deliver`.
-    private func end(
-        _ upload: Upload,
-        _ outcome: AttemptOutcome,
-        _ form: UploadForm,
-        _ relay: FinalResponseRelay,
-        _ listener: ResponseListener,
-        isRepeatable: Bool
-    ) throws(SpoolError) -> Refusal? {
-        if outcome == .answered { relay.finish() }
-        form.end(status: relay.isStored ? relay.status : nil)
-        if let error = relay.spoolError {
-            // The upstream has taken the upload: its client must hear that, stored or not.
-            guard relay.hasBegun else { throw error }
-            journal.log.spoolFailed(error, upload: upload.creation.id)
-        }
-        guard let reason = outcome.reason,
-            let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
-        else {
-            if relay.fate.tellsResponse {
-                noteFinalResponse(of: upload, relay)
-                return nil
-            }
-            return try postpone(
-                upload,
-                reason: "the upstream answered \(relay.status)",
-                listener,
-                asked: relay.retryAfter,
-                telling: relay.refusal,
-                lacksCredentials: relay.fate == .deferredForClient
-            )
-        }
-        // Over the cap the final response was stored before its content was relayed; what the client has of
-        // that content is not the whole.
-        if relay.isStored || relay.hasBegun {
-            noteFinalResponse(of: upload, relay)
-            relay.breakOff()
-            return nil
-        }
-        let result: AttemptResult = outcome.isUnsent ? .unsent : .unanswered
-        if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
-            return try postpone(
-                upload,
-                reason: reason,
-                listener,
-                asked: outcome.retryAfter,
-                telling: refusal
-            )
-        }
-        try upload.hold(.indeterminate, reason: reason)
-        deliveries.holdSizes.add(upload)
-        journal.indeterminate(upload, reason: reason)
-        return refusal
-    }
-
-    /// The most redirects that one delivery follows.
-    private static let mostRedirects = 2
-
-    /// Makes the attempt itself, and one more for each redirect within the upstream; counts the last.
-    private func send(
-        _ form: UploadForm,
-        _ relay: FinalResponseRelay,
-        _ upload: Upload,
-        isRepeatable: Bool
-    ) throws(SpoolError) -> AttemptOutcome {
-        let watch = Stopwatch()
-        let outcome =
-            upload.isRecorded
-            ? try sendAttempts(form, relay, upload, isRepeatable: isRepeatable)
-            : route.upstream.attempt(form.request, sink: relay)
-        journal.attempted(
-            on: route.counts,
-            outcome,
-            of: upload.creation.client,
-            status: relay.status,
-            isPutOff: !relay.fate.tellsResponse,
-            nanoseconds: watch.nanoseconds
-        )
-        return outcome
-    }
-
-    private func sendAttempts(
-        _ form: UploadForm,
-        _ relay: FinalResponseRelay,
-        _ upload: Upload,
-        isRepeatable: Bool
-    ) throws(SpoolError) -> AttemptOutcome {
-        journal.metrics.delivering.add()
-        defer { journal.metrics.delivering.add(-1) }
-        var request = form.request
-        var redirects = 0
-        try upload.beginAttempt(isRepeatable: isRepeatable)
-        while true {
-            journal.delivering(upload)
-            // One too many goes to the relay, as one that leads elsewhere.
-            request.interceptsRedirects = redirects < Self.mostRedirects
-            let outcome = route.upstream.attempt(request, sink: relay)
-            guard case .redirected(let target) = outcome else { return outcome }
-            request.target = target
-            redirects += 1
-            try upload.beginNextAttempt()
-        }
-    }
-
-    private func noteFinalResponse(of upload: Upload, _ relay: FinalResponseRelay) {
-        guard let cause = upload.holdCause else {
-            return journal.delivered(upload, status: relay.status)
-        }
-        deliveries.holdSizes.add(upload)
-        let reason = upload.reason ?? ""
-        if cause == .failed {
-            journal.failed(upload, status: relay.status, reason: reason)
-        } else {
-            journal.indeterminate(upload, reason: reason)
-        }
-    }
-
     /// Whether an attempt of unknown outcome may be repeated, by the settings of the creation and by those
     /// in force: a reload may have made a POST of it, or taken its key away.
-    private func isRepeatable(_ upload: Upload) -> Bool {
+    func isRepeatable(_ upload: Upload) -> Bool {
         upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
     }
 

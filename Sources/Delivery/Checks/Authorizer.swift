@@ -96,26 +96,6 @@ package final class Authorizer: Sendable {
         meanwhile: @escaping () -> Void = {}
     ) -> AuthorizationAnswer {
         let watch = Stopwatch()
-        let answer = self.answer(
-            at: moment,
-            about: creation,
-            length: length,
-            completing,
-            policy,
-            meanwhile
-        )
-        times[answer.word].add(nanoseconds: watch.nanoseconds)
-        return answer
-    }
-
-    private func answer(
-        at moment: Moment,
-        about creation: UploadCreation,
-        length: Int64?,
-        _ completing: HTTPFields?,
-        _ policy: FieldPolicy,
-        _ meanwhile: @escaping () -> Void
-    ) -> AuthorizationAnswer {
         var fields = self.fields(of: creation, completing: completing, policy)
         fields[.spoolgateEvent] = moment.rawValue
         fields[.spoolgateUpload] = moment == .creation ? nil : "\(creation.id)"
@@ -134,6 +114,12 @@ package final class Authorizer: Sendable {
             ),
             sink: sink
         )
+        let answer = answer(outcome, sink)
+        times[answer.word].add(nanoseconds: watch.nanoseconds)
+        return answer
+    }
+
+    private func answer(_ outcome: AttemptOutcome, _ sink: WholeResponse) -> AuthorizationAnswer {
         if let reason = outcome.reason { return .unavailable(reason: reason) }
         guard let head = sink.head, let response = sink.response else {
             return .unavailable(reason: "\(url.text) gave no answer")

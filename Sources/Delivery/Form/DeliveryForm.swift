@@ -1,7 +1,6 @@
-// What happens to a whole upload before its one request goes out: its digests, then its form.
+// What happens to a whole upload before it gets a form: its digests are computed and compared.
 //
-// Neither is a delivery attempt yet. Invariant: an upload that a client's digest contradicts never gets a
-// form.
+// Invariant: an upload that a client's digest contradicts never gets a form.
 
 package import HTTPTypes
 import Journal
@@ -71,43 +70,6 @@ extension Delivery {
         let checked = try checkDigests(of: upload, completing: completing, told: [], heartbeat)
         guard case .failure(let refusal) = checked else { return nil }
         return refusal
-    }
-
-    /// Makes the one request of a whole upload from its creation.
-    ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - completing: the fields of the request that completes it; nil if none does.
-    ///   - relay: has the upload's digests, and hears that a copy goes on.
-    /// - Returns: the request in its form.
-    /// - Throws: `FormFailure`; nothing was sent then.
-    func form(
-        of upload: Upload,
-        completing: HTTPFields?,
-        _ relay: FinalResponseRelay
-    ) throws(FormFailure) -> UploadForm {
-        let length = upload.state.offset
-        let content: UpstreamContent =
-            if let buffer = upload.contentInBuffer {
-                .held(buffer)
-            } else if let bytes = upload.contentInMemory {
-                .bytes(bytes)
-            } else {
-                .file(descriptor: upload.dataFile, length: length) { buffer, position in
-                    try upload.read(into: buffer, at: position)
-                }
-            }
-        return try UploadForm(
-            upload.creation,
-            content,
-            length: length,
-            route: route,
-            completing: completing,
-            isOrdinary: !upload.isRecorded,
-            digests: relay.digests,
-            time: deliveries.clock.now,
-            onProgress: relay.onProgress
-        )
     }
 }
 

@@ -4,9 +4,9 @@
 // are put together. Invariant: the upload's own bytes are neither changed nor held in memory.
 
 package import HTTPTypes
-package import Posix
+import Posix
 package import Settings
-package import Spool
+import Spool
 import TextFormats
 package import UploadProtocol
 package import Upstream
@@ -20,94 +20,73 @@ package struct FormFailure: Error, Equatable {
 }
 
 /// One upload in its form.
-package struct UploadForm {
+struct UploadForm {
     /// The request to send.
-    package let request: UpstreamRequest
+    let request: UpstreamRequest
     /// The file that was handed over; nil in other forms than `path`.
     private let handover: Handover?
 
-    /// Makes the request of an upload.
+    /// Makes the one request of a whole upload from its creation.
     ///
     /// In a `path` form the file is in its directory, and on disk, on return.
     ///
     /// - Parameters:
-    ///   - creation: the upload.
-    ///   - content: its bytes, readable from any position.
-    ///   - length: how many.
+    ///   - upload: the upload.
     ///   - route: its route.
     ///   - completing: the fields of the request that completes it; nil if there is none.
-    ///   - isOrdinary: whether its one message brought the whole of it.
     ///   - digests: its digests.
     ///   - time: the present moment, which a notice is signed with.
     ///   - onProgress: called between two parts of a copy.
-    /// - Throws: `FormFailure` where a file cannot be handed over or the key cannot be read.
-    package init(
-        _ creation: UploadCreation,
-        _ content: UpstreamContent,
-        length: Int64,
-        route: Route,
+    /// - Throws: `FormFailure` where a file cannot be handed over or the key cannot be read; nothing was sent then.
+    init(
+        of upload: Upload,
+        on route: Route,
         completing: HTTPFields?,
-        isOrdinary: Bool = false,
-        digests: UploadDigests,
+        _ digests: UploadDigests,
         time: WallTime,
-        onProgress: () -> Void = {}
+        onProgress: () -> Void
     ) throws(FormFailure) {
+        let (creation, settings) = (upload.creation, route.settings)
         let head = creation.head
-        var fields = UpstreamFields.delivered(
-            head.fields,
-            completing: completing,
-            isWhole: isOrdinary,
-            policy: route.settings.fields
-        )
-        fields.addForwarding(
-            route.settings.fields.forwarding,
-            address: creation.remoteAddress,
-            scheme: creation.scheme,
-            host: head.fields.value(of: .host),
-            by: route.gateway
-        )
-        if route.settings.honoursIdempotencyKey, !isOrdinary, fields[.idempotencyKey] == nil {
-            fields[.idempotencyKey] = "\"\(creation.id)\""
-        }
-        UpstreamFields.finish(&fields, policy: route.settings.fields)
-        var sent = content
+        var fields = Self.fields(of: upload, on: route, completing: completing)
+        var content = upload.upstreamContent
         var handover: Handover?
         switch route.form(for: head) {
         case .body:
-            if let algorithm = route.settings.digest { fields.tell(digests.values, algorithm) }
+            if let algorithm = settings.digest { fields.tell(digests.values, algorithm) }
             if head.fields.contains(.uploadMetadata) {
                 UpstreamFields.tell(
                     UploadMetadata(head.fields),
                     name: ClientFileName(target: head.target, fields: head.fields),
                     in: &fields,
-                    policy: route.settings.fields
+                    policy: settings.fields
                 )
             }
         case .multipart:
-            let description = FileDescription(creation, length: length, digests)
-            let multipart = description.multipart(route.settings.multipart)
+            let description = FileDescription(creation, length: upload.state.offset, digests)
+            let multipart = description.multipart(settings.multipart)
             fields.describe(multipart.contentType)
-            sent = content.framed(multipart.before, multipart.after)
+            content = content.framed(multipart.before, multipart.after)
         case .path:
-            let description = FileDescription(creation, length: length, digests)
-            let key = try SigningKey(route.settings.path)
-            let placed = try Handover(content, description, route.settings.path, onProgress)
+            let description = FileDescription(creation, length: upload.state.offset, digests)
+            let key = try SigningKey(settings.path)
+            let placed = try Handover(content, description, settings.path, onProgress)
             handover = placed
             var notice = description.notice(path: placed.path)
             key.sign(&notice, at: time)
-            fields.describe(route.settings.path.encoding.contentType)
-            sent = .bytes(notice.content(route.settings.path.encoding))
+            fields.describe(settings.path.encoding.contentType)
+            content = .bytes(notice.content(settings.path.encoding))
         }
         self.handover = handover
         var request = UpstreamRequest(
             method: route.method(for: head),
             target: head.target,
             fields: fields,
-            content: sent,
+            content: content,
             upload: creation.id,
             survivesPowerCut: creation.promise == .powerCut
         )
-        if route.settings.upstream.stores {
+        if settings.upstream.stores {
             request.facts = UploadFacts(
                 target: head.target,
                 fields: head.fields,
@@ -118,16 +97,43 @@ package struct UploadForm {
         self.request = request
     }
 
+    /// The fields of the request, whatever its form.
+    private static func fields(
+        of upload: Upload,
+        on route: Route,
+        completing: HTTPFields?
+    ) -> HTTPFields {
+        let (creation, settings) = (upload.creation, route.settings)
+        var fields = UpstreamFields.delivered(
+            creation.head.fields,
+            completing: completing,
+            isWhole: !upload.isRecorded,
+            policy: settings.fields
+        )
+        fields.addForwarding(
+            settings.fields.forwarding,
+            address: creation.remoteAddress,
+            scheme: creation.scheme,
+            host: creation.head.fields.value(of: .host),
+            by: route.gateway
+        )
+        if settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
+            fields[.idempotencyKey] = "\"\(creation.id)\""
+        }
+        UpstreamFields.finish(&fields, policy: settings.fields)
+        return fields
+    }
+
     /// Takes back what was handed over, where the upstream's answer says that it has it.
     ///
     /// - Parameter status: the final response's; nil where there was none.
-    package func end(status: Int?) {
+    func end(status: Int?) {
         guard let status, (200..<300).contains(status) else { return }
         handover?.withdraw()
     }
 
     /// Takes back what was handed over, where the upstream never heard of it and will not.
-    package func takeBack() { handover?.withdraw() }
+    func takeBack() { handover?.withdraw() }
 }
 
 extension Route {
@@ -182,6 +188,17 @@ extension HTTPFields {
             $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest
         }
         self[.contentType] = contentType
+    }
+}
+
+extension Upload {
+    /// Its content, from wherever it is.
+    fileprivate var upstreamContent: UpstreamContent {
+        if let contentInBuffer { return .held(contentInBuffer) }
+        if let contentInMemory { return .bytes(contentInMemory) }
+        return .file(descriptor: dataFile, length: state.offset) { buffer, position in
+            try self.read(into: buffer, at: position)
+        }
     }
 }
 
