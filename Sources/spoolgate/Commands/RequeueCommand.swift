@@ -78,8 +78,10 @@ struct Requeue: ParsableCommand {
         var count = 0
         var isServed = false
         do throws(SpoolError) {
-            try spool.forEachQueued(until: now, or: nil) { queued in
-                if queued.next.map({ $0 <= now }) ?? false { count += 1 }
+            try spool.forEachWaiting { _, time in
+                time.map { $0 <= now } ?? false
+            } _: { upload in
+                if upload.next.map({ $0 <= now }) ?? false { count += 1 }
             }
             isServed = try spool.wakeDaemons()
         } catch {
