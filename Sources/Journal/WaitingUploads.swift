@@ -3,7 +3,7 @@
 //
 // Invariant: what is in memory does not grow with the spool.
 
-import Posix
+package import Posix
 package import Spool
 package import UploadProtocol
 
@@ -44,17 +44,18 @@ package final class WaitingUploads: Sendable {
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
         guard let waiting else { return forget(upload.creation.id) }
-        table.updateQuietly { table in
-            table.add(waiting)
-            count.set(table.known.count)
-        }
+        change { $0.add(waiting) }
     }
 
     /// Notes that an upload waits no more.
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
+        change { $0.known[id] = nil }
+    }
+
+    private func change(_ body: (inout Table) -> Void) {
         table.updateQuietly { table in
-            table.known[id] = nil
+            body(&table)
             count.set(table.known.count)
         }
     }
@@ -71,36 +72,44 @@ package final class WaitingUploads: Sendable {
     /// Whether there may be more than is known, because the process began a moment ago, or a daemon died.
     package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
 
-    /// Goes through what waits in a spool, reading only what is not known.
+    /// Goes through what waits in a spool, reading only what is not known or what the caller needs.
     ///
+    /// - Parameters:
+    ///   - spool: the spool.
+    ///   - isNeeded: called with the time in the name of each upload, nil if it waits for an operator; whether to read
+    ///     it even if it is known.
+    ///   - body: called with each upload that was read.
     /// - Throws: `.disk` where that cannot be seen; then what was known stays.
-    package func look(at spool: Spool) throws(SpoolError) {
+    package func look(
+        at spool: Spool,
+        reading isNeeded: (WallTime?) -> Bool = { _ in false },
+        _ body: (WaitingUpload) -> Void = { _ in }
+    ) throws(SpoolError) {
         let (run, wasWalked) = table.updateQuietly { table in
             table.run += 1
             return (table.run, table.isWalked)
         }
         var others = 0
+        var isNew = false
         try spool.forEachWaiting { id, time in
-            table.updateQuietly { table in
+            isNew = table.updateQuietly { table in
                 // What is done to it from here on is told by whoever does it.
-                if table.known[id]?.upload.nameTime == time {
+                if let known = table.known[id], known.upload.nameTime == time {
                     table.known[id]?.run = run
-                    return true
+                    return false
                 }
-                guard table.known[id] == nil, table.known.count >= Self.most else { return false }
+                guard table.known[id] == nil, table.known.count >= Self.most else { return true }
                 others += 1
-                return true
+                return false
             }
+            return isNew || isNeeded(time)
         } _: { waiting in
-            table.updateQuietly { table in
-                table.add(waiting)
-                count.set(table.known.count)
-            }
+            if isNew { change { $0.add(waiting) } }
+            body(waiting)
         }
         let corrupt = try spool.corruptCount()
-        table.updateQuietly { table in
+        change { table in
             table.known = table.known.filter { $0.value.run >= run }
-            count.set(table.known.count)
             table.others = others
             table.corrupt = corrupt
             if !wasWalked, !table.isWalked { table.isCounting = false }

@@ -90,7 +90,9 @@ extension World {
             complain("\(identity) was queued again, and is held")
         }
         var isDue = seen.queue != .deferred
-        try? forEachQueued { isDue = isDue || ($0.id == seen.id && $0.next != nil) }
+        try? daemon.spool.forEachWaiting({ id, _ in id == seen.id }) {
+            isDue = isDue || $0.next != nil
+        }
         if seen.queue == .incoming || !isDue {
             complain("\(identity) was told to be in the queue, and nobody will try it")
         }
@@ -194,8 +196,7 @@ extension World {
                 .filter { !$0.hasPrefix("spool/daemons/") && !$0.hasPrefix("fresh/") }
         }
         // A name that no state needs goes when its time has come.
-        try forEachQueued { _ in }
-        try spool.forEachHeld(step: {}) { _, _, _ in }
+        try spool.forEachWaiting({ _, _ in true }, { _ in })
         var left = strangers()
         if !left.isEmpty {
             // Content without a record is purged too, and what is in `tmp` once it is old.
@@ -257,12 +258,6 @@ extension World {
     /// What there is of an upload; nil where there is none.
     private func look(at identity: String) -> UploadSummary? {
         UploadID(identity).flatMap { try? daemon.spool.look(at: $0) }
-    }
-
-    /// Every upload that the queue has, whenever it is due.
-    private func forEachQueued(_ body: (QueuedUpload) -> Void) throws {
-        let latest = WallTime(seconds: QueueName.never.seconds - 1)
-        try daemon.spool.forEachQueued(until: latest, or: latest, body)
     }
 
     /// The files of uploads that this process has open; directories are left to the daemons.

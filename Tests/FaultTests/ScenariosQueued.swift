@@ -245,16 +245,13 @@ extension World {
 
     /// Checks that a queue run of the daemon finds an upload, however the clock went.
     func expectDue(_ client: UploadClient) throws {
-        let now = daemon.spool.clock.now
-        let route = settings.routes[RouteSettings.defaultName] ?? RouteSettings()
-        func after(_ time: Duration) -> WallTime {
-            WallTime(seconds: now.seconds + time.components.seconds)
-        }
+        let scope = RunScope(settings, at: daemon.spool.clock.now, looksFar: true)
         var isFound = false
-        try daemon.spool.forEachQueued(
-            until: after(settings.queueRunInterval),
-            or: after(route.queue.maximumBackoff)
-        ) { isFound = isFound || $0.id.description == client.identity }
+        try daemon.spool.forEachWaiting {
+            $1.map(scope.contains) ?? false
+        } _: {
+            isFound = isFound || $0.id.description == client.identity
+        }
         // Its time in the queue may be over by the wrong clock; then it is held.
         let queue = client.identity.flatMap { UploadID($0) }.flatMap {
             try? daemon.spool.look(at: $0)?.queue

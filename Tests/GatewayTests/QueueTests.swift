@@ -491,6 +491,23 @@ import Upstream
         #expect(slow.origin.requests.count == 1)
     }
 
+    @Test("a run reads what is due before the next one, a far one what no setting puts off so long")
+    func scope() {
+        var settings = Settings()
+        settings.queueRunInterval = .seconds(60)
+        settings.routes = ["a": RouteSettings(), "b": RouteSettings()]
+        settings.routes["a"]?.queue.maximumBackoff = .seconds(100)
+        settings.routes["b"]?.queue.maximumBackoff = .seconds(200)
+        func read(looksFar: Bool) -> [Int64] {
+            let scope = RunScope(settings, at: WallTime(seconds: 1_000), looksFar: looksFar)
+            return [0, 1_060, 1_061, 1_200, 1_201, 9_999].filter {
+                scope.contains(WallTime(seconds: $0))
+            }
+        }
+        #expect(read(looksFar: false) == [0, 1_060])
+        #expect(read(looksFar: true) == [0, 1_060, 1_201, 9_999])
+    }
+
     @Test("pauses double up to the most, and a random half of them is taken off")
     func pauses() {
         var policy = QueuePolicy()

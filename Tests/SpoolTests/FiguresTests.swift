@@ -13,7 +13,7 @@ struct FiguresTests {
     private func waiting(_ spool: Spool, known: Set<UploadID> = []) throws -> [WaitingUpload] {
         var all: [WaitingUpload] = []
         try spool.forEachWaiting { id, _ in
-            known.contains(id)
+            !known.contains(id)
         } _: {
             all.append($0)
         }

@@ -211,23 +211,20 @@ struct OutcomeTests {
         let upload = try whole()
         let other = try directory.open()
         try upload.postpone(reason: nil, .queue(WallTime(seconds: 5)))
-        var seen: [QueuedUpload] = []
-        try other.forEachQueued(until: WallTime(seconds: 4), or: .now) { seen.append($0) }
-        #expect(seen.isEmpty)
-        try other.forEachQueued(until: WallTime(seconds: 4), or: nil) { seen.append($0) }
-        #expect(seen.isEmpty, "it was looked at for a clock that was ahead")
-        try other.forEachQueued(until: .now, or: nil) { seen.append($0) }
-        #expect(
-            seen == [
-                QueuedUpload(
-                    id: id,
-                    route: "default",
-                    client: upload.creation.client,
-                    next: WallTime(seconds: 5),
-                    wholeSince: upload.wholeSince
-                )
-            ]
-        )
+        var names: [WallTime?] = []
+        var seen: [WaitingUpload] = []
+        try other.forEachWaiting {
+            names.append($1)
+            return false
+        } _: {
+            seen.append($0)
+        }
+        #expect(names == [WallTime(seconds: 5)])
+        #expect(seen.isEmpty, "it was read without need")
+        try other.forEachWaiting({ $1 == WallTime(seconds: 5) }, { seen.append($0) })
+        #expect(seen.map(\.id) == [id])
+        #expect(seen.first == upload.waiting)
+        #expect(seen.first?.client == upload.creation.client)
         #expect(try spool.tryLock(id) == nil)
         #expect(try other.tryLock(id) == nil)
         upload.unlock()

@@ -162,9 +162,9 @@ struct RecoveryTests {
             try Data().write(to: URL(filePath: "\(directory.path)/queue/\(name)"))
         }
         let spool = try directory.open()
-        try spool.forEachQueued(until: WallTime(seconds: 6), or: .now) { _ in }
+        try spool.forEachWaiting({ $1 == WallTime(seconds: 6) }, { _ in })
         #expect(directory.queueTimes(of: id).count == 1)
-        try spool.forEachQueued(until: WallTime(seconds: 7), or: .now) { _ in }
+        try spool.forEachWaiting({ $1 == WallTime(seconds: 7) }, { _ in })
         #expect(directory.queueTimes(of: id).isEmpty && directory.queueTimes(of: gone).isEmpty)
     }
 

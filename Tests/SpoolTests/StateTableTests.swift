@@ -132,8 +132,7 @@ struct StateTableTests {
         #expect(second.skipped == (row.state == "in-use" && afterPowerCut ? [id] : []))
         // What has a name that it does not need loses it when the queue comes to it.
         let needed = directory.state(of: id)?.queueTime
-        try spool.forEachQueued(until: .now, or: .now) { _ in }
-        try spool.forEachHeld(step: {}) { _, _, _ in }
+        try spool.forEachWaiting({ _, _ in true }, { _ in })
         #expect(directory.queueTimes(of: id).allSatisfy { $0 == needed })
     }
 

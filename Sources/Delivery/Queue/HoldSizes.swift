@@ -16,11 +16,12 @@ import UploadProtocol
 final class HoldSizes: Sendable {
     private struct State {
         var sizes: [String: Int64] = [:]
-        /// When it may be counted again, and whether a thread does so.
+        /// What the count under way has found, and what has come during it; nil: there is none.
+        var counted: [String: Int64]?
+        /// The uploads that have come during the count under way.
+        var added: Set<UploadID> = []
+        /// When it may be counted again.
         var nextCount = Deadline.after(.zero)
-        var isCounting = false
-        /// What has come during the count under way.
-        var added: [UploadID: (route: String, size: Int64)] = [:]
         /// Refusals of each route.
         var refusals = RareLines<String>()
     }
@@ -29,38 +30,44 @@ final class HoldSizes: Sendable {
     private static let countInterval = Duration.seconds(10)
 
     /// Notes that an upload has come to `hold`.
-    func add(_ upload: Upload) {
-        let (route, size) = (upload.creation.route, upload.state.offset)
-        state.update { state in
-            state.sizes[route, default: 0] += size
-            if state.isCounting { state.added[upload.creation.id] = (route, size) }
+    func add(_ upload: Upload) { add(upload.creation, size: upload.state.offset) }
+
+    /// The same of one that nobody has locked.
+    func add(_ creation: UploadCreation, size: Int64) {
+        state.updateQuietly { state in
+            state.sizes[creation.route, default: 0] += size
+            guard state.counted != nil else { return }
+            state.counted?[creation.route, default: 0] += size
+            state.added.insert(creation.id)
         }
     }
-
-    /// Whether an upload has come during the count under way, whose result is without it.
-    func hasAdded(_ id: UploadID) -> Bool { state.update { $0.added[id] != nil } }
 
     /// Bytes that `hold` keeps of a route.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
 
-    /// Whether the caller is to count now, and give the result to `set`.
-    func takesCount() -> Bool {
-        state.update { state in
-            guard !state.isCounting, state.nextCount.hasPassed else { return false }
-            state.isCounting = true
+    /// Begins a count, which `endCount` must end; false if one is under way or was made just now.
+    func beginCount() -> Bool {
+        state.updateQuietly { state in
+            guard state.counted == nil, state.nextCount.hasPassed else { return false }
+            state.counted = [:]
             return true
         }
     }
 
-    /// Ends a count; nil: it did not work.
-    func set(_ sizes: [String: Int64]?) {
-        state.update { state in
-            if let sizes {
-                state.sizes = sizes
-                for (route, size) in state.added.values { state.sizes[route, default: 0] += size }
-            }
-            state.added = [:]
-            state.isCounting = false
+    /// Counts an upload that was found, unless an operator holds it: that is the operator's.
+    func count(_ upload: WaitingUpload) {
+        guard let cause = upload.cause, cause != .held else { return }
+        state.updateQuietly { state in
+            guard !state.added.contains(upload.id) else { return }
+            state.counted?[upload.route, default: 0] += upload.size
+        }
+    }
+
+    /// Ends a count; its result stands only if all uploads were seen.
+    func endCount(isWhole: Bool) {
+        state.updateQuietly { state in
+            if isWhole, let counted = state.counted { state.sizes = counted }
+            (state.counted, state.added) = (nil, [])
             state.nextCount = .after(Self.countInterval)
         }
     }
@@ -71,17 +78,14 @@ final class HoldSizes: Sendable {
 
 extension Deliveries {
     /// Counts what `hold` keeps of each route, unless that was done just now.
-    func countHold(step: () -> Void = {}) {
-        guard holdSizes.takesCount() else { return }
-        var sizes: [String: Int64] = [:]
+    private func countHold() {
+        guard holdSizes.beginCount() else { return }
+        var isWhole = false
+        defer { holdSizes.endCount(isWhole: isWhole) }
         do throws(SpoolError) {
-            // What an operator holds is the operator's.
-            try spool.forEachHeld(step: step) { id, route, size in
-                if !holdSizes.hasAdded(id) { sizes[route, default: 0] += size }
-            }
-            holdSizes.set(sizes)
+            try spool.forEachWaiting({ $1 == nil }, holdSizes.count)
+            isWhole = true
         } catch {
-            holdSizes.set(nil)
             log.spoolFailed(error, upload: nil)
         }
     }

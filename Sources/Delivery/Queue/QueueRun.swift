@@ -41,6 +41,7 @@ extension Deliveries {
         guard let summary = try? spool.look(at: id), summary.holdCause == .indeterminate else {
             return
         }
+        if let creation = summary.creation { holdSizes.add(creation, size: summary.offset) }
         journal.indeterminate(summary)
     }
 
@@ -74,6 +75,7 @@ extension Deliveries {
 
     // MARK: A run
 
+    /// Reads the names of the queue once, for the table, for what waits, and on a far look for what `hold` keeps.
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         // What comes while names are read may not be among them.
@@ -82,36 +84,40 @@ extension Deliveries {
             let interval = settings.queueRunInterval.components.seconds
             queue.setHorizon(WallTime(seconds: clock.now.seconds + 2 * interval + 1))
         }
+        let scope = RunScope(settings, at: now, looksFar: looksFar)
+        let countsHold = looksFar && holdSizes.beginCount()
+        // Of what is due before the next run, the earliest are in memory, and nothing else.
+        var due = DueUploads()
+        var isWhole = false
         do throws(SpoolError) {
-            // Of what is due before the next run, the earliest are in memory, and nothing else.
-            var due = DueUploads()
-            let limit = WallTime(
-                seconds: now.seconds + settings.queueRunInterval.components.seconds
-            )
-            let longest = settings.routes.values.map(\.queue.maximumBackoff).max() ?? .zero
-            let horizon = WallTime(seconds: now.seconds + longest.components.seconds)
-            try spool.forEachQueued(until: limit, or: looksFar ? horizon : nil) { queued in
-                let policy = settings.routes[exactly: queued.route]?.queue
-                let since = queued.wholeSince ?? confirmed
+            try journal.metrics.waiting.look(at: spool) { name in
+                name.map(scope.contains) ?? countsHold
+            } _: { upload in
+                guard let name = upload.nameTime, scope.contains(name) else {
+                    if countsHold { holdSizes.count(upload) }
+                    return
+                }
+                let policy = settings.routes[exactly: upload.route]?.queue
+                let since = upload.since ?? confirmed
                 // Of a route that is no more, the attempt says so.
                 let isOver = policy?.isOver(since: since, at: confirmed) ?? (since < confirmed)
-                guard let next = queued.next ?? (isOver ? now : nil) else { return }
+                guard let next = upload.next ?? (isOver ? now : nil) else { return }
                 let isDue = policy?.isDue(next, at: now) ?? true
-                let time = isDue ? min(next, now) : next
                 due.add(
                     DueList.Entry(
-                        due: time,
-                        id: queued.id,
-                        route: queued.route,
-                        client: queued.client
+                        due: isDue ? min(next, now) : next,
+                        id: upload.id,
+                        route: upload.route,
+                        client: upload.client
                     )
                 )
             }
-            due.addAll(to: queue)
-            try journal.metrics.waiting.look(at: spool)
+            isWhole = true
         } catch {
             log.spoolFailed(error, upload: nil)
         }
+        due.addAll(to: queue)
+        if countsHold { holdSizes.endCount(isWhole: isWhole) }
     }
 
     // MARK: An attempt
@@ -168,10 +174,30 @@ extension Deliveries {
     }
 }
 
-/// When a run looks at what lies further ahead than any attempt is put off.
+/// Which uploads a run reads for the table, by the time in their names.
+struct RunScope {
+    private let limit: WallTime
+    private let horizon: WallTime
+
+    /// The scope of a run at `now`: what is due before the next one, and if it looks far what lies beyond the time
+    /// by which any setting puts off an attempt: that waits for its client, or was written by a clock that was ahead.
+    init(_ settings: Settings, at now: WallTime, looksFar: Bool) {
+        func time(after duration: Duration) -> WallTime {
+            WallTime(seconds: now.seconds + duration.components.seconds)
+        }
+        limit = time(after: settings.queueRunInterval)
+        let longest = settings.routes.values.map(\.queue.maximumBackoff).max() ?? .zero
+        horizon = looksFar ? time(after: longest) : WallTime(seconds: .max)
+    }
+
+    /// Whether the run reads an upload with that time in its name.
+    func contains(_ time: WallTime) -> Bool { time <= limit || time > horizon }
+}
+
+/// When a run looks at what lies further ahead than any attempt is put off, and counts what `hold` keeps.
 ///
-/// There are as many as wait for their clients, hence not always; but a time there may have been written by a clock
-/// that was ahead.
+/// There are as many as wait for their clients and for operators, hence not always; but a time there may have been
+/// written by a clock that was ahead, and other processes change what `hold` keeps.
 private struct FarLook {
     private var offset: Int64?
     private var next = Deadline.after(.zero)

@@ -149,7 +149,6 @@ extension Deliveries {
             looked += 1
             if looked % Self.step == 0 { upkeep.pause(Self.pause) }
         }
-        defer { if queues.contains(.hold) { countHold(step: look) } }
         try spool.forEachIdle(in: queues, since: limit, seesUse: false, step: look) {
             summary throws(SpoolError) in
             if try spool.mendTime(of: summary) { return log.timeMended(summary) }

@@ -73,8 +73,10 @@ struct Requeue: SpoolgateCommand {
         let now = spool.clock.now
         var count = 0
         try askSpool(
-            try spool.forEachQueued(until: now, or: nil) { queued in
-                if queued.next.map({ $0 <= now }) ?? false { count += 1 }
+            try spool.forEachWaiting { _, time in
+                time.map { $0 <= now } ?? false
+            } _: { upload in
+                if upload.next.map({ $0 <= now }) ?? false { count += 1 }
             }
         )
         guard try askSpool(try spool.wakeDaemons()) else {
