@@ -116,10 +116,10 @@ extension GatewayUnderTest {
     /// recovery does, the record then promises no more than is there.
     fileprivate func resizeData(of location: String, to size: Int) throws {
         let upload = try spool.lock(id(location), until: .after(.seconds(10)), requestRelease: {})
-        guard let upload, let data = upload.files.data else { return }
+        guard let upload, let data = upload.content.data else { return }
         defer { upload.unlock() }
-        if let durable = upload.files.state.durable, durable > Int64(size) {
-            try upload.files.write { $0.durable = Int64(size) }
+        if let durable = upload.record.state.durable, durable > Int64(size) {
+            try upload.record.write { $0.durable = Int64(size) }
         }
         #expect(ftruncate(data.descriptor.number, off_t(size)) == 0)
     }

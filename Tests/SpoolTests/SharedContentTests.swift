@@ -147,9 +147,9 @@ struct ShortenedContentTests {
         do {
             let file = try upload.lend(upTo: 100)
             #expect(write(file.number, "more", 4) == 4)
-            try upload.noteAdded(4)
+            try upload.content.noteAdded(4)
             #expect(truncate(directory.data(upload.creation.id), 3) == 0)
-            if isNoted { #expect(throws: SpoolError.self) { try upload.noteAdded(5) } }
+            if isNoted { #expect(throws: SpoolError.self) { try upload.content.noteAdded(5) } }
         }
         #expect(throws: SpoolError.self) { try upload.takeBack(4, until: .after(.seconds(30))) }
         #expect(upload.state.offset == 12)

@@ -194,8 +194,8 @@ extension HTTPFields {
 extension Upload {
     /// Its content, from wherever it is.
     fileprivate var upstreamContent: UpstreamContent {
-        if let contentInBuffer { return .held(contentInBuffer) }
-        if let contentInMemory { return .bytes(contentInMemory) }
+        if let buffer = content.buffer { return .held(buffer) }
+        if let bytes = content.inMemory { return .bytes(bytes) }
         return .file(descriptor: dataFile, length: state.offset) { buffer, position in
             try self.read(into: buffer, at: position)
         }

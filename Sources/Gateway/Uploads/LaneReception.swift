@@ -53,8 +53,8 @@ extension UploadOperation {
                 let report: LaneReport
                 do throws(ContentError) { report = try lane.receiveReport() } catch {
                     // It tells now and then only what it has written.
-                    if error == .stalled, upload.hasGrown {
-                        try upload.noteAdded(.max)
+                    if error == .stalled, upload.content.hasGrown {
+                        try upload.content.noteAdded(.max)
                         continue
                     }
                     return try end(lane, .interrupted(error))
@@ -66,12 +66,12 @@ extension UploadOperation {
                     try afterEach(offset - before)
                     return offset == start + count ? nil : .interrupted(.truncated)
                 }
-                try upload.noteAdded(report.count)
+                try upload.content.noteAdded(report.count)
                 try afterEach(offset - before)
                 try widen(lane, written: report.count, expected: expected)
             }
         } catch {
-            if upload.lent != nil { _ = try end(lane, .ended) }
+            if upload.content.lent != nil { _ = try end(lane, .ended) }
             throw error
         }
     }
@@ -82,7 +82,7 @@ extension UploadOperation {
     }
 
     private func limit(expected: Int64) -> LaneLimit {
-        let count = upload.lent ?? 0
+        let count = upload.content.lent ?? 0
         return LaneLimit(count: count, restFollows: count == expected)
     }
 
@@ -92,14 +92,14 @@ extension UploadOperation {
         written: Int64,
         expected: Int64
     ) throws(SpoolError) {
-        guard let lent = upload.lent else { return }
+        guard let lent = upload.content.lent else { return }
         let left = lent - written
         let most = Self.most(written: written, expected: expected)
         // No more than was written: a client that sends a byte now and then gets no second loan.
         guard most > lent, left <= min(written, (most - written) / 2) else { return }
         var limit = LaneLimit(count: lent, restFollows: true)
         do throws(SpoolError) {
-            try upload.lendMore(upTo: most - lent)
+            try upload.content.lendMore(upTo: most - lent)
             limit = self.limit(expected: expected)
         } catch {
             guard error.isNoRoom else { throw error }

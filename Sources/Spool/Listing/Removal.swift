@@ -47,7 +47,9 @@ extension Spool {
                 break
             }
         }
-        try onDisk { () throws(SystemError) in try finish(begun) }
+        try onDisk { () throws(SystemError) in
+            try removeContent(of: begun.compactMap(\.files), durably: true)
+        }
         for one in begun { note(one.summary, true) }
         if let failure { throw failure }
     }
@@ -76,21 +78,25 @@ extension Spool {
                 return nil
             }
             // The record first, so that nothing half is ever found.
-            try files.removeRecord(of: summary.creation?.client)
+            try files.record.remove(of: summary.creation?.client)
             return files
         }
         if let files { begun = Begun(summary: summary, lock: lock, files: files) }
         return begun
     }
 
-    private func finish(_ begun: [Begun]) throws(SystemError) {
-        var numbers: Set<Int> = []
-        for one in begun {
-            try one.files?.removeData()
-            numbers.insert(FileName(one.summary.id).number)
-        }
+    /// Removes the content of uploads whose records are gone.
+    ///
+    /// - Parameters:
+    ///   - removed: the uploads, locked.
+    ///   - durably: whether no power cut brings one back once this returns.
+    func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
+        for files in removed { try files.content.remove() }
+        guard durably else { return }
         // One directory keeps a first part of its changes, in order: no content goes before its record.
-        for number in numbers.sorted() { try disk.syncDirectory(layout.uploads[number]) }
+        for number in Set(removed.map(\.name.number)).sorted() {
+            try disk.syncDirectory(layout.uploads[number])
+        }
     }
 
     /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
@@ -104,6 +110,7 @@ extension Spool {
             for (directory, name) in places
             where try directory.status(of: name)?.isDirectory == true { return false }
             for (directory, name) in places { try disk.unlink(name, in: directory) }
+            try disk.syncDirectory(layout.directory(of: name))
             try disk.syncDirectory(layout.corrupt)
             return true
         }

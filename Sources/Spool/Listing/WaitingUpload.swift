@@ -58,7 +58,7 @@ extension QueueName {
 
 extension Upload {
     /// This upload as one that waits; nil where it does not.
-    package var waiting: WaitingUpload? { WaitingUpload(creation, files.state) }
+    package var waiting: WaitingUpload? { WaitingUpload(creation, record.state) }
 }
 
 extension Spool {

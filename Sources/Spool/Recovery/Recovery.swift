@@ -150,7 +150,7 @@ extension Spool {
                 return
             }
             defer { upload.unlock() }
-            try upload.files.restoreName()
+            try upload.record.restoreName()
             if before == .active {
                 recovery.interrupted += 1
                 if upload.queue == .hold { note(.held(found.id)) }

@@ -11,7 +11,7 @@ extension Upload {
 
     /// Keeps the buffer that has received all of its content, as an upload without a record may; it goes back to the
     /// pool when the upload is unlocked.
-    package func keep(_ buffer: ContentBuffer) { files.keep(buffer) }
+    package func keep(_ buffer: ContentBuffer) { content.keep(buffer) }
 }
 
 extension Spool {

@@ -18,6 +18,9 @@ package final class Upload {
     /// nil: it has no record, and nobody else can find it.
     let lock: UploadLock?
     let files: UploadFiles
+    let record: RecordFile
+    /// Its content, which somebody else may add to while it is lent.
+    package let content: ContentFile
     /// The stored final response, once it was written or read.
     var knownResponse: StoredResponse?
     var isUnlocked = false
@@ -27,28 +30,30 @@ package final class Upload {
     /// Its state as the protocol sees it.
     package var state: UploadState {
         UploadState(
-            offset: files.size,
-            length: files.state.length,
-            phase: queue.phase(files.state.cause),
+            offset: content.size,
+            length: record.state.length,
+            phase: queue.phase(record.state.cause),
             kind: creation.kind
         )
     }
     /// When content or state last changed.
-    package var lastActivity: WallTime { files.lastActivity }
+    package var lastActivity: WallTime { record.lastActivity }
 
     /// Whether it has a record, so that a request or the queue can come back for it; else it is gone with its request.
-    package var isRecorded: Bool { files.isRecorded }
+    package var isRecorded: Bool { record.isThere }
 
     var id: UploadID { creation.id }
-    var queue: Queue { files.state.queue }
+    var queue: Queue { record.state.queue }
     /// Whether a power cut must leave what was told of it.
-    var isPromised: Bool { files.state.durable != nil }
+    var isPromised: Bool { record.state.durable != nil }
 
     init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
         self.spool = spool
         self.lock = lock
         self.creation = creation
         self.files = files
+        record = files.record
+        content = files.content
     }
 
     deinit { unlock() }
@@ -64,13 +69,13 @@ package final class Upload {
     ///   `unlock()`. Whatever was written before the error stays and is counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         try require(queue == .incoming)
-        try files.append(bytes)
+        try content.append(bytes)
     }
 
     /// Whether somebody else may add content to its file: not in a shared spool, where others look at it too,
     /// nor while content may have to be taken back.
     package var canBeLent: Bool {
-        queue == .incoming && !spool.isShared && files.state.verified == nil
+        queue == .incoming && !spool.isShared && record.state.verified == nil
     }
 
     /// Opens its file for somebody else who adds content at the offset.
@@ -84,21 +89,8 @@ package final class Upload {
     /// - Throws: as `append`; `.full` and `.overQuota` only if there is no room for a single byte.
     package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
         try require(canBeLent)
-        return try files.lend(upTo: count)
+        return try content.lend(upTo: count)
     }
-
-    /// Lets up to `count` bytes more be added, at least one.
-    /// - Throws: as `lend`; then the bound is what it was.
-    package func lendMore(upTo count: Int64) throws(SpoolError) { try files.lendMore(upTo: count) }
-
-    /// Notes that `count` bytes were added in all, which survive the death of any process.
-    package func noteAdded(_ count: Int64) throws(SpoolError) { try files.noteAdded(count) }
-
-    /// Bytes that somebody else may add in all; nil: nobody else has its file.
-    package var lent: Int64? { files.lent }
-
-    /// Whether content was added of which nothing was noted.
-    package var hasGrown: Bool { files.hasGrown }
 
     /// Takes its file back once the other has closed it.
     ///
@@ -114,17 +106,17 @@ package final class Upload {
         errno: Int32 = 0,
         until deadline: Deadline
     ) throws(SpoolError) -> Bool {
-        guard try files.takeBack(count, until: deadline) else { return false }
+        guard try content.takeBack(count, until: deadline) else { return false }
         guard errno == 0 else {
             throw spool.failure(
-                SystemError(call: "pwritev", subject: files.dataPath, errno: errno)
+                SystemError(call: "pwritev", subject: content.path, errno: errno)
             )
         }
         return true
     }
 
     /// Says that what comes will be promised, so that the disk can begin to write it while it comes.
-    package func expectPromise() { files.writesBackEarly = creation.promise == .powerCut }
+    package func expectPromise() { content.writesBackEarly = creation.promise == .powerCut }
 
     /// Whether the begin of an attempt makes its content durable: of one that is not to be repeated, if anything
     /// was promised.
@@ -142,14 +134,14 @@ package final class Upload {
         if queue != .delivered { try store() }
         guard creation.promise == .powerCut else { return }
         let offset = durableOffset
-        let isDurable = files.state.durable == offset
-        guard !isDurable || files.isRecordDirty else { return try spool.checkMembership() }
+        let isDurable = record.state.durable == offset
+        guard !isDurable || record.isDirty else { return try spool.checkMembership() }
         // Asking for a stored response is no activity: it must not make that live longer.
         let before = lastActivity
-        defer { if queue == .delivered { files.lastActivity = before } }
+        defer { if queue == .delivered { record.lastActivity = before } }
         if queue == .delivered {
             // With the response, before the slot says "durable".
-            if !isPromised || files.isRecordDirty { try files.syncRecord() }
+            if !isPromised || record.isDirty { try record.sync() }
             if isPromised { return }
         } else if !isDurable {
             try syncContent()
@@ -160,15 +152,15 @@ package final class Upload {
         // content.
         if files.areNamesInDoubt { try files.syncNames() }
         if isDurable {
-            try files.syncRecord()
+            try record.sync()
         } else {
-            try files.write(durably: true) { $0.durable = offset }
+            try record.write(durably: true) { $0.durable = offset }
         }
     }
 
     /// The offset that `sync()` makes durable and that may then be told to a client: without what is
     /// not verified yet.
-    package var durableOffset: Int64 { min(files.state.verified ?? .max, files.size) }
+    package var durableOffset: Int64 { min(record.state.verified ?? .max, content.size) }
 
     /// Records the length.
     ///
@@ -176,12 +168,12 @@ package final class Upload {
     ///
     /// - Throws: `.contradiction` when another length is known; `.disk`.
     package func setLength(_ length: Int64) throws(SpoolError) {
-        guard files.state.length != length else { return }
-        if let known = files.state.length {
+        guard record.state.length != length else { return }
+        if let known = record.state.length {
             throw .contradiction(id, reason: "its length is \(known) and was to become \(length)")
         }
         try require(queue == .incoming)
-        try files.write { $0.length = length }
+        try record.write { $0.length = length }
     }
 
     // MARK: The end
@@ -215,13 +207,13 @@ package final class Upload {
     /// the file open may be told to nobody.
     package func unlock() {
         guard !isUnlocked else { return }
-        guard isRecorded, files.lent == nil else { return end() }
+        guard isRecorded, content.lent == nil else { return end() }
         // Where it fails, nobody was told of it: its client resumes before what is lost.
         switch queue {
         case .incoming, .deferred:
             // In a shared spool also the empty one that a client was told of: another host's walk takes what was
             // never promised for a dead one's.
-            if durableOffset > files.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
+            if durableOffset > record.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
         case .active: try? store()
         case .hold, .delivered, .corrupt: break
         }
@@ -249,12 +241,12 @@ package final class Upload {
     /// Puts content that is in memory into its file, where what comes then goes too; there is none where there
     /// is no content.
     package func store() throws(SpoolError) {
-        if files.size > 0, queue != .hold || files.data != nil { try files.openedData() }
+        if content.size > 0, queue != .hold || content.data != nil { try content.openedData() }
     }
 
     /// Makes the content durable, or forgets what is not.
     func syncContent() throws(SpoolError) {
-        guard let data = files.data else { return }
+        guard let data = content.data else { return }
         do throws(SystemError) {
             guard !isContentInDoubt else {
                 throw SystemError(call: "fdatasync", subject: data.subject, errno: SystemError.lost)
@@ -275,19 +267,19 @@ package final class Upload {
     /// One that waits for its delivery is received again from there. One in `hold` stays so: its client
     /// is not asked for anything more.
     private func forgetUndurable() throws(SpoolError) {
-        let durable = files.state.durable ?? 0
+        let durable = record.state.durable ?? 0
         do throws(SpoolError) {
             if queue != .hold {
                 // First, so that whoever comes after the death of the process cuts it off as well.
-                try files.write { state in
+                try record.write { state in
                     if state.queue == .deferred { state.receiveAgain() }
                     state.verified = durable
                 }
             }
-            try files.truncate(to: durable)
-            if queue != .hold { try files.write { $0.verified = nil } }
+            try content.truncate(to: durable)
+            if queue != .hold { try record.write { $0.verified = nil } }
         } catch {
-            guard files.size > durable, files.state.verified == nil else { return }
+            guard content.size > durable, record.state.verified == nil else { return }
             try files.setAside()
             end()
             throw .corrupt(id, reason: "its content could neither be made durable nor cut back")

@@ -5,7 +5,7 @@
 // what an outcome means is the gateway's business.
 
 import HTTPTypes
-package import Posix
+import Posix
 import UploadProtocol
 
 extension Upload {
@@ -35,8 +35,8 @@ extension Upload {
     /// Durable as by `beginAttempt`.
     package func beginNextAttempt() throws(SpoolError) {
         try require(queue == .active)
-        let isDurable = files.state.then == .hold && isPromised
-        try files.write(durably: isDurable) { $0.attempts += 1 }
+        let isDurable = record.state.then == .hold && isPromised
+        try record.write(durably: isDurable) { $0.attempts += 1 }
     }
 
     /// Reads content for the upstream.
@@ -51,18 +51,12 @@ extension Upload {
         at position: Int64
     ) throws(SpoolError) -> Int {
         try require(![.delivered, .corrupt].contains(queue))
-        return try files.read(into: buffer, at: position)
+        return try content.read(into: buffer, at: position)
     }
 
     /// The descriptor of the content's file, for an upstream that links or copies it; nil where there is
     /// none, as while the content is in memory.
-    package var dataFile: Int32? { files.data?.descriptor.number }
-
-    /// The whole content, where it is in memory and in no file; stays what it is when it is stored.
-    package var contentInMemory: [UInt8]? { files.contentInMemory }
-
-    /// The buffer with the whole content of an upload without a record; nil where that is in a file.
-    package var contentInBuffer: ContentBuffer? { files.buffer }
+    package var dataFile: Int32? { content.data?.descriptor.number }
 
     /// Calls `body` with the path of the content's file, for programs that open it themselves; good until `body`
     /// returns.
@@ -72,9 +66,9 @@ extension Upload {
     package func withDataPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
-        guard isRecorded else { return try files.withNamelessPath(body) }
-        try files.openedData()
-        return try body(files.dataPath)
+        guard isRecorded else { return try content.withNamelessPath(body) }
+        try content.openedData()
+        return try body(content.path)
     }
 
     /// active -> delivered: stores the final response and removes the content.
@@ -85,14 +79,14 @@ extension Upload {
     /// return; a power cut too, if anything was ever promised of the upload.
     package func finish(with response: StoredResponse) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
-        let size = files.size
+        let size = content.size
         knownResponse = try store(response) { state in
             state.go(to: .delivered, nil)
             state.length = size
         }
         spool.room.noteFinished(of: creation.client)
         // The final response is safe. Content that stays behind is removed by the next lock.
-        _ = try? files.removeData()
+        _ = try? content.remove()
     }
 
     /// The stored final response; nil unless delivered, or held with that response.
@@ -102,11 +96,11 @@ extension Upload {
     /// - Throws: `.corrupt` after setting aside a delivered upload whose response cannot be read; `.newer`
     ///   where a newer program wrote it.
     package func response() throws(SpoolError) -> StoredResponse? {
-        let isStored = files.state.response != nil || files.state.status != nil
+        let isStored = record.state.response != nil || record.state.status != nil
         let isHeld = queue == .hold && isStored
         guard queue == .delivered || isHeld, !isUnlocked else { return nil }
         if let knownResponse { return knownResponse }
-        switch try files.response() {
+        switch try record.response() {
         case .success(let response):
             knownResponse = response
             return response
@@ -131,24 +125,24 @@ extension Upload {
         durably: Bool,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
-        guard files.state.verified == nil else {
+        guard record.state.verified == nil else {
             throw .contradiction(id, reason: "it was to be whole before all of it was verified")
         }
         guard state.length == nil || state.length == state.offset else {
             let lost = SystemError.lost
-            throw .disk(SystemError(call: "delivery of", subject: files.dataPath, errno: lost))
+            throw .disk(SystemError(call: "delivery of", subject: content.path, errno: lost))
         }
-        let size = files.size
+        let size = content.size
         let isSynced = durably && isPromised
-        if isSynced, files.state.durable != size {
+        if isSynced, record.state.durable != size {
             try store()
             try syncContent()
             if files.areNamesInDoubt { try files.syncNames() }
-        } else if isSynced, files.mayBeShared {
+        } else if isSynced, content.mayBeShared {
             try files.syncNames()
         }
-        let whole = spool.clock.mended(files.state.whole) ?? spool.clock.now
-        try files.write(durably: isSynced) { next in
+        let whole = spool.clock.mended(record.state.whole) ?? spool.clock.now
+        try record.write(durably: isSynced) { next in
             next.length = size
             next.whole = whole
             if isSynced { next.durable = size }
@@ -176,14 +170,14 @@ extension Upload {
             do throws(SpoolError) { try storeWhole(kept, change) } catch {
                 let status = response.head.status.code
                 kept.head = ResponseHead(status: .init(code: status), fields: [:])
-                try files.write { state in
+                try record.write { state in
                     change(&state)
                     state.status = status
                 }
             }
         }
         // Where this fails the response is known all the same, and survives the process.
-        if isPromised { try files.syncRecord() }
+        if isPromised { try record.sync() }
         return kept
     }
 
@@ -191,13 +185,13 @@ extension Upload {
         _ response: StoredResponse,
         _ change: (inout RecordState) -> Void
     ) throws(SpoolError) {
-        let extent = try files.writePart(
+        let extent = try record.writePart(
             response.recordText(of: id),
-            beside: files.state.completion,
+            beside: record.state.completion,
             isReplacement: false
         )
         spool.room.noteRecord(Int64(extent.count))
-        try files.write { state in
+        try record.write { state in
             change(&state)
             state.response = extent
         }

@@ -15,7 +15,7 @@ extension Upload {
     /// unlocking, takes it back, and `sync()` makes nothing of it durable that may be told.
     package func beginUnverified() throws(SpoolError) {
         try require(queue == .incoming)
-        try files.write { $0.verified = files.size }
+        try record.write { $0.verified = content.size }
     }
 
     /// What was appended since `beginUnverified()` counts.
@@ -23,18 +23,18 @@ extension Upload {
     /// Survives the death of the process on return, as far as `append(_:)` says.
     package func verify() throws(SpoolError) {
         try require(queue == .incoming)
-        guard files.state.verified != nil else { return }
-        try files.write { $0.verified = nil }
+        guard record.state.verified != nil else { return }
+        try record.write { $0.verified = nil }
     }
 
     /// Takes back what was appended since `beginUnverified()`; nothing where there is nothing.
     ///
     /// - Throws: `.disk` where the disk does not let it; the next lock does it then.
     package func discardUnverified() throws(SpoolError) {
-        guard let verified = files.state.verified else { return }
+        guard let verified = record.state.verified else { return }
         try require(queue == .incoming)
-        try files.truncate(to: verified)
-        try files.write { $0.verified = nil }
+        try content.truncate(to: verified)
+        try record.write { $0.verified = nil }
     }
 
     // MARK: The completing request
@@ -47,16 +47,16 @@ extension Upload {
         // Also behind an attempt that got no answer; where one got its answer, that stands there.
         try require([.incoming, .active, .deferred].contains(queue))
         let bytes = fields.completionText(of: id)
-        let before = files.state.completion
-        if let before, try bytes == files.bytes(of: before) { return }
-        let extent = try files.writePart(bytes, beside: before, isReplacement: true)
+        let before = record.state.completion
+        if let before, try bytes == record.bytes(of: before) { return }
+        let extent = try record.writePart(bytes, beside: before, isReplacement: true)
         // A power cut must not keep a state that points to what it did not keep.
-        if before != nil, isPromised { try files.syncRecord() }
-        try files.write { $0.completion = extent }
+        if before != nil, isPromised { try record.sync() }
+        try record.write { $0.completion = extent }
     }
 
     /// What `keepCompletion` kept; nil where nothing was, or a crash has damaged it.
     package func completion() throws(SpoolError) -> HTTPFields? {
-        try isUnlocked ? nil : files.completion()
+        try isUnlocked ? nil : record.completion()
     }
 }

@@ -8,15 +8,15 @@ import UploadProtocol
 
 extension Upload {
     /// When the queue tries it next; nil: it waits for its client, or for an operator.
-    package var nextAttempt: WallTime? { files.state.next }
+    package var nextAttempt: WallTime? { record.state.next }
     /// When it was first found whole, or last queued again by an operator; nil before.
-    package var wholeSince: WallTime? { files.state.whole }
+    package var wholeSince: WallTime? { record.state.whole }
     /// Delivery attempts begun.
-    package var attempts: Int { files.state.attempts }
+    package var attempts: Int { record.state.attempts }
     /// Why it is in `hold`; nil elsewhere.
-    package var holdCause: HoldCause? { files.state.cause }
+    package var holdCause: HoldCause? { record.state.cause }
     /// Why the last attempt did not deliver it, or why it is in `hold`.
-    package var reason: String? { files.state.reason }
+    package var reason: String? { record.state.reason }
 
     /// Until when it waits, and for whom.
     package enum Waiting {
@@ -27,7 +27,7 @@ extension Upload {
     }
 
     /// Whether it waits for other credentials of its client.
-    package var lacksCredentials: Bool { queue == .deferred && files.state.status == 401 }
+    package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
     /// incoming or active -> deferred, or deferred with another time: whole, and no attempt could
     /// begin, or the upstream did not take it; the bytes stay.
@@ -68,7 +68,7 @@ extension Upload {
         response: StoredResponse? = nil
     ) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
-        let size = files.size
+        let size = content.size
         let lost = "its content could not be made durable; \(reason)"
         func change(_ state: inout RecordState) {
             state.go(to: .hold, reason)
@@ -78,13 +78,13 @@ extension Upload {
         var isLost = false
         do throws(SpoolError) { try store() } catch {
             isLost = true
-            try files.truncate(to: 0)
+            try content.truncate(to: 0)
         }
         // In one state, the response with the cause: without it, it would be a delivery.
         if let response {
             knownResponse = try store(response, change)
         } else {
-            try files.write(change)
+            try record.write(change)
         }
         do throws(SpoolError) { try sync() } catch {
             guard state.offset != state.length else { throw error }
@@ -92,7 +92,7 @@ extension Upload {
         }
         guard isLost else { return }
         // The content is cut back; that it is held, and why, can be kept all the same.
-        try files.write { $0.reason = lost }
+        try record.write { $0.reason = lost }
         try sync()
     }
 
@@ -107,11 +107,11 @@ extension Upload {
         try require(queue == .hold || queue == .deferred)
         guard state.offset == state.length else {
             throw .disk(
-                SystemError(call: "requeue of", subject: files.dataPath, errno: SystemError.lost)
+                SystemError(call: "requeue of", subject: content.path, errno: SystemError.lost)
             )
         }
         try sync()
-        try files.write(durably: creation.promise == .powerCut) { state in
+        try record.write(durably: creation.promise == .powerCut) { state in
             state.go(to: .deferred, state.reason)
             state.next = next
             state.whole = spool.clock.now

@@ -20,7 +20,7 @@ extension UploadCreation {
 
 extension Upload {
     /// The upload that takes this one as a part, as far as that one exists; nil: none does.
-    package var final: UploadID? { files.state.final }
+    package var final: UploadID? { record.state.final }
 
     /// Says which upload takes this one as a part.
     ///
@@ -29,7 +29,7 @@ extension Upload {
     /// - Throws: `.disk`; then it says what it said before.
     package func goInto(_ final: UploadID) throws(SpoolError) {
         try require(queue == .incoming)
-        try files.write(durably: creation.promise == .powerCut && isPromised) { $0.final = final }
+        try record.write(durably: creation.promise == .powerCut && isPromised) { $0.final = final }
     }
 
     /// Leaves of a part only which upload it went into: a reference to that one.
@@ -50,6 +50,6 @@ extension Upload {
     /// - Throws: `.full` below the reserve or when the disk is, `.overQuota`, `.disk`.
     package func append(contentOf part: Upload) throws(SpoolError) {
         try require(queue == .incoming)
-        try files.append(contentOf: part.files)
+        try content.append(contentOf: part.content)
     }
 }
