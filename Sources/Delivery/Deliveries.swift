@@ -6,9 +6,9 @@
 import Crypto
 package import Exchange
 package import Journal
+import Posix
 package import Settings
 package import Spool
-import Synchronization
 package import UploadProtocol
 
 /// The deliveries of one process.
@@ -28,7 +28,7 @@ package final class Deliveries: Sendable {
     let slots: DeliverySlots
     let holdSizes = HoldSizes()
     let upkeep = Upkeep()
-    private let configuration: Mutex<Configuration>
+    private let configuration: Monitor<Configuration>
 
     /// The settings in force and the routes made from them.
     ///
@@ -80,18 +80,18 @@ package final class Deliveries: Sendable {
         )
         let first = Configuration(settings, of: name, keeping: nil, journal)
         slots = DeliverySlots(first.bounds)
-        configuration = Mutex(first)
+        configuration = Monitor(first)
     }
 
     /// The configuration in force.
-    package var current: Configuration { configuration.withLock { $0 } }
+    package var current: Configuration { configuration.updateQuietly { $0 } }
 
     /// What time it is.
     package var clock: SpoolClock { spool.clock }
 
     /// Puts new settings in force for the requests and attempts that begin from now on.
     package func reload(_ settings: Settings) {
-        configuration.withLock {
+        configuration.updateQuietly {
             $0 = Configuration(settings, of: name, keeping: $0, journal)
         }
         slots.setBounds(current.bounds)

@@ -95,10 +95,9 @@ extension Request {
         case .granted(let grant):
             for name in grant.refusedNames { log.fieldNotSet(route: route.name, field: name) }
             take(grant)
-            let maxSize = route.settings.limits.maxSize
             let size = max(length ?? 0, head.contentLength.count ?? 0)
-            if size <= maxSize { return true }
-            refuse(.tooLarge(maxSize: maxSize))
+            guard let refusal = route.settings.limits.refusal(ofSize: size) else { return true }
+            refuse(refusal)
         case .refused(let response):
             log.notAuthorized(
                 route: route.name,

@@ -5,7 +5,6 @@
 // sets: routes of the settings, methods, statuses, the codes of refusals; never an owner, a path or an identity.
 
 package import Posix
-import Synchronization
 package import UploadProtocol
 
 /// The counts of one process.
@@ -15,7 +14,7 @@ package final class Metrics: Sendable {
     /// When this process began.
     package let start = WallTime.now
     /// No `Labelled`: each event of an upload looks here, and what is generic in another target costs more.
-    private let byRoute = Mutex<[String: RouteMetrics]>([:])
+    private let byRoute = Monitor<[String: RouteMetrics]>([:])
     /// What stands for a route where there is none.
     package static let noRoute = "-"
     /// Refusals by their code.
@@ -53,7 +52,7 @@ package final class Metrics: Sendable {
 
     /// What is counted of a route.
     package subscript(route: String) -> RouteMetrics {
-        byRoute.withLock { byRoute in
+        byRoute.updateQuietly { byRoute in
             if let found = byRoute[route] { return found }
             let made = RouteMetrics(uptime: uptime)
             byRoute[route] = made
@@ -63,12 +62,12 @@ package final class Metrics: Sendable {
 
     /// What is counted of each route, by its name.
     package var routes: [(name: String, counts: RouteMetrics)] {
-        byRoute.withLock { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+        byRoute.updateQuietly { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     /// Bytes of content received on all routes.
     package var received: Int {
-        byRoute.withLock { $0.values.reduce(0) { $0 + $1.received.count } }
+        byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.received.count } }
     }
 
     /// Counts an interim response that was sent.

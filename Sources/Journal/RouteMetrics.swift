@@ -2,7 +2,6 @@
 
 package import HTTPTypes
 package import Posix
-import Synchronization
 
 /// The counts of one route.
 ///
@@ -102,7 +101,7 @@ package final class RouteMetrics: Sendable {
     /// By method and status, of which few occur.
     ///
     /// Locked for the time of one addition.
-    private let requests = Mutex<[Int: Int]>([:])
+    private let requests = Monitor<[Int: Int]>([:])
     private let uploads = RouteMetrics.tallies(Outcome.allCases.count * DialectName.allCases.count)
     private let deliveries = RouteMetrics.tallies(Result.allCases.count)
 
@@ -117,7 +116,7 @@ package final class RouteMetrics: Sendable {
     /// Whether its uploads get through.
     package let health: RouteHealth
     /// Whether the log has said already that a field of its upstream is ignored.
-    private let hasToldSteering = Mutex(false)
+    private let hasToldSteering = Monitor(false)
 
     /// Begins with nothing counted; `uptime` is a clock in seconds that nobody can set.
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
@@ -136,7 +135,7 @@ package final class RouteMetrics: Sendable {
             return name.utf8.first == UInt8(ascii: "x") && Self.steering.contains(name)
         }
         guard let field else { return }
-        let isNew = hasToldSteering.withLock { hasTold in
+        let isNew = hasToldSteering.updateQuietly { hasTold in
             defer { hasTold = true }
             return !hasTold
         }
@@ -150,7 +149,7 @@ package final class RouteMetrics: Sendable {
     /// Counts a request that is over; status 0: its connection ended without one.
     package func add(_ method: MethodName, status: Int) {
         let key = method.rawValue * Self.statuses + status
-        requests.withLock { $0[key, default: 0] += 1 }
+        requests.updateQuietly { $0[key, default: 0] += 1 }
     }
 
     /// Counts what became of an upload.
@@ -165,7 +164,7 @@ package final class RouteMetrics: Sendable {
 
     /// Requests that are over, of each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {
-        requests.withLock { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
+        requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }
         }
     }

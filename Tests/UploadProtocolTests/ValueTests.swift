@@ -161,7 +161,7 @@ struct DocumentTests {
         .missingCompleteness, .strayField(.uploadOffset), .offsetMismatch(expected: 1, provided: 2),
         .lengthChanged(known: 1, told: 2), .lengthExceeded(length: 1),
         .lengthNotReached(length: 2, offset: 1), .alreadyComplete(typed: true),
-        .alreadyComplete(typed: false), .tooLarge(maxSize: 1), .ordinaryTooLarge(maxSize: 1),
+        .alreadyComplete(typed: false), .tooLarge(maxSize: 1),
         .appendTooLarge(maxAppendSize: 1), .appendTooSmall(minAppendSize: 1), .finalResponsePending,
         .deliveryUnderWay, .outcomeUnknown, .outcomeUnknownGone,
         .notReached(timedOut: false, isKept: true),

@@ -75,7 +75,7 @@ extension Request {
             exchange.abort()
         case .exceeded:
             try upload.remove()
-            refuse(.tooLarge(maxSize: route.settings.limits.maxSize))
+            refuse(route.settings.limits.tooLarge)
         }
     }
 

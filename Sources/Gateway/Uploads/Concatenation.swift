@@ -108,12 +108,11 @@ extension Request {
                 && part.state.length == part.state.offset
         }
         guard isSound else { throw .partUnfinished }
-        let maxSize = route.settings.limits.maxSize
         var sum: Int64 = 0
         for part in parts {
             let (next, overflow) = sum.addingReportingOverflow(part.state.offset)
-            guard !overflow, next <= maxSize else { throw .tooLarge(maxSize: maxSize) }
-            sum = next
+            sum = overflow ? .max : next
+            if let refusal = route.settings.limits.refusal(ofSize: sum) { throw refusal }
         }
         return sum
     }

@@ -5,7 +5,6 @@
 
 import CLinux
 import Glibc
-import Synchronization
 
 /// An accepted stream socket.
 ///
@@ -13,7 +12,7 @@ import Synchronization
 package final class Connection: Sendable {
     /// The number, for a library that reads and writes the socket itself; not valid after `close`.
     package let number: Int32
-    private let state: Mutex<State>
+    private let state: Monitor<State>
 
     private struct State: ~Copyable {
         var descriptor: Descriptor?
@@ -24,7 +23,7 @@ package final class Connection: Sendable {
     /// Takes over an open socket.
     package init(_ descriptor: consuming Descriptor) {
         number = descriptor.number
-        state = Mutex(State(descriptor: consume descriptor))
+        state = Monitor(State(descriptor: consume descriptor))
     }
 
     /// Connects to a Unix socket, without waiting for room at the listener.
@@ -40,14 +39,14 @@ package final class Connection: Sendable {
     }
 
     /// Whether this connection was asked to let go.
-    package var isReleased: Bool { state.withLock { $0.isReleased } }
+    package var isReleased: Bool { state.updateQuietly { $0.isReleased } }
 
     /// Asks for an end of receiving, from any thread: no `beginWaiting` succeeds from now on.
     ///
     /// - Returns: whether a thread waits for this connection now; it does not notice before something
     ///   comes, or `endWaiting` is called.
     package func release() -> Bool {
-        state.withLock {
+        state.updateQuietly {
             $0.isReleased = true
             return $0.isWaiting
         }
@@ -56,14 +55,14 @@ package final class Connection: Sendable {
     /// Says that this thread is about to wait for the peer.
     /// - Returns: false if it must not, because the connection was asked to let go.
     package func beginWaiting() -> Bool {
-        state.withLock {
+        state.updateQuietly {
             $0.isWaiting = !$0.isReleased
             return $0.isWaiting
         }
     }
 
     /// Says that this thread waits no more.
-    package func stopWaiting() { state.withLock { $0.isWaiting = false } }
+    package func stopWaiting() { state.updateQuietly { $0.isWaiting = false } }
 
     /// Ends the wait of a connection that was asked to let go, from any thread.
     ///
@@ -73,7 +72,7 @@ package final class Connection: Sendable {
     package func interrupt() {
         // Inside the lock, here and below, so that the number cannot be closed and given away in
         // between; shutdown(2) does not wait.
-        state.withLock {
+        state.updateQuietly {
             guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
             _ = shutdown(number, Int32(SHUT_RD))
         }
@@ -92,7 +91,7 @@ package final class Connection: Sendable {
     ///
     /// Harmless after `close`.
     package func cut() {
-        state.withLock {
+        state.updateQuietly {
             $0.isReleased = true
             if $0.descriptor != nil { _ = shutdown(number, Int32(SHUT_RDWR)) }
         }
@@ -102,7 +101,7 @@ package final class Connection: Sendable {
     ///
     /// Harmless when it is closed.
     package func close() {
-        state.withLock { $0.descriptor = nil }
+        state.updateQuietly { $0.descriptor = nil }
     }
 
     /// Ends sending and reads what the peer still sends until it closes, so that it can read all of
@@ -157,7 +156,7 @@ package final class Connection: Sendable {
     /// Whoever still has this one, to release or to cut it, reaches nothing any more.
     /// - Returns: nil where it is closed.
     package func handedOn() -> Connection? {
-        guard let descriptor = state.withLock({ $0.descriptor.take() }) else { return nil }
+        guard let descriptor = state.updateQuietly({ $0.descriptor.take() }) else { return nil }
         return Connection(descriptor)
     }
 

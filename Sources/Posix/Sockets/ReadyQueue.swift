@@ -5,14 +5,13 @@
 
 import CLinux
 import Glibc
-import Synchronization
 
 /// Sockets that are waited for, by any number of threads at a time (epoll(7)).
 package final class ReadyQueue: Sendable {
     private let epoll: Descriptor
     /// A pipe that is readable, for everybody, once its other end is closed.
     private let wakeUp: Descriptor
-    private let wakeUpEnd: Mutex<Descriptor?>
+    private let wakeUpEnd: Monitor<Descriptor?>
     /// A pipe that is always readable, watched for one event at a time.
     private let question: Descriptor
     /// How many such events were taken.
@@ -41,7 +40,7 @@ package final class ReadyQueue: Sendable {
         let status = spoolgate_epoll_watch(epoll.number, pipe.source.number, Self.over, 1)
         try SystemError.check(status, "epoll_ctl", on: subject)
         wakeUp = pipe.source
-        wakeUpEnd = Mutex(pipe.sink)
+        wakeUpEnd = Monitor(pipe.sink)
         // Its other end is closed at once.
         let closed = try Pipe(for: subject)
         question = closed.source
@@ -95,5 +94,5 @@ package final class ReadyQueue: Sendable {
     }
 
     /// Ends every wait, now and from now on.
-    package func wakeAll() { wakeUpEnd.withLock { $0 = nil } }
+    package func wakeAll() { wakeUpEnd.updateQuietly { $0 = nil } }
 }

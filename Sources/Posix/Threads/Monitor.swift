@@ -11,14 +11,14 @@ import Glibc
 /// locking and unlocking `mutex`, and the C objects never move. For the same reason `value` is behind a pointer:
 /// for a property the compiler would have every access checked a second time. What callers do with it is inlined,
 /// so that nothing of its type is looked up at run time.
-@usableFromInline package final class Monitor<Value>: @unchecked Sendable {
+@usableFromInline package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     @usableFromInline let value: UnsafeMutablePointer<Value>
     private var waiting = 0
 
     /// Guards `value`.
-    package init(_ value: sending Value) {
+    package init(_ value: consuming sending Value) {
         self.value = .allocate(capacity: 1)
         self.value.initialize(to: value)
         mutex = .allocate(capacity: 1)
@@ -53,7 +53,9 @@ import Glibc
 
     /// Runs `body` with the value, alone, and wakes nobody: for a change that no waiting thread waits for.
     @inlinable
-    package func updateQuietly<R, E: Error>(_ body: (inout Value) throws(E) -> R) throws(E) -> R {
+    package func updateQuietly<R: ~Copyable, E: Error>(
+        _ body: (inout Value) throws(E) -> R
+    ) throws(E) -> R {
         lock()
         defer { unlock() }
         return try body(&value.pointee)

@@ -90,6 +90,7 @@ extension Spool {
     /// - Parameters:
     ///   - removed: the uploads, locked.
     ///   - durably: whether no power cut brings one back once this returns.
+    /// - Throws: `SystemError` where one is there still or may come back.
     func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
         for files in removed { try files.content.remove() }
         guard durably else { return }

@@ -3,9 +3,6 @@
 //
 // A creation never changes, and no identity is used twice: what was once read right stays right.
 // Invariant: an entry is only used for a record whose bytes are the very same.
-//
-// A Monitor, though nobody waits on it: Swift's Mutex hands itself over in order (PI futex), and with
-// more threads than processors that makes a queue of sleeping threads behind every preempted holder.
 
 import Glibc
 import Posix

@@ -16,8 +16,6 @@ package final class BufferPool: Sendable {
         let buffer: ContentBuffer
     }
 
-    /// A Monitor, though nobody waits on it: Swift's Mutex hands itself over in order, which under load
-    /// makes a queue of sleeping threads behind every preempted holder.
     private let parked = Monitor<[Parked]>([])
 
     /// Lends a buffer for the time of `body`.

@@ -78,6 +78,7 @@ final class RecordFile {
     ///
     /// - Parameter status: what the file system knows of it since it was locked.
     /// - Returns: what the upload was created with, and what of the record matters to what becomes of it.
+    /// - Throws: `.disk`.
     func read(_ status: FileStatus) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
         // A file system in user space need not tell the kernel what another host has written: what was cached
         // before the lock may be old.

@@ -1,6 +1,6 @@
 // The limits an upload is held to, and the Upload-Limit field that tells them.
 //
-// Nothing is enforced here. Invariant: the field's value is a Dictionary of Integers that the
+// Here alone a size is compared with `max-size`. Invariant: the field's value is a Dictionary of Integers that the
 // structured-field grammar can hold.
 
 import TextFormats
@@ -36,6 +36,17 @@ package struct UploadLimits: Sendable, Equatable {
         self.minAppendSize = minAppendSize
         self.maxAge = maxAge
     }
+
+    /// Why an upload of `size` bytes is not taken: 413 (draft-12 §4.1.4).
+    ///
+    /// - Parameter size: bytes of the whole, as far as they are known; nil: they are not.
+    /// - Returns: the refusal; nil if it is taken.
+    package func refusal(ofSize size: Int64?) -> Refusal? {
+        size ?? 0 > maxSize ? tooLarge : nil
+    }
+
+    /// 413, for content that went on beyond `max-size`.
+    package var tooLarge: Refusal { .tooLarge(maxSize: maxSize) }
 
     /// The value of `Upload-Limit`.
     ///

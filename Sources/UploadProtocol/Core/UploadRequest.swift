@@ -143,8 +143,8 @@ package enum UploadRequest: Sendable, Equatable {
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
         if head.mayBeUpload {
             self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
-        } else if head.contentLength.count.map({ $0 > limits.maxSize }) ?? false {
-            self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
+        } else if let refusal = limits.refusal(ofSize: head.contentLength.count) {
+            self = .refused(refusal.ofOrdinaryRequest)
         } else {
             self = head.method == .options ? .options : .passThrough
         }
@@ -166,8 +166,8 @@ package enum UploadRequest: Sendable, Equatable {
         let length = max(number(.uploadLength), head.fields.contentRange?.length ?? 0)
         let (end, isOver) = number(.uploadOffset)
             .addingReportingOverflow(head.contentLength.count ?? 0)
-        guard !isOver, max(length, end) <= limits.maxSize else {
-            self = .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
+        if let refusal = limits.refusal(ofSize: isOver ? .max : max(length, end)) {
+            self = .refused(refusal.ofOrdinaryRequest)
             return
         }
         self = .passedUpload(
@@ -243,11 +243,9 @@ package enum UploadRequest: Sendable, Equatable {
 
     private init(ordinary head: RequestHead, isMarked: Bool, limits: UploadLimits, isPart: Bool) {
         let length = isPart ? head.representationLength : head.contentLength.count
-        let isTooLarge = length.map { $0 > limits.maxSize } ?? false
         self =
-            isTooLarge
-            ? .refused(.ordinaryTooLarge(maxSize: limits.maxSize))
-            : .ordinaryUpload(isMarked: isMarked)
+            limits.refusal(ofSize: length).map { .refused($0.ofOrdinaryRequest) }
+            ?? .ordinaryUpload(isMarked: isMarked)
     }
 
     private init(
@@ -287,8 +285,8 @@ package enum UploadRequest: Sendable, Equatable {
             }
             if completeness == .complete { length = count }
         }
-        if let length, length > limits.maxSize {
-            self = .refused(.tooLarge(maxSize: limits.maxSize))
+        if let refusal = limits.refusal(ofSize: length) {
+            self = .refused(refusal)
             return
         }
         self = .creation(Creation(completeness: completeness, length: length))
@@ -301,7 +299,7 @@ package enum UploadRequest: Sendable, Equatable {
         length: Int64?,
         limits: UploadLimits
     ) -> Refusal? {
-        if count > limits.maxSize { return .tooLarge(maxSize: limits.maxSize) }
+        if let refusal = limits.refusal(ofSize: count) { return refusal }
         if let length, completeness == .complete, count != length {
             return .lengthChanged(known: length, told: count)
         }

@@ -195,7 +195,7 @@ package struct UploadState: Sendable, Equatable {
         if let maxAppendSize = limits.maxAppendSize, ceiling.offset < limits.maxSize {
             return (.appendTooLarge(maxAppendSize: maxAppendSize), false)
         }
-        return (.tooLarge(maxSize: limits.maxSize), false)
+        return (limits.tooLarge, false)
     }
 
     /// Decides on an offset retrieval (draft-12 §4.3).
@@ -240,7 +240,7 @@ package struct UploadState: Sendable, Equatable {
         var end = offset
         if case .known(let count) = append.contentLength {
             let sum = offset.addingReportingOverflow(count)
-            guard !sum.overflow else { return .refuse(.tooLarge(maxSize: limits.maxSize)) }
+            guard !sum.overflow else { return .refuse(limits.tooLarge) }
             end = sum.partialValue
             if let length, end > length {
                 return .refuse(.lengthExceeded(length: length).told(as: dialect.excessStatus))
@@ -254,8 +254,8 @@ package struct UploadState: Sendable, Equatable {
         }
         // A length that was taken once stays taken, also if the limits were lowered since
         // (draft-12 §4.1.4: they should not tighten during an upload).
-        if self.length == nil, max(end, length ?? end) > limits.maxSize {
-            return .refuse(.tooLarge(maxSize: limits.maxSize))
+        if self.length == nil, let refusal = limits.refusal(ofSize: max(end, length ?? end)) {
+            return .refuse(refusal)
         }
         if case .known(let count) = append.contentLength,
             let refusal = limits.refusal(

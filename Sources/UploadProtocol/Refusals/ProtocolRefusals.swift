@@ -206,12 +206,6 @@ extension Refusal {
         )
     }
 
-    /// 413: an ordinary upload is larger than the route allows; found from its head or while
-    /// receiving it.
-    package static func ordinaryTooLarge(maxSize: Int64) -> Refusal {
-        tooLarge(maxSize: maxSize).ofOrdinaryRequest
-    }
-
     /// 413: the content of one message is larger than `max-append-size` (draft-12 §4.1.4).
     package static func appendTooLarge(maxAppendSize: Int64) -> Refusal {
         Refusal(

@@ -74,7 +74,7 @@ extension UploadRequest {
         case "1" where length == nil: break
         default: throw .noTusLength
         }
-        if let length, length > limits.maxSize { throw .tooLarge(maxSize: limits.maxSize) }
+        if let refusal = limits.refusal(ofSize: length) { throw refusal }
         if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
         let mustBeEmpty = head.contentLength == .known(0) || !head.isOfTusContent
         // It describes content.
@@ -113,8 +113,8 @@ extension UploadRequest {
         if let length, count > length {
             return .lengthExceeded(length: length).told(as: .contentTooLarge)
         }
-        if count > limits.maxSize { return .tooLarge(maxSize: limits.maxSize) }
-        return limits.refusal(ofContent: count, .atLength, isCreation: true)
+        return limits.refusal(ofSize: count)
+            ?? limits.refusal(ofContent: count, .atLength, isCreation: true)
     }
 }
 
@@ -145,7 +145,7 @@ extension HTTPFields {
     /// - Throws: 413 for a number that no limit reaches, 400 for what is none.
     fileprivate func tusLength(_ limits: UploadLimits) throws(Refusal) -> Int64? {
         if let text = self[.uploadLength], text.utf8.count > 15, text.utf8.allSatisfy(\.isDigit) {
-            throw .tooLarge(maxSize: limits.maxSize)
+            throw limits.tooLarge
         }
         return try tusNumber(.uploadLength)
     }

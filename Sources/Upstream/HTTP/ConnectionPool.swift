@@ -13,8 +13,6 @@ final class ConnectionPool: Sendable {
     /// How long a handle is kept unused, its connection open.
     static let idleTime = Duration.seconds(60)
 
-    /// A Monitor, though nobody waits on it: Swift's Mutex hands itself over in order, which under load
-    /// makes a queue of sleeping threads behind every preempted holder.
     private let idle = Monitor<[CurlConnection]>([])
 
     /// An idle handle, or a new one; nil when there is no memory for it.
