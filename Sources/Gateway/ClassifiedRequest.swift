@@ -17,7 +17,11 @@ struct ClassifiedRequest {
     let correlation: String?
 
     /// Classifies a request by its head, which gets the method that it means and a field that correlates it.
-    init(_ head: inout RequestHead, on route: Route, _ settings: Settings) {
+    init(
+        _ head: inout RequestHead,
+        on route: Route,
+        _ configuration: Deliveries.Configuration
+    ) {
         let resources = route.resources
         // Not of the head, which every use would be a copy of then.
         let target = head.target
@@ -32,10 +36,10 @@ struct ClassifiedRequest {
             ? Dialect.tus
             : Dialect(
                 of: head.fields,
-                aliases: settings.interopAliases,
+                aliases: configuration.settings.interopAliases,
                 hasRFCClients: route.settings.hasRFCClients
             )
-        correlation = settings.correlationField.map { head.fields.correlate(by: $0) }
+        correlation = configuration.settings.correlationField.map { head.fields.correlate(by: $0) }
         let limits = route.settings.limits
         request =
             isPassed

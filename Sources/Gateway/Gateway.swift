@@ -97,7 +97,7 @@ package final class Gateway: Sendable {
             exchange.end()
             return nil
         }
-        let asked = ClassifiedRequest(&head, on: route, configuration.settings)
+        let asked = ClassifiedRequest(&head, on: route, configuration)
         noteFaults(context, route: route.name, isUpload: asked.request.isUpload)
         let request = Request(
             head,
@@ -105,7 +105,7 @@ package final class Gateway: Sendable {
             context,
             at: self,
             route: route,
-            settings: configuration.settings,
+            configuration,
             asked
         )
         return (request, asked.request)

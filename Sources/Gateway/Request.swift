@@ -50,7 +50,7 @@ final class Request: Answering {
         _ context: ExchangeContext,
         at gateway: Gateway,
         route: Route,
-        settings: Settings,
+        _ configuration: Deliveries.Configuration,
         _ asked: ClassifiedRequest
     ) {
         self.gateway = gateway
@@ -60,8 +60,8 @@ final class Request: Answering {
         self.head = head
         self.route = route
         journal = gateway.deliveries.journal.correlated(asked.correlation)
-        inUseTimeout = settings.inUseTimeout
-        interimRate = settings.interim
+        inUseTimeout = configuration.settings.inUseTimeout
+        interimRate = configuration.settings.interim
         responses = gateway.responses(to: head, asked.dialect, on: route)
         isOrdinary = asked.request.isOrdinary
         isUnmarked = asked.isUnmarked

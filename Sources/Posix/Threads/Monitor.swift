@@ -12,6 +12,7 @@ import Glibc
 /// for a property the compiler would have every access checked a second time. What callers do with it is inlined,
 /// so that nothing of its type is looked up at run time.
 @usableFromInline package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
+    /// The three lie in one piece of memory, the value behind the others.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     @usableFromInline let value: UnsafeMutablePointer<Value>
@@ -19,11 +20,19 @@ import Glibc
 
     /// Guards `value`.
     package init(_ value: consuming sending Value) {
-        self.value = .allocate(capacity: 1)
+        let alignment = max(16, MemoryLayout<Value>.alignment)
+        func end(_ count: Int) -> Int { (count + alignment - 1) / alignment * alignment }
+        let placeOfChanged = end(MemoryLayout<pthread_mutex_t>.size)
+        let placeOfValue = placeOfChanged + end(MemoryLayout<pthread_cond_t>.size)
+        let memory = UnsafeMutableRawPointer.allocate(
+            byteCount: placeOfValue + MemoryLayout<Value>.size,
+            alignment: alignment
+        )
+        mutex = memory.bindMemory(to: pthread_mutex_t.self, capacity: 1)
+        changed = (memory + placeOfChanged).bindMemory(to: pthread_cond_t.self, capacity: 1)
+        self.value = (memory + placeOfValue).bindMemory(to: Value.self, capacity: 1)
         self.value.initialize(to: value)
-        mutex = .allocate(capacity: 1)
         mutex.initialize(to: pthread_mutex_t())
-        changed = .allocate(capacity: 1)
         changed.initialize(to: pthread_cond_t())
         var attributes = pthread_condattr_t()
         pthread_condattr_init(&attributes)
@@ -36,11 +45,9 @@ import Glibc
 
     deinit {
         pthread_cond_destroy(changed)
-        changed.deallocate()
         pthread_mutex_destroy(mutex)
-        mutex.deallocate()
         value.deinitialize(count: 1)
-        value.deallocate()
+        UnsafeMutableRawPointer(mutex).deallocate()
     }
 
     /// Runs `body` with the value, alone, and wakes every waiting thread afterwards.
