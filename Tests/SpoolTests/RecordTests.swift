@@ -12,9 +12,7 @@ import UploadProtocol
 @Suite("Records")
 struct RecordTests {
     static let creations: [UploadCreation] = {
-        var plain = UploadCreation.sample()
-        plain.owner = nil
-        plain.remoteAddress = nil
+        var plain = UploadCreation.sample(owner: nil, address: nil)
         plain.scheme = nil
         var strange = UploadCreation.sample(
             owner: "o\\w\nn\r\0é",

@@ -119,7 +119,8 @@ extension UploadCreation {
         _ id: UploadID = .random(),
         repeatable: Bool = true,
         owner: ExactText? = nil,
-        fields: HTTPFields = [.contentType: "text/plain"]
+        fields: HTTPFields = [.contentType: "text/plain"],
+        address: String? = "192.0.2.1"
     ) -> UploadCreation {
         UploadCreation(
             id: id,
@@ -127,7 +128,7 @@ extension UploadCreation {
             owner: owner,
             head: RequestHead(method: .post, target: "/files?x=1", fields: fields),
             resourcePath: "/files/\(id)",
-            remoteAddress: "192.0.2.1",
+            remoteAddress: address,
             scheme: "https",
             created: WallTime(seconds: 1_795_000_000),
             isRepeatable: repeatable

@@ -101,7 +101,8 @@ extension Request {
             scheme: context.scheme,
             created: gateway.clock.now,
             isRepeatable: route.mayRepeat(head),
-            promise: route.settings.promise
+            promise: route.settings.promise,
+            client: client
         )
     }
 

@@ -256,6 +256,9 @@ struct FileName {
     /// Which subdirectory of `uploads` they are in.
     let number: Int
 
+    /// What stands for the names of an upload whose files have none.
+    static let none = FileName(UploadID(high: 0, low: 0))
+
     /// The names for `id`.
     init(_ id: UploadID) {
         record = id.description

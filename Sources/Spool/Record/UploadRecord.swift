@@ -11,7 +11,7 @@ package struct UploadCreation: Sendable, Equatable {
     /// The route that received it.
     package var route: String
     /// Who created it, as the web server said; only the same, or the same nobody, gets at it again.
-    package var owner: ExactText?
+    package let owner: ExactText?
     /// Who created it, as the authorizer said where the web server did not; decides nothing.
     package var authorizedOwner: ExactText?
     /// Most bytes it may have, as the authorizer said; nil: the route's limit.
@@ -21,7 +21,7 @@ package struct UploadCreation: Sendable, Equatable {
     /// The path of its upload resource.
     package var resourcePath: String
     /// The client's address as the web server said, for forwarding fields.
-    package var remoteAddress: String?
+    package let remoteAddress: String?
     /// The scheme the client used, as the web server said.
     package var scheme: String?
     /// When it was created.
@@ -36,8 +36,8 @@ package struct UploadCreation: Sendable, Equatable {
     /// Who it belongs to, whoever said so: what events, lists and forms show.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
-    /// The client whose bounds it counts against.
-    package var client: ClientName { ClientName(owner: owner, address: remoteAddress) }
+    /// The client whose bounds it counts against; made once, for what is asked at each step.
+    package let client: ClientName
 
     /// Makes a creation from its parts.
     package init(
@@ -52,7 +52,8 @@ package struct UploadCreation: Sendable, Equatable {
         scheme: String?,
         created: WallTime,
         isRepeatable: Bool,
-        promise: UploadPromise = .powerCut
+        promise: UploadPromise = .powerCut,
+        client: ClientName? = nil
     ) {
         self.id = id
         self.route = route
@@ -63,6 +64,7 @@ package struct UploadCreation: Sendable, Equatable {
         kind = UploadKind(of: head)
         self.resourcePath = resourcePath
         self.remoteAddress = remoteAddress
+        self.client = client ?? ClientName(owner: owner, address: remoteAddress)
         self.scheme = scheme
         self.created = created
         self.isRepeatable = isRepeatable

@@ -27,8 +27,7 @@ extension Spool {
         expecting expected: Int64
     ) throws(SpoolError) -> Upload {
         if expected > Upload.mostInBuffer { try room.check(for: expected, makesFile: true) }
-        let id = creation.id
-        let files = UploadFiles(of: id, FileName(id), in: self, record: nil)
+        let files = UploadFiles(of: creation.id, .none, in: self, record: nil)
         return Upload(spool: self, lock: nil, creation: creation, files: files)
     }
 }
