@@ -46,7 +46,8 @@ extension BidirectionalCollection<UInt8> {
     /// An authority's host, with the brackets of an IPv6 address, and what follows the colon behind it; nil without one.
     @inlinable package var hostAndPort: (host: SubSequence, port: SubSequence?) {
         // An address of IPv6 has colons, and ends in a bracket.
-        let afterAddress = lastIndex(of: UInt8(ascii: "]")) ?? startIndex
+        let isAddress = first == UInt8(ascii: "[")
+        let afterAddress = isAddress ? lastIndex(of: UInt8(ascii: "]")) ?? startIndex : startIndex
         guard let colon = self[afterAddress...].firstIndex(of: UInt8(ascii: ":")) else {
             return (self[...], nil)
         }

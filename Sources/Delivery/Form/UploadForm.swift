@@ -46,36 +46,35 @@ struct UploadForm {
         time: WallTime,
         onProgress: () -> Void
     ) throws(FormFailure) {
-        let (creation, settings) = (upload.creation, route.settings)
-        let head = creation.head
+        let head = upload.creation.head
         var fields = Self.fields(of: upload, on: route, completing: completing)
         var content = upload.upstreamContent
         var handover: Handover?
         switch route.form(for: head) {
         case .body:
-            if let algorithm = settings.digest { fields.tell(digests.values, algorithm) }
+            if let algorithm = route.settings.digest { fields.tell(digests.values, algorithm) }
             if head.fields.contains(.uploadMetadata) {
                 UpstreamFields.tell(
                     UploadMetadata(head.fields),
                     name: ClientFileName(target: head.target, fields: head.fields),
                     in: &fields,
-                    policy: settings.fields
+                    policy: route.settings.fields
                 )
             }
         case .multipart:
-            let description = FileDescription(creation, length: upload.state.offset, digests)
-            let multipart = description.multipart(settings.multipart)
+            let description = FileDescription(upload.creation, length: upload.state.offset, digests)
+            let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
             content = content.framed(multipart.before, multipart.after)
         case .path:
-            let description = FileDescription(creation, length: upload.state.offset, digests)
-            let key = try SigningKey(settings.path)
-            let placed = try Handover(content, description, settings.path, onProgress)
+            let description = FileDescription(upload.creation, length: upload.state.offset, digests)
+            let key = try SigningKey(route.settings.path)
+            let placed = try Handover(content, description, route.settings.path, onProgress)
             handover = placed
             var notice = description.notice(path: placed.path)
             key.sign(&notice, at: time)
-            fields.describe(settings.path.encoding.contentType)
-            content = .bytes(notice.content(settings.path.encoding))
+            fields.describe(route.settings.path.encoding.contentType)
+            content = .bytes(notice.content(route.settings.path.encoding))
         }
         self.handover = handover
         var request = UpstreamRequest(
@@ -83,14 +82,14 @@ struct UploadForm {
             target: head.target,
             fields: fields,
             content: content,
-            upload: creation.id,
-            survivesPowerCut: creation.promise == .powerCut
+            upload: upload.creation.id,
+            survivesPowerCut: upload.creation.promise == .powerCut
         )
-        if settings.upstream.stores {
+        if route.settings.upstream.stores {
             request.facts = UploadFacts(
                 target: head.target,
                 fields: head.fields,
-                owner: creation.principal?.text,
+                owner: upload.creation.principal?.text,
                 digests: digests.texts
             )
         }
@@ -103,24 +102,24 @@ struct UploadForm {
         on route: Route,
         completing: HTTPFields?
     ) -> HTTPFields {
-        let (creation, settings) = (upload.creation, route.settings)
+        // Neither creation nor settings are copied: that would be dozens of references.
         var fields = UpstreamFields.delivered(
-            creation.head.fields,
+            upload.creation.head.fields,
             completing: completing,
             isWhole: !upload.isRecorded,
-            policy: settings.fields
+            policy: route.settings.fields
         )
         fields.addForwarding(
-            settings.fields.forwarding,
-            address: creation.remoteAddress,
-            scheme: creation.scheme,
-            host: creation.head.fields.value(of: .host),
+            route.settings.fields.forwarding,
+            address: upload.creation.remoteAddress,
+            scheme: upload.creation.scheme,
+            host: upload.creation.head.fields.value(of: .host),
             by: route.gateway
         )
-        if settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
-            fields[.idempotencyKey] = "\"\(creation.id)\""
+        if route.settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
+            fields[.idempotencyKey] = "\"\(upload.creation.id)\""
         }
-        UpstreamFields.finish(&fields, policy: settings.fields)
+        UpstreamFields.finish(&fields, policy: route.settings.fields)
         return fields
     }
 
