@@ -246,7 +246,7 @@ package struct Delivery {
     /// Each attempt sends all content, and with other credentials each is a guess.
     private func pause(of upload: Upload) -> Int? {
         // The queue has pauses of its own.
-        guard visit != nil, upload.state.phase == .deferred else { return nil }
+        guard visit != nil, upload.isRecorded, upload.state.phase == .deferred else { return nil }
         let pause = route.settings.queue.pauseOfClient(after: upload.attempts)
         let passed = deliveries.clock.now.seconds - upload.lastActivity.seconds
         // A clock that was set back says nothing.

@@ -41,7 +41,7 @@ package struct ResponseListener {
     func final(_ head: ResponseHead, of upload: Upload) -> FinalHead {
         isOrdinary
             ? .ordinary(head)
-            : responses.final(head, offset: upload.state.offset, location: location)
+            : responses.final(head, offset: upload.offset, location: location)
     }
 
     /// The same where nobody will hear anything.

@@ -78,10 +78,10 @@ package struct Event: Sendable {
         self.status = status
         self.reason = reason
         guard upload.isRecorded else {
-            length = upload.state.offset
+            length = upload.offset
             return
         }
-        offset = upload.state.offset
+        offset = upload.offset
         length = upload.state.length
         attempts = upload.attempts
         nextAttempt = upload.nextAttempt

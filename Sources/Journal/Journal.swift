@@ -48,7 +48,7 @@ package struct Journal: Sendable {
 
     /// Content ended early; what arrived is kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
-        log.interrupted(upload.creation.id, offset: upload.state.offset, reason: reason)
+        log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
         metrics.interruptions["\(reason)"].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
@@ -104,14 +104,14 @@ package struct Journal: Sendable {
             creation.id,
             route: creation.route,
             target: creation.head.target,
-            length: upload.state.offset
+            length: upload.offset
         )
         metrics.waiting.note(upload)
     }
 
     /// An attempt to deliver it begins.
     package func delivering(_ upload: Upload) {
-        log.delivering(upload.creation.id, length: upload.state.offset)
+        log.delivering(upload.creation.id, length: upload.offset)
         metrics.waiting.forget(upload.creation.id)
     }
 
@@ -205,7 +205,7 @@ package struct Journal: Sendable {
     /// There is a final response of the upstream, which the client gets.
     package func delivered(_ upload: Upload, status: Int) {
         log.answered(upload, status: status)
-        countDelivery(upload.creation, length: upload.state.offset, status: status)
+        countDelivery(upload.creation, length: upload.offset, status: status)
         metrics.waiting.forget(upload.creation.id)
         events.note(Event(.delivered, of: upload, status: status))
     }

@@ -147,8 +147,7 @@ package struct Log: Sendable {
 
     /// The upstream has answered an upload, and the client gets that answer: a status below 400 takes it.
     func answered(_ upload: Upload, status: Int) {
-        let (creation, length) = (upload.creation, upload.state.offset)
-        let (id, route) = (creation.id, creation.route)
+        let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
         case (true, true): write(.info, "delivered") { ["upload": id, "status": status] }
         case (true, false):

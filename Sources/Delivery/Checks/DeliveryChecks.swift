@@ -104,7 +104,7 @@ extension Delivery {
         of upload: Upload,
         _ listener: ResponseListener
     ) throws(SpoolError) -> Clearance {
-        let length = upload.state.offset
+        let length = upload.offset
         if let inspection = route.inspection {
             let verdict = try upload.withDataPath { path throws(SpoolError) in
                 try inspection.run(path, about: upload.creation, length: length) {

@@ -32,7 +32,7 @@ extension Delivery {
         )
         let values = try DigestReading.values(
             plan.algorithms,
-            length: upload.state.offset,
+            length: upload.offset,
             read: { buffer, position throws(SpoolError) in
                 try upload.read(into: buffer, at: position)
             },

@@ -62,12 +62,12 @@ struct UploadForm {
                 )
             }
         case .multipart:
-            let description = FileDescription(upload.creation, length: upload.state.offset, digests)
+            let description = FileDescription(upload.creation, length: upload.offset, digests)
             let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
             content = content.framed(multipart.before, multipart.after)
         case .path:
-            let description = FileDescription(upload.creation, length: upload.state.offset, digests)
+            let description = FileDescription(upload.creation, length: upload.offset, digests)
             let key = try SigningKey(route.settings.path)
             let placed = try Handover(content, description, route.settings.path, onProgress)
             handover = placed

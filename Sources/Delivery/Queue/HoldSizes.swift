@@ -30,7 +30,7 @@ final class HoldSizes: Sendable {
     private static let countInterval = Duration.seconds(10)
 
     /// Notes that an upload has come to `hold`.
-    func add(_ upload: Upload) { add(upload.creation, size: upload.state.offset) }
+    func add(_ upload: Upload) { add(upload.creation, size: upload.offset) }
 
     /// The same of one that nobody has locked.
     func add(_ creation: UploadCreation, size: Int64) {

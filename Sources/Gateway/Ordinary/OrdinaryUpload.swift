@@ -102,7 +102,7 @@ extension Request {
             try buffer.withBytes { bytes throws(SpoolError) in try upload.append(bytes) }
         }
         return try reception.receive(
-            room: room - upload.state.offset,
+            room: room - upload.offset,
             store: { bytes throws(SpoolError) in
                 reading.update(bytes)
                 try upload.append(bytes)
@@ -115,7 +115,7 @@ extension Request {
     @inline(never)
     private func send(_ upload: Upload, _ digests: UploadDigests) throws(SpoolError) {
         guard !upload.isRecorded else {
-            log.received(upload.creation.id, offset: upload.state.offset)
+            log.received(upload.creation.id, offset: upload.offset)
             journal.completed(upload)
             return try UploadOperation(self, upload, isCreation: true).accept()
         }

@@ -23,10 +23,10 @@ struct ReceptionProgress {
 
     /// Tells how far `upload` has come, if it is time.
     mutating func note(_ upload: Upload) throws(SpoolError) {
-        let count = upload.state.offset - told
+        let count = upload.offset - told
         guard let report, count > 0, count >= rate.progressSize, next.hasPassed else { return }
         try report.tell(upload)
-        told = upload.state.offset
+        told = upload.offset
         next = .after(rate.progressInterval)
     }
 }

@@ -24,23 +24,22 @@ final class UploadOperation: Answering {
     let responses: any ResponseWording
 
     init(_ request: Request, _ upload: Upload, isCreation: Bool = false) {
-        let creation = upload.creation
         self.request = request
         self.upload = upload
         self.isCreation = isCreation
-        journal = request.gateway.deliveries.journal.of(creation)
+        journal = request.gateway.deliveries.journal.of(upload.creation)
         var responses: any ResponseWording
-        (route, responses) = request.limited(request.responses, to: creation.maxSize)
-        if request.isUnmarked, creation.kind.family == .tus {
+        (route, responses) = request.limited(request.responses, to: upload.creation.maxSize)
+        if request.isUnmarked, upload.creation.kind.family == .tus {
             responses = request.gateway.responses(to: request.head, .tus, on: route)
         }
         // To the others a creation makes no difference.
         self.responses =
-            responses.dialect.repeatsAfterError ? responses.on(creation.head) : responses
+            responses.dialect.repeatsAfterError ? responses.on(upload.creation.head) : responses
     }
 
     var head: RequestHead { request.head }
-    var offset: Int64 { upload.state.offset }
+    var offset: Int64 { upload.offset }
     /// The upload resource's URI, if the request is the creation.
     var locationOfCreation: String? {
         isCreation ? request.location(upload.creation.resourcePath) : nil

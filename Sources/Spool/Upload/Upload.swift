@@ -36,6 +36,8 @@ package final class Upload {
             kind: creation.kind
         )
     }
+    /// Bytes of its content, as `state` says.
+    package var offset: Int64 { content.size }
     /// When content or state last changed.
     package var lastActivity: WallTime { record.lastActivity }
 
