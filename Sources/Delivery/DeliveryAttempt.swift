@@ -1,11 +1,15 @@
 // One attempt to deliver an upload: one regular request, what the upstream answers, and what becomes of the upload.
 //
-// What an outcome means is AttemptFate's to say; the response on its way is in FinalResponse. Invariant: an upload is in
-// `active` exactly while its attempt runs.
+// What an outcome means is AttemptFate's to say. Up to the cap the whole final response is stored before its first byte
+// leaves for the client; beyond it the head is stored, and the content streams through, as all of it does for an upload
+// without a record. Invariants: an upload is in `active` exactly while its attempt runs; nothing of a response that is no
+// final response is stored or relayed.
 
+import Exchange
 import HTTPTypes
 import Journal
 import Posix
+import Settings
 import Spool
 import UploadProtocol
 import Upstream
@@ -14,40 +18,40 @@ import Upstream
 ///
 /// One thread.
 final class DeliveryAttempt {
-    let upload: Upload
-    let digests: UploadDigests
-    let listener: ResponseListener
-    let delivery: Delivery
+    private let upload: Upload
+    private let digests: UploadDigests
+    private let listener: ResponseListener
+    private let delivery: Delivery
     /// Whether the upstream may be sent it again.
-    let isRepeatable: Bool
+    private let isRepeatable: Bool
     /// Whether the client was told 202.
-    let isAccepted: Bool
+    private let isAccepted: Bool
     /// Given back when the head is there; nil: it needs none.
-    let slot: DeliverySlot?
+    private let slot: DeliverySlot?
     /// The final response's head as it is told, once it came.
-    var head: ResponseHead?
-    var contentLength: Int64?
-    var content: [UInt8] = []
-    var isStreaming = false
+    private var head: ResponseHead?
+    private var contentLength: Int64?
+    private var content: [UInt8] = []
+    private var isStreaming = false
     /// What the attempt came to by the response, and what becomes of the upload.
-    var result = AttemptResult.taken
-    var fate = AttemptFate.delivered
+    private var result = AttemptResult.taken
+    private var fate = AttemptFate.delivered
     /// The challenges of a 401.
-    var challenges: [String] = []
+    private var challenges: [String] = []
     /// Seconds the upstream asked to wait, where it did.
-    var retryAfter: Int?
-    var isStored = false
+    private var retryAfter: Int?
+    private var isStored = false
     /// Why the final response could not be stored.
-    var spoolError: SpoolError?
+    private var spoolError: SpoolError?
     /// Whether the client was told the final response.
-    var hasBegun = false
+    private var hasBegun = false
     /// Whether the client is told its content as well.
-    var relaysContent = true
+    private var relaysContent = true
 
-    var route: Route { delivery.route }
-    var journal: Journal { delivery.journal }
-    var deliveries: Deliveries { delivery.deliveries }
-    var log: Log { delivery.journal.log }
+    private var route: Route { delivery.route }
+    private var journal: Journal { delivery.journal }
+    private var deliveries: Deliveries { delivery.deliveries }
+    private var log: Log { delivery.journal.log }
 
     /// An attempt to deliver a whole upload with these digests, for a listener.
     init(
@@ -218,4 +222,121 @@ final class DeliveryAttempt {
             try upload.beginNextAttempt()
         }
     }
+}
+
+// MARK: The response
+
+extension DeliveryAttempt: ResponseSink {
+    /// The upstream's status; 0 before its head came.
+    private var status: Int { head?.status.code ?? 0 }
+
+    func onProgress() {
+        if !hasBegun { listener.heartbeat?.beat(upload, failingInto: log) }
+    }
+
+    func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }
+
+    func receive(head: ResponseHead, contentLength: Int64?) throws {
+        slot?.giveBack()
+        route.counts.noteSteering(head.fields, route: route.name, log)
+        var told = ResponseHead(
+            status: head.status,
+            fields: UpstreamFields.relayed(head.fields)
+        ).fitting(telling: log, upload: upload.isRecorded ? upload.creation.id : nil)
+        digests.plan.tell(digests.values, in: &told)
+        self.head = told
+        self.contentLength = contentLength
+        guard upload.isRecorded else {
+            // Nothing of it is stored, so it need not be whole.
+            isStreaming = true
+            return try begin(contentLength: contentLength)
+        }
+        result = AttemptResult(
+            head.status,
+            method: route.method(for: upload.creation.head),
+            notProcessed: route.settings.notProcessed
+        )
+        fate = fateOfUpload
+        challenges = head.fields[values: .wwwAuthenticate]
+        retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
+    }
+
+    private var fateOfUpload: AttemptFate {
+        let client = listener.knowledge(isAccepted: isAccepted)
+        let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
+        guard fate == .heldWithResponse, deliveries.isHoldFull(route) else { return fate }
+        deliveries.noteHoldFull(route)
+        return .delivered
+    }
+
+    func receive(content part: RawSpan) throws {
+        guard fate.tellsResponse else { return }
+        if !isStreaming {
+            if Int64(content.count + part.byteCount) <= route.settings.maxResponseSize {
+                part.withUnsafeBytes { content.append(contentsOf: $0) }
+                return
+            }
+            isStreaming = true
+            store(content: nil)
+            try begin(contentLength: contentLength)
+        }
+        if relaysContent { try listener.exchange?.send(content: part) }
+    }
+
+    /// Stores and relays a response that ended.
+    private func finish() {
+        guard !isStreaming, fate.tellsResponse else { return }
+        store(content: content)
+        // `try?`: the final response is stored, and a client that is gone can come back for it.
+        try? begin(contentLength: contentLength ?? Int64(content.count))
+    }
+
+    /// What the client hears of a response that is not its final one.
+    private var refusal: Refusal {
+        switch fate {
+        case .deferredForClient: .credentialsRefused(challenges)
+        case .deferred where result == .redirect: .upstreamRedirects
+        case .delivered, .failed, .heldWithResponse, .held, .deferred:
+            .upstreamBusy(retryAfter: retryAfter)
+        }
+    }
+
+    /// Relays the head, and what there is of the content.
+    private func begin(contentLength: Int64?) throws(ClientGone) {
+        let held = content
+        content = []
+        guard let head, let exchange = listener.exchange else { return }
+        hasBegun = true
+        let final = listener.final(head, of: upload)
+        relaysContent = final.hasContent
+        let isWithContent =
+            final.hasContent && (final.head.status.hasContent || !upload.isRecorded)
+        try exchange.send(head: final.head, contentLength: isWithContent ? contentLength : nil)
+        if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
+    }
+
+    /// Ends a response whose content did not come whole.
+    private func breakOff() { listener.exchange?.abort() }
+
+    private func store(content: [UInt8]?) {
+        guard let head else { return }
+        let response = StoredResponse(head: head, content: content)
+        do throws(SpoolError) {
+            let reason = "the upstream answered \(head.status.code)"
+            switch fate {
+            case .failed: try upload.hold(.failed, reason: reason, response: response)
+            case .heldWithResponse:
+                try upload.hold(.indeterminate, reason: reason, response: response)
+            case .delivered, .held, .deferred, .deferredForClient:
+                try upload.finish(with: response)
+            }
+            isStored = true
+        } catch {
+            spoolError = error
+        }
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let retryAfter = HTTPField.Name.made("retry-after")
 }
