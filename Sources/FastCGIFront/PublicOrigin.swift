@@ -12,8 +12,8 @@ enum PublicOrigin {
         let isSecure = bytes.hasPrefix("https://")
         guard isSecure || bytes.hasPrefix("http://") else { return nil }
         let schemeCount = isSecure ? 8 : 7
-        let (host, port) = bytes[schemeCount...].hostAndPort
-        let isHost = !host.isEmpty && host.allSatisfy(\.isUnreserved) || host.isBracketedAddress
+        let (host, port) = ParameterBytes(rebasing: bytes[schemeCount...]).hostAndPort
+        let isHost = !host.isEmpty && host.allSatisfy { $0.isUnreserved } || host.isBracketedAddress
         let number = port.flatMap { UInt16(digits: $0) } ?? 0
         let isWithout = port?.isEmpty ?? true
         guard isHost, isWithout || number > 0 && port?.count ?? 0 <= 5 else { return nil }

@@ -11,7 +11,7 @@ import UploadProtocol
 /// The files of one upload, open and locked.
 ///
 /// Used by one thread; the kernel's locks go with the last reference, or with `close()`.
-final class UploadFiles {
+struct UploadFiles {
     /// The record.
     let record: RecordFile
     /// The content.
