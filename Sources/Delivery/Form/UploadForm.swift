@@ -103,14 +103,15 @@ struct UploadForm {
         completing: HTTPFields?
     ) -> HTTPFields {
         // Neither creation nor settings are copied: that would be dozens of references.
+        let policy = route.settings.fields
         var fields = UpstreamFields.delivered(
             upload.creation.head.fields,
             completing: completing,
             isWhole: !upload.isRecorded,
-            policy: route.settings.fields
+            policy: policy
         )
         fields.addForwarding(
-            route.settings.fields.forwarding,
+            policy.forwarding,
             address: upload.creation.remoteAddress,
             scheme: upload.creation.scheme,
             host: upload.creation.head.fields.value(of: .host),
@@ -119,7 +120,7 @@ struct UploadForm {
         if route.settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
             fields[.idempotencyKey] = "\"\(upload.creation.id)\""
         }
-        UpstreamFields.finish(&fields, policy: route.settings.fields)
+        UpstreamFields.finish(&fields, policy: policy)
         return fields
     }
 

@@ -20,7 +20,11 @@ import Glibc
 
     /// Guards `value`.
     package init(_ value: consuming sending Value) {
-        let alignment = max(16, MemoryLayout<Value>.alignment)
+        let alignment = max(
+            MemoryLayout<pthread_mutex_t>.alignment,
+            MemoryLayout<pthread_cond_t>.alignment,
+            MemoryLayout<Value>.alignment
+        )
         func end(_ count: Int) -> Int { (count + alignment - 1) / alignment * alignment }
         let placeOfChanged = end(MemoryLayout<pthread_mutex_t>.size)
         let placeOfValue = placeOfChanged + end(MemoryLayout<pthread_cond_t>.size)
