@@ -48,10 +48,11 @@ struct UploadForm {
     ) throws(FormFailure) {
         let head = upload.creation.head
         var fields = Self.fields(of: upload, on: route, completing: completing)
-        var content = upload.upstreamContent
+        let content: UpstreamContent
         var handover: Handover?
         switch route.form(for: head) {
         case .body:
+            content = upload.upstreamContent
             if let algorithm = route.settings.digest { fields.tell(digests.values, algorithm) }
             if head.fields.contains(.uploadMetadata) {
                 UpstreamFields.tell(
@@ -65,16 +66,17 @@ struct UploadForm {
             let description = FileDescription(upload.creation, length: upload.offset, digests)
             let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
-            content = content.framed(multipart.before, multipart.after)
+            content = upload.upstreamContent.framed(multipart.before, multipart.after)
         case .path:
             let description = FileDescription(upload.creation, length: upload.offset, digests)
-            let key = try SigningKey(route.settings.path)
-            let placed = try Handover(content, description, route.settings.path, onProgress)
+            let settings = route.settings.path
+            let key = try SigningKey(settings)
+            let placed = try Handover(upload.upstreamContent, description, settings, onProgress)
             handover = placed
             var notice = description.notice(path: placed.path)
             key.sign(&notice, at: time)
-            fields.describe(route.settings.path.encoding.contentType)
-            content = .bytes(notice.content(route.settings.path.encoding))
+            fields.describe(settings.encoding.contentType)
+            content = .bytes(notice.content(settings.encoding))
         }
         self.handover = handover
         var request = UpstreamRequest(

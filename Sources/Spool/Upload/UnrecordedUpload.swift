@@ -23,7 +23,7 @@ extension Spool {
     /// - Returns: the upload, empty.
     /// - Throws: `.full`, `.fewFiles` or `.overQuota` where they need a file and there is no room for it.
     package func createUnrecorded(
-        _ creation: UploadCreation,
+        _ creation: consuming UploadCreation,
         expecting expected: Int64
     ) throws(SpoolError) -> Upload {
         if expected > Upload.mostInBuffer { try room.check(for: expected, makesFile: true) }
