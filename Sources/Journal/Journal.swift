@@ -42,7 +42,7 @@ package struct Journal: Sendable {
     /// An upload resource was created.
     package func created(_ upload: Upload) {
         log.created(upload.creation)
-        count(.created, upload.creation)
+        count(.created, of: upload.creation)
         events.note(Event(.created, of: upload))
     }
 
@@ -263,21 +263,27 @@ package struct Journal: Sendable {
 
     // MARK: Counting
 
+    /// Counts an upload of which perhaps nothing is known.
+    private func count(_ outcome: RouteMetrics.Outcome, _ creation: UploadCreation?) {
+        guard let creation else { return metrics[Metrics.noRoute].add(outcome, .none) }
+        count(outcome, of: creation)
+    }
+
     @discardableResult
     private func count(
         _ outcome: RouteMetrics.Outcome,
-        _ creation: UploadCreation?
+        of creation: UploadCreation
     ) -> RouteMetrics {
-        let counts = metrics[creation?.route ?? Metrics.noRoute]
+        let counts = metrics[creation.route]
         // An ordinary upload has no resource.
-        let isOrdinary = creation?.resourcePath.isEmpty ?? true
-        let isTus = creation?.kind.family == .tus
-        counts.add(outcome, isOrdinary ? .none : isTus ? .tus : .ietf)
+        let dialect: RouteMetrics.DialectName =
+            creation.resourcePath.isEmpty ? .none : creation.kind.family == .tus ? .tus : .ietf
+        counts.add(outcome, dialect)
         return counts
     }
 
     private func countDelivery(_ creation: UploadCreation, length: Int64, status: Int) {
-        let counts = count(.delivered, creation)
+        let counts = count(.delivered, of: creation)
         if status < 400 {
             counts.delivered.add(Int(length))
         } else {
@@ -294,7 +300,7 @@ package struct Journal: Sendable {
         _ outcome: RouteMetrics.Outcome = .failed,
         reason: String
     ) {
-        count(outcome, creation)
+        count(outcome, of: creation)
         metrics.failures.note(creation.id, route: creation.route, reason: reason)
     }
 }
