@@ -47,133 +47,193 @@ let package = Package(
     targets: [
         // A target depends only on those above it (Tests/FloorTests).
         // System libraries and the one C target; each has exactly one importer.
-        .systemLibrary(name: "CFastCGI", pkgConfig: "fcgi", providers: [.apt(["libfcgi-dev"])]),
-        .systemLibrary(name: "COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(
-            name: "CYAML",
+            name: "CSpoolgateFastCGI",
+            path: "Sources/Gateway/CFastCGI",
+            pkgConfig: "fcgi",
+            providers: [.apt(["libfcgi-dev"])]
+        ),
+        .systemLibrary(
+            name: "CSpoolgateOpenSSL",
+            path: "Sources/Base/COpenSSL",
+            pkgConfig: "libcrypto",
+            providers: [.apt(["libssl-dev"])]
+        ),
+        .systemLibrary(
+            name: "CSpoolgateYAML",
+            path: "Sources/Gateway/CYAML",
             pkgConfig: "yaml-0.1",
             providers: [.apt(["libyaml-dev"])]
         ),
         .systemLibrary(
-            name: "CCurl",
+            name: "CSpoolgateCurl",
+            path: "Sources/Base/CCurl",
             pkgConfig: "libcurl",
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .target(
-            name: "CLinux",
+            name: "CSpoolgateLinux",
+            path: "Sources/Base/CLinux",
             cSettings: [
                 .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error),
             ]
         ),
 
         // Floor 0
-        .target(name: "TextFormats", swiftSettings: settings),
         .target(
-            name: "UploadProtocol",
-            dependencies: ["TextFormats", httpTypes, structuredFields],
+            name: "SpoolgateTextFormats",
+            path: "Sources/Base/TextFormats",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "SpoolgateUploadProtocol",
+            dependencies: ["SpoolgateTextFormats", httpTypes, structuredFields],
+            path: "Sources/Base/UploadProtocol",
             swiftSettings: settings
         ),
         // Floor 1
-        .target(name: "Posix", dependencies: ["CLinux"], swiftSettings: settings),
-        .target(name: "Crypto", dependencies: ["COpenSSL"], swiftSettings: settings),
         .target(
-            name: "Curl",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix", "CCurl", httpTypes],
+            name: "SpoolgatePosix",
+            dependencies: ["CSpoolgateLinux"],
+            path: "Sources/Base/Posix",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "SpoolgateCrypto",
+            dependencies: ["CSpoolgateOpenSSL"],
+            path: "Sources/Base/Crypto",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "SpoolgateCurl",
+            dependencies: [
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "CSpoolgateCurl", httpTypes,
+            ],
+            path: "Sources/Base/Curl",
             swiftSettings: settings
         ),
         // Floor 2
         // The client library: on its own, beside the gateway. What it needs must do without unsafe flags.
         .target(
             name: "ResumableUpload",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix", "Crypto", "Curl", httpTypes],
-            swiftSettings: settings
-        ),
-        .target(
-            name: "Exchange",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix"],
-            swiftSettings: settings
-        ),
-        .target(
-            name: "Spool",
-            dependencies: ["UploadProtocol", "TextFormats", "Posix", "Crypto", httpTypes],
-            swiftSettings: settings
-        ),
-        .target(
-            name: "Upstream",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Curl", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", "SpoolgateCurl", httpTypes,
             ],
+            path: "Sources/Client/ResumableUpload",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "SpoolgateExchange",
+            dependencies: ["SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix"],
+            path: "Sources/Gateway/Exchange",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "SpoolgateSpool",
+            dependencies: [
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", httpTypes,
+            ],
+            path: "Sources/Gateway/Spool",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "SpoolgateUpstream",
+            dependencies: [
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", "SpoolgateCurl", httpTypes,
+            ],
+            path: "Sources/Gateway/Upstream",
             swiftSettings: settings
         ),
         // Floor 3
         .target(
-            name: "FastCGIFront",
+            name: "SpoolgateFastCGIFront",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Exchange", "CFastCGI", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateExchange", "CSpoolgateFastCGI", httpTypes,
             ],
+            path: "Sources/Gateway/FastCGIFront",
             swiftSettings: settings
         ),
         .target(
-            name: "Settings",
+            name: "SpoolgateSettings",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Spool", "Upstream", "CYAML", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateSpool", "SpoolgateUpstream", "CSpoolgateYAML", httpTypes,
                 logging,
             ],
+            path: "Sources/Gateway/Settings",
             swiftSettings: settings
         ),
         // Floor 4
         .target(
-            name: "Journal",
+            name: "SpoolgateJournal",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Exchange", "Spool", "Upstream",
-                "Settings",
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", "SpoolgateExchange", "SpoolgateSpool", "SpoolgateUpstream",
+                "SpoolgateSettings",
                 httpTypes, logging,
             ],
+            path: "Sources/Gateway/Journal",
             swiftSettings: settings
         ),
         .target(
-            name: "Diagnosis",
+            name: "SpoolgateDiagnosis",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Curl", "Upstream", "Settings", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCurl", "SpoolgateUpstream", "SpoolgateSettings", httpTypes,
             ],
+            path: "Sources/Gateway/Diagnosis",
             swiftSettings: settings
         ),
         // Floor 5
         .target(
-            name: "Delivery",
+            name: "SpoolgateDelivery",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Exchange", "Spool", "Upstream",
-                "Settings", "Journal", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", "SpoolgateExchange", "SpoolgateSpool", "SpoolgateUpstream",
+                "SpoolgateSettings", "SpoolgateJournal", httpTypes,
             ],
+            path: "Sources/Gateway/Delivery",
             swiftSettings: settings
         ),
         // Floor 6
         .target(
-            name: "Gateway",
+            name: "SpoolgateRequests",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "Exchange", "Spool", "Upstream",
-                "Settings", "Journal", "Delivery", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", "SpoolgateExchange", "SpoolgateSpool", "SpoolgateUpstream",
+                "SpoolgateSettings", "SpoolgateJournal", "SpoolgateDelivery", httpTypes,
             ],
+            path: "Sources/Gateway/Requests",
             swiftSettings: settings
         ),
         // Floor 7
         .target(
-            name: "Admin",
+            name: "SpoolgateAdmin",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Journal",
-                "Delivery",
-                "Gateway", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateExchange", "SpoolgateSpool", "SpoolgateJournal",
+                "SpoolgateDelivery",
+                "SpoolgateRequests", httpTypes,
             ],
+            path: "Sources/Gateway/Admin",
             swiftSettings: settings
         ),
         // Floor 8
         .executableTarget(
             name: "spoolgate",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Exchange", "Spool", "Curl", "Upstream",
-                "FastCGIFront", "Settings", "Journal", "Diagnosis", "Delivery", "Gateway",
-                "Admin", argumentParser, logging, httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateExchange", "SpoolgateSpool", "SpoolgateCurl", "SpoolgateUpstream",
+                "SpoolgateFastCGIFront", "SpoolgateSettings", "SpoolgateJournal",
+                "SpoolgateDiagnosis", "SpoolgateDelivery", "SpoolgateRequests",
+                "SpoolgateAdmin", argumentParser, logging, httpTypes,
             ],
+            path: "Sources/Gateway/Program",
             swiftSettings: settings
         ),
 
@@ -181,16 +241,18 @@ let package = Package(
         .executableTarget(
             name: "spoolgate-upload",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Crypto", "ResumableUpload",
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateCrypto", "ResumableUpload",
                 argumentParser, httpTypes,
             ],
+            path: "Sources/Client/Program",
             swiftSettings: settings
         ),
 
         // Tests; Foundation is allowed here.
         .target(
-            name: "TestSupport",
-            dependencies: ["UploadProtocol", "Posix", httpTypes],
+            name: "SpoolgateTestSupport",
+            dependencies: ["SpoolgateUploadProtocol", "SpoolgatePosix", httpTypes],
             path: "Tests/TestSupport",
             swiftSettings: testSettings,
             // libcurl finds the tests' own look-up of names (TestNames.swift) only among exported symbols.
@@ -199,28 +261,31 @@ let package = Package(
         .testTarget(
             name: "UploadProtocolTests",
             dependencies: [
-                "UploadProtocol", "TextFormats", "Posix", "Upstream", "Settings", "Delivery",
-                "TestSupport", httpTypes,
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateUpstream", "SpoolgateSettings", "SpoolgateDelivery",
+                "SpoolgateTestSupport", httpTypes,
             ],
             resources: [.copy("Vectors")],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "PosixTests",
-            dependencies: ["Posix", "Crypto", "TestSupport"],
+            dependencies: ["SpoolgatePosix", "SpoolgateCrypto", "SpoolgateTestSupport"],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "SpoolTests",
             dependencies: [
-                "Spool", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+                "SpoolgateSpool", "SpoolgateUploadProtocol", "SpoolgateTextFormats",
+                "SpoolgatePosix", "SpoolgateTestSupport", httpTypes,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "UpstreamTests",
             dependencies: [
-                "Curl", "Upstream", "UploadProtocol", "TextFormats", "Posix", "TestSupport",
+                "SpoolgateCurl", "SpoolgateUpstream", "SpoolgateUploadProtocol",
+                "SpoolgateTextFormats", "SpoolgatePosix", "SpoolgateTestSupport",
                 httpTypes,
             ],
             swiftSettings: testSettings
@@ -228,7 +293,8 @@ let package = Package(
         .testTarget(
             name: "SettingsTests",
             dependencies: [
-                "Journal", "Settings", "Upstream", "UploadProtocol", "TextFormats", "Posix",
+                "SpoolgateJournal", "SpoolgateSettings", "SpoolgateUpstream",
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
                 httpTypes, logging,
             ],
             swiftSettings: testSettings
@@ -236,16 +302,19 @@ let package = Package(
         .testTarget(
             name: "DiagnosisTests",
             dependencies: [
-                "Diagnosis", "Curl", "Upstream", "UploadProtocol", "TextFormats", "Posix",
-                "TestSupport", httpTypes,
+                "SpoolgateDiagnosis", "SpoolgateCurl", "SpoolgateUpstream",
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateTestSupport", httpTypes,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "Admin", "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream",
-                "Exchange", "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes,
+                "SpoolgateAdmin", "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal",
+                "SpoolgateSettings", "SpoolgateSpool", "SpoolgateUpstream",
+                "SpoolgateExchange", "SpoolgateUploadProtocol", "SpoolgateTextFormats",
+                "SpoolgatePosix", "SpoolgateTestSupport", httpTypes,
                 logging,
             ],
             resources: [.copy("Transcripts")],
@@ -254,23 +323,30 @@ let package = Package(
         .testTarget(
             name: "FastCGIFrontTests",
             dependencies: [
-                "FastCGIFront", "Gateway", "Journal", "Settings", "Spool", "Upstream", "Exchange",
-                "UploadProtocol", "TextFormats", "Posix", "TestSupport", httpTypes, logging,
+                "SpoolgateFastCGIFront", "SpoolgateRequests", "SpoolgateJournal",
+                "SpoolgateSettings", "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange",
+                "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
+                "SpoolgateTestSupport", httpTypes, logging,
             ],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "FaultTests",
             dependencies: [
-                "Gateway", "Delivery", "Journal", "Settings", "Spool", "Upstream", "Exchange",
-                "UploadProtocol", "Posix", "TestSupport", httpTypes, logging,
+                "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal", "SpoolgateSettings",
+                "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange",
+                "SpoolgateUploadProtocol", "SpoolgatePosix", "SpoolgateTestSupport", httpTypes,
+                logging,
             ],
             exclude: ["README.md"],
             swiftSettings: testSettings
         ),
         .testTarget(
             name: "ResumableUploadTests",
-            dependencies: ["ResumableUpload", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            dependencies: [
+                "ResumableUpload", "SpoolgateUploadProtocol", "SpoolgatePosix",
+                "SpoolgateTestSupport", httpTypes,
+            ],
             swiftSettings: testSettings
         ),
         .executableTarget(
@@ -283,8 +359,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "ResumableUpload", "stream-and-resume", "Spool", "UploadProtocol", "TextFormats",
-                "Posix", "TestSupport",
+                "ResumableUpload", "stream-and-resume", "SpoolgateSpool", "SpoolgateUploadProtocol",
+                "SpoolgateTextFormats",
+                "SpoolgatePosix", "SpoolgateTestSupport",
                 httpTypes,
             ],
             resources: [.copy("Scripts")],
@@ -292,7 +369,10 @@ let package = Package(
         ),
         .executableTarget(
             name: "spoolgate-bench",
-            dependencies: ["Upstream", "UploadProtocol", "Posix", "TestSupport", httpTypes],
+            dependencies: [
+                "SpoolgateUpstream", "SpoolgateUploadProtocol", "SpoolgatePosix",
+                "SpoolgateTestSupport", httpTypes,
+            ],
             path: "Tests/Bench",
             exclude: ["README.md"],
             swiftSettings: testSettings

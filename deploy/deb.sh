@@ -13,9 +13,9 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/spoolgate-deb-XXXXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
 # The program says its version, and the packages have the same.
-version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/TextFormats/ProgramVersion.swift")
+version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' "$tree/Sources/Base/TextFormats/ProgramVersion.swift")
 [ -n "$version" ] || {
-    echo "deb.sh: Sources/TextFormats/ProgramVersion.swift says no version" >&2
+    echo "deb.sh: Sources/Base/TextFormats/ProgramVersion.swift says no version" >&2
     exit 1
 }
 

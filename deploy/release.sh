@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries what is committed, tags it, packs it and plays the drill with these packages: `make release`.
 #
-# The version is the one that Sources/TextFormats/ProgramVersion.swift says. The tag comes before the packages, which
+# The version is the one that Sources/Base/TextFormats/ProgramVersion.swift says. The tag comes before the packages, which
 # have the plain version only where it is, and goes again where a later step fails. Nothing is pushed.
 
 set -euo pipefail
@@ -12,12 +12,12 @@ refuse() {
     exit 1
 }
 
-version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' Sources/TextFormats/ProgramVersion.swift)
-[ -n "$version" ] || refuse 'Sources/TextFormats/ProgramVersion.swift says no version'
+version=$(sed -n 's/^ *package static let version = "\([^"]*\)"$/\1/p' Sources/Base/TextFormats/ProgramVersion.swift)
+[ -n "$version" ] || refuse 'Sources/Base/TextFormats/ProgramVersion.swift says no version'
 tag=v$version
 [ -z "$(git status --porcelain)" ] || refuse 'something is not committed: commit or stash it first'
 ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null ||
-    refuse "$tag exists: set the next version in Sources/TextFormats/ProgramVersion.swift"
+    refuse "$tag exists: set the next version in Sources/Base/TextFormats/ProgramVersion.swift"
 heading=$(grep -m 1 '^## ' CHANGELOG.md)
 [[ $heading =~ ^"## $version ("[0-9]{4}-[0-9]{2}-[0-9]{2}")"$ ]] ||
     refuse "CHANGELOG.md begins with '$heading': it must be '## $version (YYYY-MM-DD)'"

@@ -1,6 +1,6 @@
 // Section B: one large upload in 64 parts on one kept connection.
 
-import TestSupport
+import SpoolgateTestSupport
 
 /// Section B.
 enum Appends {

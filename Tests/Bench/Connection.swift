@@ -4,7 +4,7 @@
 // time.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 /// The bytes that all clients send: one block, written again and again.
 enum Content {

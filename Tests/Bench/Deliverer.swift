@@ -5,8 +5,8 @@
 
 import Glibc
 import HTTPTypes
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 /// The process `spoolgate-bench deliver`.
 enum Deliverer {

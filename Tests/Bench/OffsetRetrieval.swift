@@ -5,7 +5,7 @@
 // is in both.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 /// Section D.
 enum OffsetRetrieval {

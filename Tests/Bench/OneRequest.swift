@@ -1,6 +1,6 @@
 // Section A: one large upload in one request.
 
-import TestSupport
+import SpoolgateTestSupport
 
 /// Section A.
 enum OneRequest {

@@ -5,7 +5,7 @@
 // that a Ctrl-C reaches only the benchmark, which then ends the children in order.
 
 import Glibc
-import Posix
+import SpoolgatePosix
 import Synchronization
 
 /// The children that run now.

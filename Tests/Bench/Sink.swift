@@ -6,7 +6,7 @@
 // all that nginx and spoolgate send here; anything else is answered 411.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 /// The sink's life.
 enum Sink {

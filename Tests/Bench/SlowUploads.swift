@@ -6,7 +6,7 @@
 // for the offset of an idle upload 50 times a second.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 /// Section E.
 enum SlowUploads {

@@ -1,7 +1,7 @@
 // Stream sockets as the measurements want them: raw numbers, so that the client costs little.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 /// Connects to `address`, with 120 s of patience for each later read and write.
 ///

@@ -6,7 +6,7 @@
 // state directory, hence on one disk.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 /// The processes and directories of one section.
 final class Stage {

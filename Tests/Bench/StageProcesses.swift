@@ -1,7 +1,7 @@
 // How the processes of a stage are started, each until it takes connections.
 
 import Glibc
-import TestSupport
+import SpoolgateTestSupport
 
 extension Stage {
     /// Starts spoolgate.

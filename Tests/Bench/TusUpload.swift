@@ -1,6 +1,6 @@
 // An upload as a tus 1.0 client sees it, of tusd or of spoolgate.
 
-import TestSupport
+import SpoolgateTestSupport
 
 /// An upload at a server of tus, behind nginx.
 final class TusUpload {

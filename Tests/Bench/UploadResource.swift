@@ -1,6 +1,6 @@
 // An upload resource as a client sees it: its path, its offset, its end.
 
-import TestSupport
+import SpoolgateTestSupport
 
 /// An upload that spoolgate has told the location of.
 final class UploadResource {

@@ -1,8 +1,8 @@
 // How findings are written, for people and for programs.
 
-@testable import Diagnosis
+@testable import SpoolgateDiagnosis
 import Testing
-import TextFormats
+import SpoolgateTextFormats
 
 @Suite struct FindingTests {
     @Test(

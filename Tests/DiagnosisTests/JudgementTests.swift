@@ -1,11 +1,11 @@
 // What each thing that was seen means: its level, and the directive that mends it.
 
-import Curl
-@testable import Diagnosis
+import SpoolgateCurl
+@testable import SpoolgateDiagnosis
 import HTTPTypes
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 /// One thing seen, and what must be said of it.
 struct Judged: Sendable, CustomTestStringConvertible {

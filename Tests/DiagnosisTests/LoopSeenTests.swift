@@ -1,9 +1,9 @@
 // Whether an upstream leads back to the gateway, as far as the files of nginx tell.
 
-@testable import Diagnosis
-import Posix
+@testable import SpoolgateDiagnosis
+import SpoolgatePosix
 import Testing
-import Upstream
+import SpoolgateUpstream
 
 @Suite struct LoopSeenTests {
     private static let gateway = ListenAddress.unix(path: "/g.sock", mode: 0o660, group: nil)

@@ -1,7 +1,7 @@
 // What is read of nginx's files, of its processes, of the socket and of the units.
 
-@testable import Diagnosis
-@testable import Posix
+@testable import SpoolgateDiagnosis
+@testable import SpoolgatePosix
 import Testing
 
 @Suite struct MachineTests {

@@ -1,8 +1,8 @@
 // Which locations take names from the gateway's: what is read in nginx's files, held against what nginx does.
 
-@testable import Diagnosis
+@testable import SpoolgateDiagnosis
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite struct NginxRivalsTests {

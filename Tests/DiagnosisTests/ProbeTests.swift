@@ -1,8 +1,8 @@
 // What a probe asks, of a server that answers as a test says.
 
-@testable import Diagnosis
-import Posix
-import TestSupport
+@testable import SpoolgateDiagnosis
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite("what a probe asks")

@@ -2,7 +2,7 @@
 // damaged upload.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Foreign and malformed requests")

@@ -2,7 +2,7 @@
 // manager.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("What an operator asks")

@@ -2,7 +2,7 @@
 
 import Foundation
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Who may upload")

@@ -1,7 +1,7 @@
 // Backends and clients that speak HTTP in their own ways, through a real nginx.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Backends that are not ours")

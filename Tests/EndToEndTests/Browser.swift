@@ -3,7 +3,7 @@
 // It has a profile of its own in a temporary directory, trusts every certificate, and is gone with the test.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// A browser with one window, and more if a test opens them.

@@ -2,8 +2,8 @@
 // of an upload that the store refuses, and that one whose outcome nobody heard is there once.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

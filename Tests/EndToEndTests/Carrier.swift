@@ -1,7 +1,7 @@
 // How the requests of an optimistic client travel: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// How a client's requests travel.
 protocol Carrier {

@@ -1,7 +1,7 @@
 // `check --live` beside a daemon behind a real nginx.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("check --live", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -2,7 +2,7 @@
 // nobody decides who may upload.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("check")

@@ -2,9 +2,9 @@
 
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import ResumableUpload
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// One way of uploading.

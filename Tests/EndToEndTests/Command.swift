@@ -1,7 +1,7 @@
 // Running programs: to their end with their output, or in the background until told to stop.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// A program run to its end.
 struct Command {

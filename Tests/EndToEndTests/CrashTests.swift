@@ -1,7 +1,7 @@
 // The daemon dies, restarts, drains and reloads; no offset that was told is ever lost.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("The daemon's own troubles")

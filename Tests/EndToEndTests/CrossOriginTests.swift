@@ -1,7 +1,7 @@
 // Pages of other origins before a real nginx that asks for a login, by curl: what a browser sends, in its order.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

@@ -2,8 +2,8 @@
 // network does that goes away, and one that is slow.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 
 /// The proxy; what is connected through it is cut when it is let go of.
 final class CuttingProxy: Sendable {
@@ -30,7 +30,7 @@ final class CuttingProxy: Sendable {
         let state = Monitor(State())
         (self.listener, self.state) = (listener, state)
         port = Int(listener.port)
-        try Posix.Thread.start(name: "proxy") {
+        try SpoolgatePosix.Thread.start(name: "proxy") {
             while true {
                 let number = accept(listener.number, nil, nil)
                 guard number >= 0 else { break }
@@ -121,7 +121,7 @@ final class CuttingProxy: Sendable {
                 end()
             },
         ]
-        for body in pumps where (try? Posix.Thread.start(name: "proxy-pump", body)) == nil { end() }
+        for body in pumps where (try? SpoolgatePosix.Thread.start(name: "proxy-pump", body)) == nil { end() }
     }
 
     private static func pump(

@@ -1,7 +1,7 @@
 // A daemon with few descriptors, and clients that want more of them than there are.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Few descriptors", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -1,7 +1,7 @@
 // Digests through a real web server and a daemon that dies: what is not verified is never there.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Digests", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

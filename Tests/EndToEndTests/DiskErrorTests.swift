@@ -4,7 +4,7 @@
 // strace counts calls for each thread, so `when=2` means the second such call of every thread.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// A call that fails, and when.

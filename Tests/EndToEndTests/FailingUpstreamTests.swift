@@ -2,7 +2,7 @@
 // answers for it.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("An upstream that takes nothing")

@@ -1,7 +1,7 @@
 // The spool on a file system with few inodes, which creations use up: what exists goes on to its end.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

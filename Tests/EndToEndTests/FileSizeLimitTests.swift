@@ -1,7 +1,7 @@
 // A daemon with a limit of file sizes (RLIMIT_FSIZE): a write beyond it means "no room", and ends no process.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("A limit of file sizes", .enabled(if: FileSizeLimit.isPossible, "prlimit is not installed"))

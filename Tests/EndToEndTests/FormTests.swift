@@ -1,7 +1,7 @@
 // Uploads as forms, before the reader that most upstreams have: PHP's, behind nginx and PHP-FPM.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Forms", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -1,7 +1,7 @@
 // The web servers that tests put in front of the daemon, each with the configuration that is shipped.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// A web server in front of the daemon.
 enum Front: Equatable {

@@ -1,7 +1,7 @@
 // Mistakes that people make in nginx's configuration, each in a real nginx, and what the log says.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

@@ -3,7 +3,7 @@
 // The daemon runs in a mount namespace with a tmpfs, which is gone with it; /proc shows it to the test.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// A small file system for a spool.

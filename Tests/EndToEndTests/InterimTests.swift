@@ -2,7 +2,7 @@
 // to resume, and is refused before it sends.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Interim responses through nginx with the module")

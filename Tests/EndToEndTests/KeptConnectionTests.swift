@@ -1,8 +1,8 @@
 // nginx with connections that it keeps, as shipped else: requests go on while the daemon is restarted.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite(
@@ -11,13 +11,13 @@ import Testing
 )
 struct KeptConnectionTests {
     /// What clients were told, and whether they are to go on.
-    private struct Tally {
+    private struct Counter {
         var statuses: [Int: Int] = [:]
         var isOver = false
     }
 
     /// Sends one ordinary upload after the other until it is told to end.
-    private func sendMany(_ number: Int, port: Int, _ tally: Monitor<Tally>) throws {
+    private func sendMany(_ number: Int, port: Int, _ tally: Monitor<Counter>) throws {
         var client = try WireClient(port: port)
         var count = 0
         while !tally.update({ $0.isOver }) {
@@ -52,7 +52,7 @@ struct KeptConnectionTests {
         try eventually("a connection is kept") { sockets(of: sandbox.daemon.id) == 3 }
         #expect(try sandbox.ask("PUT", "/files/second", content: Data("x".utf8)).status == 201)
         try eventually("the same one is kept") { sockets(of: sandbox.daemon.id) == 3 }
-        let tally = Monitor(Tally())
+        let tally = Monitor(Counter())
         let port = sandbox.port
         let ended = Monitor<[Result<Void, any Error>]?>(nil)
         Foundation.Thread.detachNewThread {

@@ -2,7 +2,7 @@
 // lies in the spool, and what the daemons logged.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 struct KillOracle {
     let world: KillWorld

@@ -4,7 +4,7 @@
 // Everything that is drawn comes from the round's seed; only the machine's timing does not.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// What is killed, and what comes after it.
 enum KillManner: String {

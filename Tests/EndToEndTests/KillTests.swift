@@ -4,7 +4,7 @@
 // on; SEED=n begins with round n, so that with ROUNDS=1 it runs that round alone.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("kill -9 at any moment")

@@ -4,7 +4,7 @@
 // A round draws nothing itself. Invariant: every client has ended when a round does.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// What many rounds did.
 struct KillTally {

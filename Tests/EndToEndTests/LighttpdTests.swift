@@ -1,7 +1,7 @@
 // The daemon behind lighttpd, which passes 104 on by itself over HTTP/1.1.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Uploads through lighttpd")

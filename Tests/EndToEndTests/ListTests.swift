@@ -1,7 +1,7 @@
 // The words of `list` and `show`: what the upstream answered, who is waited for, and paths as people type them.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("list and show")

@@ -1,7 +1,7 @@
 // What the log looks like where it is read: in a file, and in a service manager's journal.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("The log")

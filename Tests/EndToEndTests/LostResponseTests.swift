@@ -2,7 +2,7 @@
 // dialect, and the upstream has the upload once.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("A lost final response")

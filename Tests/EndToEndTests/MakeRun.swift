@@ -3,7 +3,7 @@
 // program is built already.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// A clone in which `make run` runs; ended, whatever is left of it, with the test.
 final class MakeRun {

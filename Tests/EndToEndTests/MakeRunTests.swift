@@ -1,7 +1,7 @@
 // `make run` leaves nothing behind, whoever is killed; and the example that it prints does what it says.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("make run")

@@ -4,7 +4,7 @@
 // Nothing here knows what happens at a moment. Every wait ends with the last client.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// Where clients, upstream and killer meet.
 ///

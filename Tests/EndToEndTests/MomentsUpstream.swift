@@ -5,7 +5,7 @@
 // contents whole.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 extension LoopbackOrigin {
     /// Serves as the orders in targets say.

@@ -2,7 +2,7 @@
 // files but for the numbers.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

@@ -2,7 +2,7 @@
 // operators get.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// A mistake that people make in nginx's configuration.
 enum NginxMistake {

@@ -1,7 +1,7 @@
 // Several nodes behind one nginx with the shipped file, each with a spool of its own; one of three never answers.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Nodes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

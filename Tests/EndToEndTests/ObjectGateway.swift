@@ -2,7 +2,7 @@
 // one storage daemon in memory. All of it is on loopback and in one temporary directory; gone with the test.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// Ceph's object gateway with one user.

@@ -2,13 +2,13 @@
 // real daemon.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// An upstream that answers as it is told to.
 private final class Moody: Sendable {

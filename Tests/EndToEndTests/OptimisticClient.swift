@@ -5,7 +5,7 @@
 // It is cut exactly once, retries nothing, and believes what it is told.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// One upload by such a client.
 struct OptimisticClient {

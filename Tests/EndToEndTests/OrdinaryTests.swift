@@ -1,7 +1,7 @@
 // Ordinary uploads behind a real nginx: what streams as it comes, and who waits for whom.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Ordinary uploads", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -2,7 +2,7 @@
 // client says besides.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

@@ -2,7 +2,7 @@
 // from the upstream's own log.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Upstreams that misbehave")

@@ -2,8 +2,8 @@
 // gateway brings about seldom or never.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

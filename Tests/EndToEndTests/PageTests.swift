@@ -1,7 +1,7 @@
 // The page that is shipped, in a real browser: what a person does with it, and what a network does to it.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("The page in a browser", .serialized, .enabled(if: Browser.isInstalled, Browser.missing))

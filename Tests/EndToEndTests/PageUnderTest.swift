@@ -2,7 +2,7 @@
 // network that can be cut.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// The page, opened, with everything behind it.
 final class PageUnderTest {

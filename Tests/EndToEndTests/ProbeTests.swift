@@ -2,7 +2,7 @@
 // After each probe the spool is empty and the upstream has seen nothing.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("probe", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -2,7 +2,7 @@
 // comes, and signs of life while the upstream works.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Progress and heartbeats through nginx with the module")

@@ -1,7 +1,7 @@
 // `purge` against what clients were promised: the settings of each upload's route.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("purge keeps what was promised")

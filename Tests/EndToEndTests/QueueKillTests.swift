@@ -4,7 +4,7 @@
 // `make crash-test ROUNDS=500` runs more rounds; SEED=n begins with round n.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("kill -9 while the queue delivers")

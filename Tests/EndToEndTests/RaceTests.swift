@@ -2,7 +2,7 @@
 // wins in bounded time, and no byte is stored twice.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Requests that race", .serialized)

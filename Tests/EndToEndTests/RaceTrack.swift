@@ -3,7 +3,7 @@
 // It starts no race; it knows how the daemons looked before.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// Where two clients of one upload send their requests.

@@ -2,7 +2,7 @@
 // PHP-FPM behind it.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// The upstreams; gone with the test.
 final class RealUpstream {

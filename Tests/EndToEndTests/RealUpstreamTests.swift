@@ -1,7 +1,7 @@
 // Real legacy upstreams: PHP-FPM behind nginx, nginx's own DAV module over https with a private CA.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Real upstreams", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -1,8 +1,8 @@
 // The recipes of docs/RECIPES.md, each before the application that it is for.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Recipes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))

@@ -3,7 +3,7 @@
 // A block is fenced, and the line before it names it: `<!-- block: RECIPE NAME -->`.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// One block of the page.

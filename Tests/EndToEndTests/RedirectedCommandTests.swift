@@ -1,7 +1,7 @@
 // The client's commands before a real nginx that sends them elsewhere: nothing is taken for uploaded, and nothing is lost.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// An nginx that answers each request below `/CODE/` with that redirect.

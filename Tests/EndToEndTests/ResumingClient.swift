@@ -6,8 +6,8 @@
 // for an offset is only what a response said.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 
 /// One upload by such a client.
 ///

@@ -3,7 +3,7 @@
 // the test.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// The daemon behind a real web server.

@@ -8,11 +8,11 @@
 
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Many uploads")
 struct ScaleTests {

@@ -7,12 +7,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
-import TextFormats
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateTestSupport
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// The stage of one script.
 final class ScriptStage {

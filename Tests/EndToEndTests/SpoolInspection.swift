@@ -3,7 +3,7 @@
 // It reads directories, and asks `list` for the states; what else is in files, the clients find out.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// The files of a spool, against the states of spoolgate-spool(5).
 struct SpoolInspection {

@@ -2,7 +2,7 @@
 // in one go, and exactly the documented ones where an offset is told.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite(

@@ -4,7 +4,7 @@
 // running as if nobody had looked.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// One look at a daemon's system calls.
 final class SystemCalls {

@@ -2,7 +2,7 @@
 // read from.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// What can go wrong with one request.
 enum Trouble: String, CaseIterable {

@@ -2,7 +2,7 @@
 // nginx, the daemon and PHP; between the client and nginx a network that can be cut.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 /// A client of tus 1.0.

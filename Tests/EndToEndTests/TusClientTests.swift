@@ -1,7 +1,7 @@
 // Clients of tus 1.0 that know nothing of spoolgate, unmodified: what they upload reaches PHP once and whole.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Clients of tus", .enabled(if: TusClient.areInstalled, TusClient.missing))

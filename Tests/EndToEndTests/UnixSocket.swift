@@ -1,6 +1,6 @@
 // Who listens on this machine's unix sockets.
 
-import TestSupport
+import SpoolgateTestSupport
 
 /// Whether somebody accepts on a unix socket.
 enum UnixSocket {

@@ -1,7 +1,7 @@
 // `spoolgate-upload` against the gateway behind nginx: what a person or cron starts, through a network that breaks.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("The client's command through nginx")

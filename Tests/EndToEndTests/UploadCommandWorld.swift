@@ -1,7 +1,7 @@
 // Where the client's command is tried: the gateway behind nginx, a network that breaks, and a state directory.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// One world of the client's command.
 final class UploadCommandWorld {

@@ -1,7 +1,7 @@
 // What `spoolgate-upload` shows while it works: on terminals of several widths, and as JSON.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("The client's command on a terminal")

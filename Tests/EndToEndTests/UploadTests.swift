@@ -1,7 +1,7 @@
 // The main job: create, cut, ask the offset, resume, delivered once and byte-identical.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("An upload through nginx to a drop directory")

@@ -2,7 +2,7 @@
 // sent, and once the upstream is right it goes there once.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
 @Suite("https upstreams that are wrong")

@@ -1,14 +1,14 @@
 // An operator's questions on a socket of their own, and whether anybody takes up connections.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import FastCGIFront
+@testable import SpoolgateFastCGIFront
 
 extension FrontTests {
     @Suite struct AdminTests {

@@ -1,15 +1,15 @@
 // Answers as the web server sees them.
 
-import Exchange
-import FastCGIFront
+import SpoolgateExchange
+import SpoolgateFastCGIFront
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 /// All tests that use sockets run one after the other: they count descriptors and threads.
 @Suite(.serialized) struct FrontTests {}

@@ -1,13 +1,13 @@
 // Content over real sockets: every way to cut it into records, and every way to end it.
 
-import Exchange
-import FastCGIFront
+import SpoolgateExchange
+import SpoolgateFastCGIFront
 import Foundation
-import Gateway
-import Posix
-import TestSupport
+import SpoolgateRequests
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 extension FrontTests {
     @Suite struct ContentTests {

@@ -3,7 +3,7 @@
 // It checks nothing by itself. Every wait ends after ten seconds at most.
 
 import Foundation
-import TestSupport
+import SpoolgateTestSupport
 
 /// FastCGI record types used here.
 enum RecordType: UInt8 {

@@ -1,12 +1,12 @@
 // Large heads from thousands of clients at once: each is served or refused, and none is left waiting.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
-@testable import FastCGIFront
+@testable import SpoolgateFastCGIFront
 
 extension FrontTests {
     @Suite struct HeadFloodTests {

@@ -3,19 +3,19 @@
 // Without the parameter the web server takes the first head for the final one, so there not one byte
 // of an interim response may come, whatever the request.
 
-import FastCGIFront
+import SpoolgateFastCGIFront
 import Foundation
 import HTTPTypes
 import Logging
-import Spool
-import TestSupport
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Journal
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
 
 /// A gateway behind a front, before an upstream that sends 103 and answers when its gate opens;
 /// heartbeats are quick where it is closed, and else never come.

@@ -1,14 +1,14 @@
 // Connections that the web server keeps: requests one after the other, and letting go without losing one.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import FastCGIFront
+@testable import SpoolgateFastCGIFront
 
 /// A whole request of a web server that keeps its connection.
 private func request(_ content: [UInt8]? = nil, _ method: String = "PUT") -> [UInt8] {
@@ -147,7 +147,7 @@ extension FrontTests {
             }
             #expect(eventually { server.server.load.active == 0 })
             let ended = Monitor<Bool?>(nil)
-            try Posix.Thread.start(name: "drain") {
+            try SpoolgatePosix.Thread.start(name: "drain") {
                 let isDrained = server.stop()
                 ended.update { $0 = isDrained }
             }

@@ -1,12 +1,12 @@
 // Content that the web server writes into a file by itself, as the front sees it: messages, however they are cut.
 
-import Exchange
-import FastCGIFront
+import SpoolgateExchange
+import SpoolgateFastCGIFront
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 extension FrontTests {
     @Suite struct LaneTests {

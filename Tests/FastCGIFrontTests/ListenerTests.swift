@@ -1,8 +1,8 @@
 // The listener's own bind, and the process's signals and service manager.
 
-import FastCGIFront
+import SpoolgateFastCGIFront
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
 
 extension FrontTests {
@@ -95,7 +95,7 @@ extension FrontTests {
                 .terminate: SIGTERM, .interrupt: SIGINT, .hangUp: SIGHUP, .user1: SIGUSR1,
                 .user2: SIGUSR2,
             ]
-            try? Posix.Thread.start(name: "signals") {
+            try? SpoolgatePosix.Thread.start(name: "signals") {
                 let signals = Signals.block()
                 // To this thread only, in which it is blocked.
                 pthread_kill(pthread_self(), numbers[signal] ?? 0)

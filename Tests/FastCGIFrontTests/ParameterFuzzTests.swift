@@ -5,19 +5,19 @@
 // `make test` plays some; `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process;
 // SPOOLGATE_FUZZ_SEED=n plays the requests of one seed again.
 
-import FastCGIFront
+import SpoolgateFastCGIFront
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Journal
+import SpoolgateJournal
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite("Random FastCGI", .serialized)
 struct ParameterFuzzTests {

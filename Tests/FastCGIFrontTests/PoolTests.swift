@@ -1,17 +1,17 @@
 // The pool under load, under garbage and at its end.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Posix
-import Settings
+import SpoolgatePosix
+import SpoolgateSettings
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import FastCGIFront
+@testable import SpoolgateFastCGIFront
 
 extension FrontTests {
     @Suite struct PoolTests {

@@ -3,13 +3,13 @@
 //
 // `make test` plays some; `make fuzz` new ones. SPOOLGATE_FUZZ_SEED=n plays those of one seed again.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
-@testable import FastCGIFront
+@testable import SpoolgateFastCGIFront
 
 @Suite("Random records", .serialized)
 struct RecordFuzzTests {
@@ -43,7 +43,7 @@ struct RecordFuzzTests {
         let connection = Connection(Descriptor(owning: ends[0]))
         connection.setReceiveTimeout(.seconds(30))
         let peer = RecordPeer(ends[1], sends: drawn.bytes, in: drawn.cuts)
-        try Posix.Thread.start(name: "records") { peer.run() }
+        try SpoolgatePosix.Thread.start(name: "records") { peer.run() }
         let found = read(connection, rooms: drawn.rooms)
         connection.close()
         #expect(found == drawn.expected, "seed \(drawn.seed)")

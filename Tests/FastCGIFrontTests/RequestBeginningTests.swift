@@ -1,15 +1,15 @@
 // Begins and parameters as raw records: values whole with their NULs, lengths that lie, records of others
 // in between.
 
-import Exchange
-import FastCGIFront
+import SpoolgateExchange
+import SpoolgateFastCGIFront
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
 @Suite struct RequestBeginningTests {
     /// A front that answers with the owner it was told, in brackets.

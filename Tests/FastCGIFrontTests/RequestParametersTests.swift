@@ -1,12 +1,12 @@
 // Which parameters make which request head, and which make none.
 
-import Exchange
-@testable import FastCGIFront
-import Gateway
+import SpoolgateExchange
+@testable import SpoolgateFastCGIFront
+import SpoolgateRequests
 import HTTPTypes
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
 @Suite struct RequestParametersTests {
     private func read(

@@ -1,15 +1,15 @@
 // A FastCGI front on a socket of its own, for one test.
 
-import Exchange
-import FastCGIFront
+import SpoolgateExchange
+import SpoolgateFastCGIFront
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Posix
-import Settings
+import SpoolgatePosix
+import SpoolgateSettings
 import Synchronization
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 /// A running front and what it reported.
 final class TestServer: Sendable {

@@ -3,11 +3,11 @@
 // What is sent after the daemon's death is heard by nobody. Invariant: a read that does not end by the
 // script ends by `interrupt` or `hangUp`, or at a deadline that only broken code meets.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
 /// A request and what was heard.
 final class ClientExchange: Exchange, ContentLane, Sendable {

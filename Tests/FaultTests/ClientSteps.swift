@@ -1,7 +1,7 @@
 // What a client does: the steps of a scenario, and coming back after whatever happened.
 
 import HTTPTypes
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 extension UploadClient {
     /// Creates the upload with its first bytes.

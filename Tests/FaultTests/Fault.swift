@@ -1,7 +1,7 @@
 // What can happen at one call on the disk.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 
 /// How much is tried.
 enum Effort: Sendable {

@@ -5,11 +5,11 @@
 // others, at every call; without it a sample of them is tried, always the same (`Effort.sample`).
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 import Testing
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// One case of the sweep.
 struct SweepCase: CustomStringConvertible {
@@ -64,7 +64,7 @@ struct SweepCase: CustomStringConvertible {
 }
 
 /// What was tried.
-struct Tally: Sendable {
+struct Counter: Sendable {
     var scenarios = 0
     var calls = 0
     var faults: Set<String> = []
@@ -90,7 +90,7 @@ struct FaultSweep {
 
     @Test("no fault at any call of any scenario breaks a promise")
     func sweep() throws {
-        let tally = Monitor(Tally())
+        let tally = Monitor(Counter())
         let waiting = Mutex(Array(Scenario.all.enumerated())[...])
         let working = Monitor(0)
         let only = environment["SWEEP_ONLY"]
@@ -103,7 +103,7 @@ struct FaultSweep {
         let workers = max(2, ProcessInfo.processInfo.activeProcessorCount)
         working.update { $0 = workers }
         for _ in 0..<workers {
-            try Posix.Thread.start(name: "sweep", stackSize: 1 << 20) {
+            try SpoolgatePosix.Thread.start(name: "sweep", stackSize: 1 << 20) {
                 while let (turn, scenario) = waiting.withLock({ $0.popFirst() }) {
                     let effort = seeds.map { Effort.whole(seeds: $0) } ?? .sample(turn: turn)
                     Self.sweep(scenario, effort, only: only, tally)
@@ -142,7 +142,7 @@ struct FaultSweep {
         _ scenario: Scenario,
         _ effort: Effort,
         only: String?,
-        _ tally: Monitor<Tally>
+        _ tally: Monitor<Counter>
     ) {
         var world: World?
         var calls: [Disk.Call] = []

@@ -5,11 +5,11 @@
 // are made, whoever makes them.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// The disk of one machine, and what goes wrong with it.
 final class FaultyMachine: Sendable {

@@ -4,12 +4,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 /// One client whose upload comes in parts.
 final class JoiningClient {

@@ -5,7 +5,7 @@
 
 import Testing
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("A sync that does nothing", .serialized)
 struct LieTests {

@@ -3,10 +3,10 @@
 // It compares what clients were told and what the upstream got with the files themselves.
 
 import Foundation
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 extension World {
     /// What must hold once recovery is through, before any client comes back.

@@ -4,11 +4,11 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 extension World {
     /// Where the content of parts is, once recovery is through.

@@ -3,8 +3,8 @@
 // `X-Upload` names the upload, `X-Answer` how it is answered.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 
 /// An upstream that counts.
 final class Origin: Sendable {

@@ -5,12 +5,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 /// One scenario.
 struct Scenario: Sendable, CustomStringConvertible {

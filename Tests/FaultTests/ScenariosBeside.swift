@@ -2,12 +2,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSpool
 
 extension Scenario {
     // MARK: Removal

@@ -1,9 +1,9 @@
 // The scenarios of uploads that are joined of parts (tus, "concatenation").
 
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 extension Scenario {
     static let joined = [

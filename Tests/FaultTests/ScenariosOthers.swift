@@ -2,13 +2,13 @@
 // that is wrong for a while, commands, several daemons, and promises that no power cut keeps.
 
 import HTTPTypes
-import Posix
-import UploadProtocol
-import Upstream
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 extension Scenario {
     static let others =

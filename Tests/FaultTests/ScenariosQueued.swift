@@ -3,14 +3,14 @@
 //
 // The queue's steps are made one by one, without its threads, so that every run makes the same calls.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import HTTPTypes
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 extension Scenario {
     private static let accepted: @Sendable (inout Settings) -> Void = {

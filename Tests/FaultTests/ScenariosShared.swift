@@ -5,12 +5,12 @@
 // also where the kernel has kept it. Invariant: as in `Fence`, an error of the disk ends the daemon.
 
 import Foundation
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 extension Scenario {
     /// Which of the others are worth it: what is told, sent or joined, and who comes next.

@@ -4,13 +4,13 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
-@testable import Delivery
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 typealias HTTPMethod = HTTPRequest.Method
 
@@ -200,7 +200,7 @@ final class UploadClient {
 
     /// Serves a request on a thread of its own.
     func start(_ exchange: ClientExchange, by daemon: Daemon) throws {
-        try Posix.Thread.start(name: "exchange", stackSize: 1 << 20) {
+        try SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20) {
             daemon.gateway.serve(exchange)
             exchange.noteEnd()
         }

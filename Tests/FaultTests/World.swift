@@ -6,18 +6,18 @@
 import Foundation
 import HTTPTypes
 import Logging
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Journal
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 /// A run cannot go on as it was meant to: a process is dead or a request failed.
 struct Stopped: Error {}

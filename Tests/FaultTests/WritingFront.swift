@@ -3,8 +3,8 @@
 //
 // Invariant: it writes only what it was granted, and only behind what is there.
 
-import Exchange
-import Posix
+import SpoolgateExchange
+import SpoolgatePosix
 import Synchronization
 
 /// One request's content in a web server.

@@ -1,20 +1,20 @@
 // The reply `accepted`: what is promised with 202, what the status resource tells, and that no request
 // waits for the queue.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct AcceptanceTests {
     // MARK: The reply `accepted`

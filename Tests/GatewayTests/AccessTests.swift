@@ -1,14 +1,14 @@
 // Whose upload it is, on which route, for how long, and how it ends without being delivered.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Settings
-import Spool
+import SpoolgateSettings
+import SpoolgateSpool
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
 @Suite struct AccessTests {
     private func context(_ owner: String?, route: String? = nil) -> ExchangeContext {

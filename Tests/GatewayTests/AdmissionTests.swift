@@ -1,13 +1,13 @@
 // Who may be at work and who may wait, counted.
 
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct AdmissionTests {
     private let alice = ClientName(owner: "alice", address: nil)
@@ -25,7 +25,7 @@ import UploadProtocol
         )
     }
 
-    private func visit(_ answer: Admission.Answer) -> Visit? {
+    private func visit(_ answer: Admission.Answer) -> AdmissionTicket? {
         if case .admitted(let visit) = answer { visit } else { nil }
     }
 
@@ -85,7 +85,7 @@ import UploadProtocol
     @Test("those that wait are fewer, of one client and of all; nothing stays counted")
     func waiting() throws {
         let admission = admission { $0.maximumWaitingThreads = 6 }
-        func visits(_ client: ClientName) -> [Visit] {
+        func visits(_ client: ClientName) -> [AdmissionTicket] {
             (0..<8).compactMap { _ in visit(admission.admit(client, isShort: false, at: .regular)) }
         }
         let (mine, others) = (visits(alice), visits(bob))

@@ -2,17 +2,17 @@
 
 import Foundation
 import HTTPTypes
-import Spool
-import TestSupport
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateDelivery
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct AuthorizationTests {
     private let owned = ExchangeContext(

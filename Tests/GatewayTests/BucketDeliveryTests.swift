@@ -1,17 +1,17 @@
 // What becomes of uploads whose upstream is a bucket: repeated whatever the method, and never answered with a
 // store's own refusal.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct BucketDeliveryTests {
     /// A gateway before a scripted store.

@@ -2,17 +2,17 @@
 
 import Foundation
 import Logging
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Journal
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 /// Clocks that a test sets.
 final class SetClock: Sendable {

@@ -1,15 +1,15 @@
 // Uploads joined of parts (tus, "concatenation"), where something is left of an earlier list.
 
-import Delivery
-import Exchange
+import SpoolgateDelivery
+import SpoolgateExchange
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("Concatenation")
 struct ConcatenationTests {

@@ -3,16 +3,16 @@
 
 import HTTPTypes
 import Logging
-import Spool
-import TestSupport
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Exchange
-@testable import Gateway
-@testable import Journal
-@testable import Settings
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
 
 @Suite struct ContinueTests {
     private static let expect: HTTPFields = [.expect: "100-Continue"]

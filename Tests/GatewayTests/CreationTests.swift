@@ -1,16 +1,16 @@
 // Creations and the appends that follow them: what is said, in which order, and what is kept.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
-import Journal
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct CreationTests {
     @Test(

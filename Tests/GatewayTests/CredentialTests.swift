@@ -1,18 +1,18 @@
 // Credentials that expire while an upload is under way: which ones go to the upstream and the authorizer, and what a
 // refusal of them means.
 
-@testable import Delivery
-import Exchange
+@testable import SpoolgateDelivery
+import SpoolgateExchange
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("credentials of a completing request")
 struct CredentialTests {

@@ -1,14 +1,14 @@
 // Pages of other origins through the whole gateway: who answers their preflights, and that every final answer
 // says what they may read.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite("pages of other origins at the gateway")
 struct CrossOriginTests {

@@ -1,15 +1,15 @@
 // A deadline of the upstream that passed: clients hear 504 where they hear 502 of one that is gone, and
 // everything else is the same.
 
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Settings
-import Spool
-import TestSupport
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct DeadlineTests {
     /// A gateway whose upstream never answers: after the request, or before it (TLS never comes).

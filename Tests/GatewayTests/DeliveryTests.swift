@@ -1,17 +1,17 @@
 // The delivery: when it happens, what is kept when it does not, and that it never happens twice.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct DeliveryTests {
     /// An origin that reads each request whole and then ends the connection without a word.

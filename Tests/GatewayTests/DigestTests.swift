@@ -2,16 +2,16 @@
 // upstream want to know is told.
 
 import HTTPTypes
-import Spool
-import TestSupport
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateDelivery
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 // Of `hello`, by openssl dgst.
 private let sha256 = "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:"

@@ -1,15 +1,15 @@
 // Pay for durability when it is promised: which requests cost a sync, and which must not.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct DurabilityTests {
     private func test() throws -> (GatewayUnderTest, LoopbackOrigin) {

@@ -1,20 +1,20 @@
 // Events: what the life of an upload tells, where it goes, and what correlates it.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Exchange
-@testable import Gateway
-@testable import Journal
-@testable import Settings
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
 
 @Suite struct EventTests {
     /// A gateway that tells events to a file, which `events` reads.
@@ -173,7 +173,7 @@ import Upstream
         let test = try telling()
         let ended = Monitor(0)
         for _ in 0..<8 {
-            try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
+            try SpoolgatePosix.Thread.start(name: "writer", stackSize: 1 << 20) {
                 for _ in 0..<50 {
                     test.gateway.events.note(Event(.created, of: nil, id: .random()))
                 }

@@ -1,22 +1,22 @@
 // Routes whose uploads do not get through: when that is said, where, and what ends it.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Admin
-@testable import Delivery
-@testable import Gateway
-@testable import Journal
-@testable import Settings
-@testable import Spool
-@testable import Upstream
+@testable import SpoolgateAdmin
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
+@testable import SpoolgateUpstream
 
 @Suite("A route whose uploads do not get through")
 struct FailingRouteTests {

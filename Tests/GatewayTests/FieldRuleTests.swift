@@ -1,18 +1,18 @@
 // The operator's rules for fields, as the upstream sees them, the record keeps them and the log does not.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct FieldRuleTests {
     private func name(_ text: String) throws -> HTTPField.Name {

@@ -1,19 +1,19 @@
 // Clients of tus as they are: locks they wait for, types and checksums of messages without content, URLs of parts in
 // any spelling, metadata that is wrong.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("clients of tus")
 struct ForeignTusTests {

@@ -3,14 +3,14 @@
 
 import Foundation
 import HTTPTypes
-import Spool
-import TestSupport
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct FormTests {
     private let creationFields: HTTPFields = [

@@ -1,16 +1,16 @@
 // What is wrong with the web server's configuration is counted, and told now and then.
 
-@testable import Delivery
-import Gateway
+@testable import SpoolgateDelivery
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct FrontFaultTests {
     private func exchange(

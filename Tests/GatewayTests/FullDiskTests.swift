@@ -1,19 +1,19 @@
 // A disk without room: refused before content is read where that can be known, nothing lost, and
 // everything that needs no room goes on.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import Glibc
 import HTTPTypes
-import Journal
+import SpoolgateJournal
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct FullDiskTests {
     private func test(quota: Int64, origin: LoopbackOrigin? = nil) throws -> GatewayUnderTest {

@@ -3,12 +3,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
-import TextFormats
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateTestSupport
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// Damages the files of uploads.
 struct FuzzRecords {

@@ -4,12 +4,12 @@
 // Invariant: what a front never gives is not drawn: content ends properly only where its length is the
 // announced one.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
-import TestSupport
-import TextFormats
-import UploadProtocol
+import SpoolgateTestSupport
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
 /// Draws requests.
 struct FuzzRequests {

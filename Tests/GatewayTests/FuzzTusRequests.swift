@@ -1,9 +1,9 @@
 // Requests of tus as no client would send them, and as some do.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import TestSupport
-import UploadProtocol
+import SpoolgateTestSupport
+import SpoolgateUploadProtocol
 
 extension FuzzRequests {
     /// The fields of a request of tus.

@@ -3,20 +3,20 @@
 // What is not real is the front (ScriptedExchange) and the check before each call on the disk, which
 // counts and can refuse. Invariant: every exchange served here kept a front's rules, or its test fails.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
 import Logging
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Journal
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 final class GatewayUnderTest: Sendable {
     let root: String
@@ -86,7 +86,7 @@ final class GatewayUnderTest: Sendable {
     /// Serves one exchange on a thread of its own.
     func start(_ exchange: ScriptedExchange) throws -> Running {
         let running = Running(exchange, of: self)
-        try Posix.Thread.start(name: "exchange", stackSize: 1 << 20) { [gateway] in
+        try SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20) { [gateway] in
             gateway.serve(exchange)
             running.noteEnd()
         }

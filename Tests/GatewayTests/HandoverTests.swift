@@ -3,18 +3,18 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateDelivery
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct HandoverTests {
     private static let key = "a key of 24 bytes \u{e9} and"

@@ -1,17 +1,17 @@
 // Heartbeats: what the client of a whole upload hears while it waits for the upstream.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct HeartbeatTests {
     private func test(

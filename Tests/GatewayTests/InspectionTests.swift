@@ -2,18 +2,18 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateDelivery
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct InspectionTests {
     /// A gateway whose route inspects with a script.
@@ -193,7 +193,7 @@ import Upstream
         )
         let isOver = Monitor(false)
         struct Enough: Error {}
-        try Posix.Thread.start(name: "first") {
+        try SpoolgatePosix.Thread.start(name: "first") {
             _ = try? inspection.run(path, about: creation, length: 0) { () throws(SpoolError) in
                 if isOver.update({ $0 }) { throw .busy(UploadID(high: 1, low: 1)) }
             }

@@ -1,19 +1,19 @@
 // Content that the front writes into the spool by itself: what is granted, what counts, and that nobody else gets
 // the content before the front is done.
 
-import Exchange
+import SpoolgateExchange
 import Glibc
 import HTTPTypes
-import Journal
-import Posix
+import SpoolgateJournal
+import SpoolgatePosix
 import Testing
-import TestSupport
-import UploadProtocol
-import Upstream
+import SpoolgateTestSupport
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct LaneTests {
     /// More than a front sends through the gateway in any case.

@@ -3,8 +3,8 @@
 import Logging
 import Testing
 
-@testable import Gateway
-@testable import Journal
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
 
 @Suite struct LineHandlerTests {
     @Test("the message comes first, then the upload, the other keys by name, and the reason")

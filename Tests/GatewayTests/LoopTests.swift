@@ -1,17 +1,17 @@
 // A gateway that is its own upstream: it knows what it has sent itself, and nothing else.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import Journal
+import SpoolgateJournal
 import Logging
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct LoopTests {
     private struct NoVia: Error {}

@@ -1,19 +1,19 @@
 // What the metrics say after uploads were created, cut, resumed, delivered and refused.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Admin
-@testable import Delivery
-@testable import Gateway
-@testable import Journal
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateAdmin
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("Metrics")
 struct MetricsTests {

@@ -1,18 +1,18 @@
 // Uploads whose data file does not fit their record, as a damaged disk or a person leaves them, and every
 // request that a client can make of one: an answer or a broken connection, never the end of the daemon.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct MisfitTests {
     /// Ways in which an upload of ten bytes ends up where it waits.

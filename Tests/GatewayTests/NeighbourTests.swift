@@ -1,20 +1,20 @@
 // Upstream, authorizer and webhook get into trouble between two requests and within one: what is told then is true,
 // nothing is lost, and once they are well again the next request succeeds.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Admin
-@testable import Gateway
-@testable import Journal
-@testable import Settings
+@testable import SpoolgateAdmin
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
 
 @Suite("neighbours in trouble")
 struct NeighbourTests {

@@ -1,16 +1,16 @@
 // Final responses after which tus-js-client would send everything again: told as 424, at once and from the
 // store; and creations without content, whose clients take a 104 for the answer.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct NotRepeatedTests {
     @Test("an unknown outcome is 424, the second time too")

@@ -3,18 +3,18 @@
 import Foundation
 import HTTPTypes
 import Logging
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import Spool
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateSpool
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Exchange
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateExchange
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct OrdinaryTests {
     private static let capacity = Upload.mostInBuffer

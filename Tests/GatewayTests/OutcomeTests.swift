@@ -1,18 +1,18 @@
 // What an attempt's outcome means: the table that ARCHITECTURE.md shows, and each of its rows against a real upstream.
 
-@testable import Delivery
-import Exchange
+@testable import SpoolgateDelivery
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("outcomes")
 struct OutcomeTests {

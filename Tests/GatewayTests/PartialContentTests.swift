@@ -1,15 +1,15 @@
 // Content that is a part of something by `Content-Range`: nowhere taken for the whole, and never resumable.
 
-import Delivery
-import Exchange
+import SpoolgateDelivery
+import SpoolgateExchange
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Upstream
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateUpstream
 
 @Suite struct PartialContentTests {
     /// What makes the whole of what it receives: a file, an object, a form, or something that is looked at.

@@ -1,16 +1,16 @@
 // Requests that are no uploads: streamed to the upstream and back, nothing added that it did not say.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct PassThroughTests {
 

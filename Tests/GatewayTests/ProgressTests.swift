@@ -1,16 +1,16 @@
 // Progress by 104 while content comes: its rate, what it promises, and that silence costs nothing.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Settings
-import Spool
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 extension ScriptedExchange.Record {
     /// The offsets that interim responses told, in order.

@@ -3,17 +3,17 @@
 //
 // The page is read here, so a row without a scenario and a scenario without a row both fail.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Posix
-import Settings
+import SpoolgatePosix
+import SpoolgateSettings
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 /// One row of the table.
 struct PromiseRow: CustomTestStringConvertible, Sendable {

@@ -2,18 +2,18 @@
 
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Journal
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct QueueTests {
     // MARK: What it takes up
@@ -75,14 +75,14 @@ import Upstream
         let bounds = deliveries.current.bounds
         let (one, other) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
         func take() -> UploadID? { queue.take(bounds, clock: clock)?.id }
-        queue.add(DueList.Entry(due: clock.now, id: one, route: "a", client: .some))
+        queue.add(DueHeap.Entry(due: clock.now, id: one, route: "a", client: .some))
         #expect(take() == one)
-        queue.add(DueList.Entry(due: clock.now, id: one, route: "a", client: .some))
+        queue.add(DueHeap.Entry(due: clock.now, id: one, route: "a", client: .some))
         queue.finish(one, route: "a", next: WallTime(seconds: clock.now.seconds + 3_600))
         #expect(take() == one)
         // Nobody has asked again: the other one comes, and then nothing.
         queue.finish(one, route: "a", next: nil)
-        queue.add(DueList.Entry(due: clock.now, id: other, route: "a", client: .some))
+        queue.add(DueHeap.Entry(due: clock.now, id: other, route: "a", client: .some))
         #expect(take() == other)
         queue.finish(other, route: "a", next: nil)
         #expect(take() == nil)
@@ -98,7 +98,7 @@ import Upstream
         }
         #expect(step() == .run)
         queue.add(
-            DueList.Entry(due: clock.now, id: UploadID(high: 1, low: 1), route: "a", client: .some)
+            DueHeap.Entry(due: clock.now, id: UploadID(high: 1, low: 1), route: "a", client: .some)
         )
         #expect(step() == .startThread)
         #expect(queue.take(bounds, clock: clock) != nil)
@@ -118,7 +118,7 @@ import Upstream
         for low in (0..<100).map({ UInt64($0 * 37 % 100) }) {
             let time = WallTime(seconds: start + Int64(low))
             due.add(
-                DueList.Entry(
+                DueHeap.Entry(
                     due: time,
                     id: UploadID(high: 1, low: low),
                     route: "long",
@@ -127,7 +127,7 @@ import Upstream
             )
         }
         due.add(
-            DueList.Entry(
+            DueHeap.Entry(
                 due: clock.now,
                 id: UploadID(high: 2, low: 0),
                 route: "short",
@@ -137,7 +137,7 @@ import Upstream
         due.addAll(to: queue)
         // One more while it is full is left to a run.
         queue.add(
-            DueList.Entry(
+            DueHeap.Entry(
                 due: clock.now,
                 id: UploadID(high: 3, low: 0),
                 route: "long",
@@ -165,14 +165,14 @@ import Upstream
         let (far, near) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
         queue.setHorizon(WallTime(seconds: clock.now.seconds + 60))
         queue.add(
-            DueList.Entry(
+            DueHeap.Entry(
                 due: WallTime(seconds: clock.now.seconds + 3_600),
                 id: far,
                 route: "a",
                 client: .some
             )
         )
-        queue.add(DueList.Entry(due: clock.now, id: near, route: "a", client: .some))
+        queue.add(DueHeap.Entry(due: clock.now, id: near, route: "a", client: .some))
         #expect(queue.take(deliveries.current.bounds, clock: clock)?.id == near)
     }
 

@@ -1,20 +1,20 @@
 // An application that was away for long comes back to full queues and many clients that wait for it.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct RecoveryTests {
     /// Slots, and how many of them one application may have.

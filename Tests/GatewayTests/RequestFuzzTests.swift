@@ -5,19 +5,19 @@
 // `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process, so the seeds at work are
 // named first: SPOOLGATE_FUZZ_SEED=n plays that one alone.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("Random requests")
 struct RequestFuzzTests {

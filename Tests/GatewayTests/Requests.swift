@@ -1,10 +1,10 @@
 // The requests that the tests speak, each as one call, in the words of the protocol.
 
-import Exchange
-@testable import Gateway
+import SpoolgateExchange
+@testable import SpoolgateRequests
 import HTTPTypes
-import Spool
-import UploadProtocol
+import SpoolgateSpool
+import SpoolgateUploadProtocol
 
 /// Content of which more is kept than of an upload that is delivered like an ordinary one.
 let tooLargeToBePlain = [UInt8](repeating: 7, count: Upload.mostInBuffer + 1)

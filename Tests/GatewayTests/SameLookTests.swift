@@ -1,18 +1,18 @@
 // Names that look alike and are not the same bytes, in every place where the word of one client is held against that of
 // another one, or against the operator's. Swift's strings are equal there.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("Names that look alike")
 struct SameLookTests {

@@ -4,12 +4,12 @@
 // after it no interim one, and content of the length the head announced. Invariant: a read that
 // does not end by the script ends by `interrupt`, or at a deadline that only broken code meets.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
-import Journal
-import Posix
-import UploadProtocol
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateUploadProtocol
 
 /// One request and its recorded answer.
 final class ScriptedExchange: Exchange, ContentLane, Sendable {

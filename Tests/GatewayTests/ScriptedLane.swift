@@ -1,8 +1,8 @@
 // A front that writes content into the spool by itself, on paper: what it is granted, and how it goes wrong.
 
-import Exchange
+import SpoolgateExchange
 import Glibc
-import Posix
+import SpoolgatePosix
 import Synchronization
 
 /// One request's lane.

@@ -3,15 +3,15 @@
 
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
-import TextFormats
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
+import SpoolgateTextFormats
 
 @Suite struct ShownTests {
     @Test(

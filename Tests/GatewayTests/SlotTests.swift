@@ -1,19 +1,19 @@
 // How the delivery slots are shared: the threshold by itself, its line under many threads, and the deliveries of
 // others beside an application that does not answer.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite struct SlotTests {
     private static func client(_ number: Int) -> ClientName {

@@ -3,16 +3,16 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Delivery
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateDelivery
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite("golden transcripts")
 struct TranscriptTests {

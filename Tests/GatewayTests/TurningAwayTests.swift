@@ -1,18 +1,18 @@
 // What requests get that cannot be served now: an answer where nothing is lost by it, a connection that
 // breaks where the client would take the answer for its upload's.
 
-import Exchange
+import SpoolgateExchange
 import Foundation
-import Gateway
+import SpoolgateRequests
 import HTTPTypes
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct TurningAwayTests {
     private func context(_ owner: String?) -> ExchangeContext {

@@ -1,15 +1,15 @@
 // What the daemon removes by itself: what is over, and nothing that anybody uses or was promised.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Gateway
-@testable import Settings
-@testable import Spool
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
 
 @Suite struct UpkeepTests {
     @Test(

@@ -1,16 +1,16 @@
 // The upstream's final response: stored, relayed, told again to a client that lost it.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct VerdictTests {
     private static let fields = ["Content-Type: text/plain", "ETag: \"7\"", "Upload-Offset: 99"]

@@ -1,16 +1,16 @@
 // Requests that meet a delivery under way: who waits, for how long, and what each is told.
 
-import Exchange
-import Gateway
+import SpoolgateExchange
+import SpoolgateRequests
 import HTTPTypes
 import Logging
-import Posix
-import Settings
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct WaitingTests {
     private func test(_ slow: SlowUpstream, deliveries: Int = 32) throws -> GatewayUnderTest {

@@ -1,18 +1,18 @@
 // The webhook's queue: in order, at least once, through refusals and restarts.
 
-@testable import Delivery
+@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
-import Spool
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Journal
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
 
 @Suite struct WebhookTests {
     private func telling(
@@ -192,7 +192,7 @@ import Upstream
         var holder: AppendedFile? = try AppendedFile(path: path, mode: 0o600)
         #expect(try holder?.descriptor.tryLock(subject: path) == true)
         let isAdded = Monitor(false)
-        try Posix.Thread.start(name: "adder") {
+        try SpoolgatePosix.Thread.start(name: "adder") {
             queue.add("{\"n\":2}", at: .now)
             isAdded.update { $0 = true }
         }
@@ -231,7 +231,7 @@ import Upstream
         let threads = 1_397
         let ended = Monitor(0)
         for thread in 0..<threads {
-            try Posix.Thread.start(name: "stream", stackSize: 128 << 10) {
+            try SpoolgatePosix.Thread.start(name: "stream", stackSize: 128 << 10) {
                 gate.pass()
                 for number in 0..<3 {
                     queue.add("{\"thread\":\(thread),\"number\":\(number)}", at: .now)
@@ -366,7 +366,7 @@ import Upstream
         let ended = Monitor(0)
         for writer in 0..<6 {
             let events = writer % 2 == 0 ? test.gateway.events : other
-            try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
+            try SpoolgatePosix.Thread.start(name: "writer", stackSize: 1 << 20) {
                 for number in 0..<40 {
                     var event = Event(.created, of: nil, id: .random())
                     event.offset = Int64(writer)

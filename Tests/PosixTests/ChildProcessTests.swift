@@ -1,8 +1,8 @@
 // Programs as children: what they inherit, how they end, and what is left of them.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite struct ChildProcessTests {
@@ -137,7 +137,7 @@ import Testing
         let before = try descriptors()
         let ended = Monitor(0)
         for _ in 0..<8 {
-            try Posix.Thread.start(name: "runner") {
+            try SpoolgatePosix.Thread.start(name: "runner") {
                 for number in 0..<10 {
                     let end = try? run("echo x; exit \(number)").1
                     if end == .exited(Int32(number)) { ended.update { $0 += 1 } }

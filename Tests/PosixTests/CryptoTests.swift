@@ -1,9 +1,9 @@
 // Digests and keyed digests against the vectors of their publications, and the files of keys.
 
-import Crypto
+import SpoolgateCrypto
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @Suite("Digests")

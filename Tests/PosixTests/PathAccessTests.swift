@@ -1,7 +1,7 @@
 // Walking a path as the kernel does, up to what stands in the way.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
 
 @Suite struct PathAccessTests {

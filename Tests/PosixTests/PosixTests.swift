@@ -1,12 +1,12 @@
 // Buffers, monitors, clocks, threads, descriptors, locks, digests: what every floor stands on.
 
-import Crypto
+import SpoolgateCrypto
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 import Testing
 
-private typealias Thread = Posix.Thread
+private typealias Thread = SpoolgatePosix.Thread
 
 @Suite("Posix")
 struct PosixTests {

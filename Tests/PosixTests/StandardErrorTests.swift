@@ -1,7 +1,7 @@
 // Whether standard error is the journal's.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
 
 @Suite struct StandardErrorTests {

@@ -1,10 +1,10 @@
 // Numbers that many threads add to.
 
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
-@Suite("Tallies")
+@Suite("Counters")
 struct TallyTests {
     @Test("a duration counts in the first range that it fits into, its bound included")
     func ranges() {
@@ -18,17 +18,17 @@ struct TallyTests {
 
     @Test("what threads add at the same time is all there, under each key", .timeLimit(.minutes(5)))
     func threads() throws {
-        let tallies = Tallies<String>()
+        let counters = Counters<String>()
         let left = Monitor(8)
         for thread in 0..<8 {
             try Thread.start(name: "tally") {
-                for _ in 0..<1_000 { tallies["\(thread % 2)"].add() }
+                for _ in 0..<1_000 { counters["\(thread % 2)"].add() }
                 left.update { $0 -= 1 }
             }
         }
         let isOver: Bool? = left.wait(until: .after(.seconds(120))) { $0 == 0 ? true : nil }
         #expect(isOver == true)
-        #expect(tallies["0"].count == 4_000)
-        #expect(tallies["1"].count == 4_000)
+        #expect(counters["0"].count == 4_000)
+        #expect(counters["1"].count == 4_000)
     }
 }

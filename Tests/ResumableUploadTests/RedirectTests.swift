@@ -3,10 +3,10 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 @testable import ResumableUpload
 

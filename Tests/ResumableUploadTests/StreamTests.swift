@@ -2,8 +2,8 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
 
 @testable import ResumableUpload
@@ -41,7 +41,7 @@ struct StreamTests {
         for (skipped, seed) in [(0, 1), (999_999, 2), (70_001, 3)] as [(Int, UInt64)] {
             let window = StreamWindow(capacity: (1 << 16) + 7)
             window.release(upTo: Int64(skipped))
-            try Posix.Thread.start(name: "producer") {
+            try SpoolgatePosix.Thread.start(name: "producer") {
                 var random = SplitMix(seed: seed)
                 var rest = bytes[...]
                 while !rest.isEmpty {
@@ -144,7 +144,7 @@ struct StreamTests {
         let origin = try UploadOrigin()
         let bytes = pattern(500_000)
         let pipe = Pipe()
-        try Posix.Thread.start(name: "writer") {
+        try SpoolgatePosix.Thread.start(name: "writer") {
             try? pipe.fileHandleForWriting.write(contentsOf: Data(bytes))
             try? pipe.fileHandleForWriting.close()
         }
@@ -157,7 +157,7 @@ struct StreamTests {
         let directory = try ScratchDirectory()
         let path = directory.path + "/pipe"
         #expect(mkfifo(path, 0o600) == 0)
-        try Posix.Thread.start(name: "writer") {
+        try SpoolgatePosix.Thread.start(name: "writer") {
             try? Data(bytes).write(to: URL(filePath: path))
         }
         #expect(

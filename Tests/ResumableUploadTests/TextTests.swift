@@ -3,7 +3,7 @@
 import Foundation
 import HTTPTypes
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 @testable import ResumableUpload
 

@@ -2,8 +2,8 @@
 // shares no code with the library.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 
 /// The server; its uploads are in memory.
 final class UploadOrigin: Sendable {

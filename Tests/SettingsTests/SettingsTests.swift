@@ -3,12 +3,12 @@
 import Foundation
 import HTTPTypes
 import Logging
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Settings
+@testable import SpoolgateSettings
 
 @Suite struct SettingsTests {
     /// The defaults as a file has them that names no upstream.

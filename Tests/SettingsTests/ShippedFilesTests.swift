@@ -4,13 +4,13 @@
 // deploy/check.sh's to see.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Journal
-@testable import Settings
+@testable import SpoolgateJournal
+@testable import SpoolgateSettings
 
 @Suite struct ShippedFilesTests {
     private static func text(_ path: String) throws -> String {
@@ -145,7 +145,7 @@ import UploadProtocol
         "the page of the metrics has every metric with its type, in their order, and nothing else"
     )
     func metricsPage() throws {
-        let source = try Self.text("Sources/Admin/MetricsPage.swift")
+        let source = try Self.text("Sources/Gateway/Admin/MetricsPage.swift")
         let told = source.matches(of: /begin\(\s*"([a-z_]+)",\s*\.([a-z]+),/)
             .map { "spoolgate_\($0.1) \($0.2)" }
         let page = try Self.text("deploy/man/spoolgate-metrics.7")
@@ -157,7 +157,7 @@ import UploadProtocol
 
     @Test("the alerts and the dashboard ask for metrics that there are")
     func alerts() throws {
-        let source = try Self.text("Sources/Admin/MetricsPage.swift")
+        let source = try Self.text("Sources/Gateway/Admin/MetricsPage.swift")
         let names = Set(source.matches(of: /begin\(\s*"([a-z_]+)"/).map { String($0.1) })
         for path in ["spoolgate.rules.yml", "spoolgate.dashboard.json"] {
             let text = try Self.text("deploy/prometheus/\(path)")
@@ -180,7 +180,7 @@ import UploadProtocol
 
     private static func writtenLines() throws -> [String: Line] {
         var lines: [String: Line] = [:]
-        let source = try text("Sources/Journal/Log.swift")
+        let source = try text("Sources/Gateway/Journal/Log.swift")
         for call in source.matches(of: /write\(\s*\.([a-z]+),\s*"([^"]+)"/) {
             let metadata = source[call.range.upperBound...].prefix(while: { $0 != "}" })
             let keys = metadata.matches(of: #/"([a-z-]+)": /#).map { String($0.1) }
@@ -192,11 +192,11 @@ import UploadProtocol
 
     @Test("the page of the program has the code of every problem document, and no other")
     func problemCodes() throws {
-        let folder = "Sources/UploadProtocol/Refusals"
+        let folder = "Sources/Base/UploadProtocol/Refusals"
         let names = ["Capacity", "Digest", "Gateway", "Protocol"].map {
             "\(folder)/\($0)Refusals.swift"
         }
-        let source = try (names + ["Sources/FastCGIFront/RequestParameters.swift"])
+        let source = try (names + ["Sources/Gateway/FastCGIFront/RequestParameters.swift"])
             .map { try Self.text($0) }.joined()
         let codes = source.matches(of: /code: "([a-z-]+)"/).map { String($0.1) }
         let page = try Self.text("deploy/man/spoolgate.8")

@@ -2,13 +2,13 @@
 //
 // A second `Spool` on the same directory is another process here, as in HoldingTests.
 
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Asking another process")
 struct AskingTests {

@@ -1,11 +1,11 @@
 // How far the wall clock is believed, and what writing that down leaves.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 import Testing
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("The clock mark")
 struct ClockMarkTests {

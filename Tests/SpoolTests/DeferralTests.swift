@@ -1,10 +1,10 @@
 // A whole upload for which no attempt can begin: incoming -> deferred, by one state.
 
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Deferral without an attempt")
 struct DeferralTests {

@@ -3,14 +3,14 @@
 // A second `Spool` on the same directory is another process here: it has a table of locks of its
 // own, and open file description locks exclude openings, not processes.
 
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// Counts, from any thread.
 private final class Counter: Sendable {

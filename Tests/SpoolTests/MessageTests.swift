@@ -2,11 +2,11 @@
 
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Unverified content")
 struct UnverifiedTests {

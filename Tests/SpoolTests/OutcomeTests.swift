@@ -3,11 +3,11 @@
 // Which states a crash leaves is in StateTableTests, faults at every call in FaultTests.
 
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Outcomes")
 struct OutcomeTests {

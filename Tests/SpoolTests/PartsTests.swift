@@ -1,12 +1,12 @@
 // Uploads made of other uploads: what the copy takes, and what a disk leaves of it that does not take all.
 
 import Glibc
-import Posix
+import SpoolgatePosix
 import Synchronization
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Parts")
 struct PartsTests {

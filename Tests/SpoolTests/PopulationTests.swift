@@ -1,12 +1,12 @@
 // How many uploads there may be: of all, of one client, and that what is gone is seen to be.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("The number of uploads")
 struct PopulationTests {
@@ -132,7 +132,7 @@ struct PopulationTests {
         let spool = try spool(directory, total: 50)
         let left = Monitor(8)
         for _ in 0..<8 {
-            try Posix.Thread.start(name: "creator", stackSize: 1 << 20) {
+            try SpoolgatePosix.Thread.start(name: "creator", stackSize: 1 << 20) {
                 for _ in 0..<100 {
                     guard let upload = try? spool.create(.sample(), requestRelease: {}) else {
                         break

@@ -3,11 +3,11 @@
 //
 // Faults at every call, and power cuts, are in FaultTests.
 
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("The order of a promise")
 struct PromiseOrderTests {

@@ -3,11 +3,11 @@
 import Foundation
 import Glibc
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("The quota")
 struct QuotaTests {
@@ -217,7 +217,7 @@ struct QuotaTests {
         let spool = try spool(directory, quota: 1000)
         let left = Monitor(8)
         for _ in 0..<8 {
-            try Posix.Thread.start(name: "writer", stackSize: 1 << 20) {
+            try SpoolgatePosix.Thread.start(name: "writer", stackSize: 1 << 20) {
                 let upload = try? spool.create(.sample(), requestRelease: {})
                 let bytes = [UInt8](repeating: 1, count: 7)
                 while (try? upload?.append(bytes.span.bytes)) != nil {}

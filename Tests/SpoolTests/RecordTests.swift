@@ -2,12 +2,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Records")
 struct RecordTests {

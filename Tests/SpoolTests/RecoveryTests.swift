@@ -2,11 +2,11 @@
 // not let them do.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Recovery")
 struct RecoveryTests {

@@ -3,10 +3,10 @@
 // A refused call is not made, as on a disk that is full or failing. Faults at call n and power cuts
 // are in FaultTests.
 
-import Posix
+import SpoolgatePosix
 import Synchronization
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// Notes and refuses the calls of a `Disk`.
 final class ScriptedDisk: Sendable {

@@ -2,11 +2,11 @@
 // of the upload after a power cut.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("Content that others have a name for")
 struct SharedContentTests {

@@ -1,11 +1,11 @@
 // A spool that several hosts share: who trusts what of whom, and what ends a process that is shut out.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("A shared spool")
 struct SharedSpoolTests {

@@ -2,11 +2,11 @@
 // last durable state.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("The order of slots")
 struct SlotOrderTests {

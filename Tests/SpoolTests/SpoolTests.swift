@@ -1,12 +1,12 @@
 // The spool as a whole: opening, room, listing, purging, scratch files, the order of an upload's life.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("The spool")
 struct SpoolTests {

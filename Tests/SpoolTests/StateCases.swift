@@ -4,12 +4,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// Makes states: by a process that dies where they begin, and then by hand.
 final class StateMaker {

@@ -4,11 +4,11 @@
 // The page is read here, so a row without a case and a case without a row both fail.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// One row of the table.
 struct StateRow: CustomTestStringConvertible {

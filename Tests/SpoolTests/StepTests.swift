@@ -1,10 +1,10 @@
 // The steps of the protocol core's table, each done to an upload on disk.
 
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("the steps of an upload")
 struct StepTests {

@@ -2,12 +2,12 @@
 // and a tree that others get at.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// What a name can be instead of a file.
 enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {

@@ -4,12 +4,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
-import TextFormats
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateTestSupport
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 /// A directory that is removed with the last reference to it.
 final class TemporarySpool {

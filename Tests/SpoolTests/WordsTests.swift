@@ -1,10 +1,10 @@
 // The words that `list` has for states.
 
-import Posix
+import SpoolgatePosix
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Spool
+@testable import SpoolgateSpool
 
 @Suite("words for states")
 struct WordsTests {

@@ -5,7 +5,7 @@
 // The invariant: being well again is being as before, so a request that fails then was broken by what is under test.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 
 /// The server as others find it.
 package final class BadNeighbour: Sendable {
@@ -129,7 +129,7 @@ package final class BadNeighbour: Sendable {
     private func accept(on listener: StreamSocket) throws {
         state.update { $0.listener = listener }
         // Threads hold it weakly: a test that lets go of it ends it.
-        try Posix.Thread.start(name: "neighbour") { [weak self] in
+        try SpoolgatePosix.Thread.start(name: "neighbour") { [weak self] in
             while true {
                 let number = Glibc.accept(listener.number, nil, nil)
                 guard number >= 0 else { break }
@@ -156,7 +156,7 @@ package final class BadNeighbour: Sendable {
             self?.state.update { $0.open.removeAll { $0.number == socket.number } }
             socket.close()
         }
-        let started: Void? = try? Posix.Thread.start(name: "neighbour-conn") {
+        let started: Void? = try? SpoolgatePosix.Thread.start(name: "neighbour-conn") {
             Self.serve(socket, trouble, server)
             finish()
         }
@@ -227,7 +227,7 @@ package final class BadNeighbour: Sendable {
         }
         defer { upstream.close() }
         let isBack = Monitor(false)
-        let back: Void? = try? Posix.Thread.start(name: "neighbour-back") {
+        let back: Void? = try? SpoolgatePosix.Thread.start(name: "neighbour-back") {
             while true {
                 let bytes = upstream.receive()
                 if let bytes, !bytes.isEmpty, client.send(bytes) { continue }

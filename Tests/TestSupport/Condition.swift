@@ -1,7 +1,7 @@
 // Waiting for something to become true, with a deadline: the only way tests wait.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 
 /// Something closed until a test opens it.
 package final class Gate: Sendable {

@@ -1,7 +1,7 @@
 // Ports of this machine for servers that cannot choose one and tell it.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 
 /// Ports that nobody listens on.

@@ -7,7 +7,7 @@
 // `stop()` (or deinit) ends all of them, so no test waits for a socket for ever.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 
 /// A server on a loopback port or a unix socket.
@@ -107,7 +107,7 @@ package final class LoopbackOrigin: Sendable {
         let book = Book(remembers: remembers)
         self.book = book
         let shared = Shared(self)
-        try Posix.Thread.start(name: "origin") {
+        try SpoolgatePosix.Thread.start(name: "origin") {
             while true {
                 let number = accept(listener.number, nil, nil)
                 guard number >= 0 else { break }
@@ -119,7 +119,7 @@ package final class LoopbackOrigin: Sendable {
                 if socketPath == nil { socket.sendAtOnce() }
                 // Threads hold the origin weakly: a test that lets go of it stops it.
                 let connection = OriginConnection(socket, book)
-                let served: Void? = try? Posix.Thread.start(name: "origin-conn") {
+                let served: Void? = try? SpoolgatePosix.Thread.start(name: "origin-conn") {
                     // A script that throws has said all it wanted to say by its connection's end.
                     try? script(connection)
                     shared.close(socket)

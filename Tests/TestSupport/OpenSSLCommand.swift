@@ -3,7 +3,7 @@
 // It does not speak HTTP beyond what `s_server -www` says; a script answers through its pipes.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
 
 /// A private authority in a directory of its own.

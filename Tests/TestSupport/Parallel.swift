@@ -1,7 +1,7 @@
 // Running things at the same time, each on a thread of its own.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 
 /// Several runs of one thing.
 package enum Parallel {

@@ -3,7 +3,7 @@
 // It does not own its number: whoever makes one closes it. IPv4 loopback and unix sockets only.
 
 import Glibc
-import Posix
+import SpoolgatePosix
 
 /// Where a server on this machine listens.
 package enum SocketAddress: Sendable {

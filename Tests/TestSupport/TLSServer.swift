@@ -1,7 +1,7 @@
 // TLS in front of a plain server on this machine, for as many connections as come: Python's `ssl` module does it.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 
 /// A relay that speaks TLS to its clients and plain TCP to a server, until the value goes.
 package final class TLSServer {

@@ -22,7 +22,7 @@
 // content that is not shown. It checks nothing but its own grammar.
 
 import HTTPTypes
-package import UploadProtocol
+package import SpoolgateUploadProtocol
 
 /// One transcript file.
 package struct Transcript: Sendable, CustomStringConvertible {

@@ -4,7 +4,7 @@
 // HTTP/1.1 only; no TLS, no redirects, no reuse of a connection after an error.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 
 /// One connection to a web server, kept for request after request.
 ///

@@ -6,7 +6,7 @@
 import Foundation
 import HTTPTypes
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 @Suite("the tables of the core")
 struct CoreTableTests {

@@ -2,7 +2,7 @@
 
 import HTTPTypes
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 @Suite("pages of other origins")
 struct CrossOriginTests {

@@ -2,10 +2,10 @@
 
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
 @Suite("integrity fields")
 struct DigestFieldTests {

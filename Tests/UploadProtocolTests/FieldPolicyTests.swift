@@ -2,8 +2,8 @@
 
 import HTTPTypes
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite("field policy")
 struct FieldPolicyTests {

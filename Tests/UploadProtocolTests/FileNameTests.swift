@@ -1,15 +1,15 @@
 // The names, types and words that clients give their files, and the forms written of them.
 
-import Delivery
+import SpoolgateDelivery
 import Foundation
 import HTTPTypes
-import Posix
-import Settings
-import TestSupport
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite("file names and forms")
 struct FileNameTests {

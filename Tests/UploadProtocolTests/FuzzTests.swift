@@ -3,10 +3,10 @@
 // The generator is seeded, so that a failure comes again.
 
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite("random fields")
 struct FuzzTests {

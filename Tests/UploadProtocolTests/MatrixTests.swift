@@ -5,7 +5,7 @@
 
 import HTTPTypes
 import Testing
-@testable import UploadProtocol
+@testable import SpoolgateUploadProtocol
 
 /// What the drafts say of one version.
 struct Version: Sendable, CustomTestStringConvertible {

@@ -6,7 +6,7 @@
 import Foundation
 import HTTPTypes
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 /// One vector: raw field lines, and what they hold.
 struct Vector: Decodable, CustomTestStringConvertible, Sendable {

@@ -3,7 +3,7 @@
 import HTTPTypes
 import Testing
 
-import UploadProtocol
+import SpoolgateUploadProtocol
 
 @Suite struct UpstreamFieldsTests {
     private static let limits = UploadLimits(maxSize: 9, maxAge: 60)

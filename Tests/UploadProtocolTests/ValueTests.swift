@@ -3,11 +3,11 @@
 
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
-import Upstream
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite("identities and resource names")
 struct NameTests {

@@ -1,13 +1,13 @@
 // One request as a client sends it: what it shows of an answer, and how it ends where there is none.
 
-import Curl
+import SpoolgateCurl
 import HTTPTypes
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 @Suite struct ClientTransferTests {
     private func run(

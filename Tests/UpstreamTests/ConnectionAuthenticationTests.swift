@@ -2,12 +2,12 @@
 // another client has logged in on.
 
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("authentication of a connection")
 struct ConnectionAuthenticationTests {

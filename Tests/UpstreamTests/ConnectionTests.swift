@@ -1,10 +1,10 @@
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("connections")
 struct ConnectionTests {
@@ -38,7 +38,7 @@ struct ConnectionTests {
         for round in 1...2 {
             for _ in 0..<4 {
                 // The small stack that threads of the daemon have.
-                try Posix.Thread.start(name: "attempt") {
+                try SpoolgatePosix.Thread.start(name: "attempt") {
                     guard let request = try? UpstreamRequest("POST", content: pattern(200_000))
                     else { return }
                     let outcome = upstream.attempt(request, sink: RecordingSink())

@@ -1,9 +1,9 @@
 import Foundation
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("deadlines and content")
 struct DeadlineTests {

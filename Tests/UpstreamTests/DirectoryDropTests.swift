@@ -1,11 +1,11 @@
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import TextFormats
-import UploadProtocol
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("a directory as the upstream")
 struct DirectoryDropTests {

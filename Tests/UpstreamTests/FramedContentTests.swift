@@ -2,10 +2,10 @@
 
 import Foundation
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("framed content")
 struct FramedContentTests {

@@ -2,12 +2,12 @@
 // its address.
 
 import Foundation
-import Posix
+import SpoolgatePosix
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("a kept handle")
 struct KeptHandleTests {

@@ -6,11 +6,11 @@
 import Foundation
 import HTTPTypes
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("a misbehaving origin")
 struct MisbehaviourTests {

@@ -3,11 +3,11 @@
 import Foundation
 import HTTPTypes
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("a bucket as the upstream, in parts")
 struct MultipartUploadTests {

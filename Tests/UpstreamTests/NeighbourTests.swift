@@ -3,12 +3,12 @@
 
 import Foundation
 import HTTPTypes
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("an upstream in trouble")
 struct NeighbourTests {

@@ -2,9 +2,9 @@
 
 import Foundation
 import HTTPTypes
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 /// Remembers a response; throws when told to.
 final class RecordingSink: ResponseSink {

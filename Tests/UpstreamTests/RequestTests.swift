@@ -1,10 +1,10 @@
 import Foundation
 import HTTPTypes
 import Synchronization
-import TestSupport
+import SpoolgateTestSupport
 import Testing
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("a request on the wire")
 struct RequestTests {

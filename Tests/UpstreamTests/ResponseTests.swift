@@ -1,11 +1,11 @@
-@testable import Curl
+@testable import SpoolgateCurl
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("a response")
 struct ResponseTests {

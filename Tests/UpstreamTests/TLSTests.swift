@@ -1,10 +1,10 @@
 import Foundation
 import HTTPTypes
-import TestSupport
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("TLS", .enabled(if: OpenSSLCommand.isThere, "needs the openssl command"))
 struct TLSTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 @Suite("the text of an upstream target")
 struct TargetTextTests {

@@ -1,12 +1,12 @@
 // What a sink hears while there is nothing to pass on: that the attempt goes on.
 
 import Foundation
-import Posix
-import TestSupport
+import SpoolgatePosix
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
+import SpoolgateUploadProtocol
 
-@testable import Upstream
+@testable import SpoolgateUpstream
 
 /// Counts how often it hears that the attempt goes on, and can take its time then.
 private final class PatientSink: ResponseSink {

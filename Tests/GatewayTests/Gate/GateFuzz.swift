@@ -1,16 +1,16 @@
 // Random requests on a gateway whose authorizer refuses every upload, or whose route refuses anonymous clients: no byte
 // of an upload is read and none reaches the upstream, whatever the request says.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import Spool
-import TestSupport
+import SpoolgateSpool
+import SpoolgateTestSupport
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 /// One closed gate with random settings.
 final class GateFuzz {

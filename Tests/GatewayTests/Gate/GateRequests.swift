@@ -3,11 +3,11 @@
 // What each of them is to the gate is written here by hand, not taken from the classification. A field that the
 // sources name and no list here has, or a method that swift-http-types adds, fails a test until it is decided.
 
-import Exchange
+import SpoolgateExchange
 import HTTPTypes
-import Posix
-import TextFormats
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
 
 /// A request without its content.
 struct GateRequest: Sendable, CustomStringConvertible {

@@ -3,12 +3,12 @@
 // A key of `RouteSettings.keys` without a row here fails a test until it has one.
 
 import HTTPTypes
-import Posix
-import Spool
-import UploadProtocol
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateUploadProtocol
 
-@testable import Settings
-@testable import Upstream
+@testable import SpoolgateSettings
+@testable import SpoolgateUpstream
 
 /// One value of one setting, with what it needs beside it.
 struct GateSetting: Sendable {

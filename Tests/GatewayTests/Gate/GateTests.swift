@@ -4,11 +4,11 @@
 import Foundation
 import HTTPTypes
 import Testing
-import UploadProtocol
-import Upstream
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
-@testable import Gateway
-@testable import Settings
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
 
 @Suite("the gate")
 struct GateTests {

@@ -1,0 +1,86 @@
+// Digests of content that comes in parts, and keyed digests, by OpenSSL's EVP interface.
+//
+// Every algorithm is fetched once: looking it up costs more than digesting a short text. Nothing is
+// known here of the fields that carry digests.
+
+import CSpoolgateOpenSSL
+
+/// The algorithms that content is digested with (FIPS 180-4).
+package enum DigestFunction: String, Sendable, CaseIterable {
+    /// SHA-1, 20 bytes; for what is told apart from nothing but errors of transmission.
+    case sha1 = "SHA1"
+    /// SHA-256, 32 bytes.
+    case sha256 = "SHA256"
+    /// SHA-512, 64 bytes.
+    case sha512 = "SHA512"
+
+    /// The bytes of a digest.
+    package var length: Int { Int(EVP_MD_get_size(method)) }
+
+    /// OpenSSL's method tables; constant once fetched and used by all threads.
+    ///
+    /// Not isolated: they are written once, before their first use, and only read by OpenSSL.
+    private nonisolated(unsafe) static let fetched = Dictionary(
+        uniqueKeysWithValues: allCases.map { ($0, EVP_MD_fetch(nil, $0.rawValue, nil)) }
+    )
+
+    var method: OpaquePointer? { Self.fetched[self] ?? nil }
+}
+
+/// The digest of content that is told part by part.
+///
+/// Used by one thread.
+package final class RunningDigest {
+    private let context: OpaquePointer
+    private let function: DigestFunction
+
+    /// Begins a digest; traps if OpenSSL has no such function or no memory.
+    package init(_ function: DigestFunction) {
+        guard let context = EVP_MD_CTX_new(),
+            EVP_DigestInit_ex2(context, function.method, nil) == 1
+        else { preconditionFailure("OpenSSL has no \(function)") }
+        self.context = context
+        self.function = function
+    }
+
+    deinit { EVP_MD_CTX_free(context) }
+
+    /// Adds the next part.
+    package func update(_ bytes: RawSpan) {
+        bytes.withUnsafeBytes { update($0) }
+    }
+
+    /// Adds the next part.
+    package func update(_ bytes: UnsafeRawBufferPointer) {
+        let status = EVP_DigestUpdate(context, bytes.baseAddress, bytes.count)
+        precondition(status == 1, "OpenSSL cannot go on with a digest")
+    }
+
+    /// The digest of all parts; called once, and nothing may be added afterwards.
+    package func finish() -> [UInt8] {
+        var digest = [UInt8](repeating: 0, count: function.length)
+        let status = EVP_DigestFinal_ex(context, &digest, nil)
+        precondition(status == 1, "OpenSSL cannot end a digest")
+        return digest
+    }
+}
+
+/// HMAC (RFC 2104) with SHA-256.
+package enum HMAC256 {
+    /// The 32-byte code of `bytes` under `key`, which has at least one byte.
+    package static func code(_ bytes: [UInt8], key: [UInt8]) -> [UInt8] {
+        precondition(!key.isEmpty, "a code without a key proves nothing")
+        var code = [UInt8](repeating: 0, count: 32)
+        let made = HMAC(
+            DigestFunction.sha256.method,
+            key,
+            Int32(key.count),
+            bytes,
+            bytes.count,
+            &code,
+            nil
+        )
+        precondition(made != nil, "OpenSSL has no HMAC")
+        return code
+    }
+}

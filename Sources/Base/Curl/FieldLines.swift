@@ -1,0 +1,76 @@
+// The field lines of one request as the list that libcurl reads, in memory that the next request on the
+// connection uses again.
+//
+// What could not be sent as it is, is refused here. The invariant: no line has a line end or a NUL byte.
+
+import CSpoolgateCurl
+package import HTTPTypes
+import SpoolgateTextFormats
+
+/// The field lines of one request.
+package struct FieldLines: ~Copyable {
+    /// Most memory that is kept for the next request.
+    private static let keptCapacity = 16 * 1024
+
+    /// The lines, each ended by a NUL byte.
+    private var bytes = ByteBuilder()
+    private var starts: [Int] = []
+    private var nodes: [curl_slist] = []
+
+    /// Forgets all lines.
+    package mutating func removeAll() {
+        bytes.removeAll(keeping: Self.keptCapacity)
+        starts.removeAll(keepingCapacity: true)
+    }
+
+    /// Adds `Name: value`, or libcurl's `Name;` for an empty value.
+    package mutating func add(_ field: HTTPField) throws(CurlOptionError) {
+        let start = bytes.count
+        bytes.put(text: field.name.rawName)
+        let breaks = field.withUnsafeBytesOfValue { value in
+            if value.isEmpty {
+                bytes.put(UInt8(ascii: ";"))
+            } else {
+                bytes.put(": ")
+                bytes.put(value)
+            }
+            // Without a branch, so that many bytes are looked at at once.
+            return value.reduce(0 as UInt8) { breaks, byte in
+                breaks | (byte == 0 || byte == 0x0d || byte == 0x0a ? 1 : 0)
+            }
+        }
+        guard breaks == 0 else {
+            throw CurlOptionError(reason: "its field \(field.name) has a line end or a NUL byte")
+        }
+        end(start)
+    }
+
+    /// Adds a line of ours as it is; a name with nothing behind the colon keeps libcurl from sending
+    /// a field of its own.
+    package mutating func add(_ line: StaticString) {
+        let start = bytes.count
+        bytes.put(line)
+        end(start)
+    }
+
+    private mutating func end(_ start: Int) {
+        bytes.put(0)
+        starts.append(start)
+    }
+
+    /// Calls `body` with the list of all lines, which is there until it returns; nil: there is none.
+    mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
+        nodes.removeAll(keepingCapacity: true)
+        return bytes.withMutableBytes { bytes in
+            for start in starts {
+                let line = UnsafeMutableRawPointer(bytes + start)
+                nodes.append(curl_slist(data: line.assumingMemoryBound(to: CChar.self), next: nil))
+            }
+            return nodes.withUnsafeMutableBufferPointer { nodes in
+                guard let first = nodes.baseAddress else { return body(nil) }
+                for index in nodes.indices.dropLast() { nodes[index].next = first + index + 1 }
+                return body(nodes.isEmpty ? nil : first)
+            }
+        }
+    }
+}

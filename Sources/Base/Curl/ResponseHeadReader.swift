@@ -1,0 +1,151 @@
+// The lines of a response's head, one after the other, made into heads.
+//
+// libcurl finds the line ends; what stands on a line is judged here, strictly enough that nothing
+// ambiguous about status or length is passed on (RFC 9112 §4, §5; RFC 9110 §8.6). It does no I/O
+// and holds at most `sizeLimit` bytes of one head.
+
+import HTTPTypes
+import SpoolgateTextFormats
+package import SpoolgateUploadProtocol
+
+/// Reads heads line by line.
+package struct ResponseHeadReader {
+    /// Most bytes of one head.
+    package static let sizeLimit = 256 * 1024
+    /// Most field lines of one head; HTTPFields ends the process at 65535.
+    package static let lineLimit = 2000
+
+    /// What a line did.
+    package enum Step {
+        /// The head goes on.
+        case more
+        /// The head is whole; `contentLength` where it told one.
+        case head(ResponseHead, contentLength: Int64?)
+    }
+
+    /// What is wrong with a head, as a part of a sentence.
+    package struct Malformed: Error {
+        /// Why, as a part of a sentence.
+        package var reason: String
+
+        /// Makes it.
+        package init(reason: String) { self.reason = reason }
+    }
+
+    private var status: HTTPResponse.Status?
+    private var fields = HTTPFields()
+    private var size = 0
+
+    /// Waits for the first line of a head.
+    package init() {}
+
+    /// Takes one line with its line end.
+    package mutating func take(_ raw: UnsafeRawBufferPointer) throws(Malformed) -> Step {
+        size += raw.count
+        guard size <= Self.sizeLimit else {
+            throw Malformed(reason: "its head is longer than \(Self.sizeLimit) bytes")
+        }
+        var end = raw.count
+        if end > 0, raw[end - 1] == 0x0a { end -= 1 }
+        if end > 0, raw[end - 1] == 0x0d { end -= 1 }
+        let line = UnsafeRawBufferPointer(rebasing: raw[..<end])
+        guard status != nil else {
+            status = try Self.statusLine(line)
+            fields.reserveCapacity(8)
+            return .more
+        }
+        guard let first = line.first else { return try finish() }
+        if first == 0x20 || first == 0x09 {
+            try unfold(line)
+        } else {
+            guard fields.count < Self.lineLimit else {
+                throw Malformed(reason: "its head has more than \(Self.lineLimit) field lines")
+            }
+            fields.append(try Self.fieldLine(line))
+        }
+        return .more
+    }
+
+    private mutating func finish() throws(Malformed) -> Step {
+        guard let status else { throw Malformed(reason: "it has no status line") }
+        let head = ResponseHead(status: status, fields: fields)
+        self = ResponseHeadReader()
+        return .head(head, contentLength: try Self.contentLength(head.fields))
+    }
+
+    /// A line folded onto the one before it: one space stands for the fold (RFC 9112 §5.2).
+    private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
+        guard let last = fields.last else {
+            throw Malformed(reason: "its first field line begins with a space")
+        }
+        let start = last.withUnsafeBytesOfValue { Array($0) }
+        fields[fields.count - 1] = HTTPField(
+            name: last.name,
+            lenientValue: start + [0x20] + line[...].withoutOuterWhitespace
+        )
+    }
+
+    /// `HTTP/1.1 200 OK`; the reason phrase and the space before it may be absent.
+    private static func statusLine(
+        _ line: UnsafeRawBufferPointer
+    ) throws(Malformed) -> HTTPResponse.Status {
+        guard line.count >= 12, line.starts(with: "HTTP/1.".utf8), line[7].isDigit, line[8] == 0x20,
+            line[9..<12].allSatisfy(\.isDigit), line.count == 12 || line[12] == 0x20
+        else {
+            throw Malformed(reason: "its first line is no HTTP/1 status line")
+        }
+        let code = line[9..<12].reduce(0) { $0 * 10 + Int($1 - 0x30) }
+        guard (100...999).contains(code) else {
+            throw Malformed(reason: "its status \(code) is below 100")
+        }
+        let phrase = line.count > 13 ? line[13...].withoutOuterWhitespace : line[line.endIndex...]
+        return HTTPResponse.Status(
+            code: code,
+            reasonPhrase: String(decoding: phrase, as: UTF8.self)
+        )
+    }
+
+    private static func fieldLine(
+        _ line: UnsafeRawBufferPointer
+    ) throws(Malformed) -> HTTPField {
+        guard let colon = line.firstIndex(of: 0x3a),
+            let name = ResponseFieldNames.name(.init(rebasing: line[..<colon]))
+        else {
+            throw Malformed(reason: "a line of its head is no field line")
+        }
+        guard !line.contains(0) else {
+            throw Malformed(reason: "its field \(name) has a NUL byte")
+        }
+        let value = UnsafeRawBufferPointer(
+            rebasing: line[(colon + 1)...].withoutOuterWhitespace
+        )
+        if value.allSatisfy({ (0x20...0x7e).contains($0) }) {
+            return HTTPField(name: name, value: String(decoding: value, as: UTF8.self))
+        }
+        return HTTPField(name: name, lenientValue: value)
+    }
+
+    /// The one length that all `Content-Length` lines agree on (RFC 9110 §8.6).
+    private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {
+        var length: Int64?
+        var fault: Malformed?
+        for field in fields {
+            if field.name == .transferEncoding { return nil }
+            guard field.name == .contentLength, fault == nil else { continue }
+            let value = field.value
+            if length == nil, let one = Int64(digits: value) {
+                length = one
+                continue
+            }
+            for part in value.split(separator: ",", omittingEmptySubsequences: false) {
+                let one = Int64(digits: part.withoutOuterWhitespace)
+                if one == nil || length ?? one != one {
+                    fault = Malformed(reason: "its Content-Length is \(value)")
+                }
+                length = one
+            }
+        }
+        if let fault { throw fault }
+        return length
+    }
+}

@@ -1,0 +1,179 @@
+// A program run as a child, with what it writes caught up to a limit.
+//
+// Whoever runs it waits in steps and so keeps the time; nothing here is a shell. Invariant: no
+// process of its group is left running once its end was told or the value is gone, and none is left
+// unreaped.
+
+import CSpoolgateLinux
+import Glibc
+
+/// A child process, in a process group of its own.
+///
+/// It inherits nothing: no descriptor, no signal mask, no disposition, no variable. Used by one
+/// thread; `deinit` kills what still runs.
+package final class ChildProcess {
+    /// How it ended.
+    package enum End: Sendable, Equatable {
+        /// By itself, with this status, 0 to 255.
+        case exited(Int32)
+        /// By a signal, its number.
+        case signalled(Int32)
+    }
+
+    /// The first bytes of its standard output, up to the limit.
+    package private(set) var output: [UInt8] = []
+    /// The first bytes of its standard error, up to the limit.
+    package private(set) var errors: [UInt8] = []
+
+    private let process: pid_t
+    private let handle: Descriptor
+    private let outputEnd: Descriptor
+    private let errorsEnd: Descriptor
+    private let limit: Int
+    private var isOutputOpen = true
+    private var isErrorsOpen = true
+    private var end: End?
+    /// How long a process that was killed is waited for: one that hangs in the kernel can be for ever.
+    private static let reapTimeout = Duration.seconds(10)
+
+    /// Starts a program.
+    ///
+    /// - Parameters:
+    ///   - command: the program's absolute path and its arguments.
+    ///   - environment: its variables, all it gets.
+    ///   - limit: most bytes kept of each of its two outputs; the rest is read and dropped.
+    /// - Throws: `SystemError` where it cannot be started; the subject is the program.
+    package init(
+        _ command: [String],
+        environment: [(name: String, value: String)],
+        limit: Int
+    ) throws(SystemError) {
+        guard let program = command.first else { preconditionFailure("a command has a program") }
+        let outputPipe = try Pipe(for: program)
+        let errorsPipe = try Pipe(for: program)
+        for source in [outputPipe.source.number, errorsPipe.source.number] {
+            try SystemError.check(fcntl(source, F_SETFL, O_NONBLOCK), "fcntl", on: program)
+        }
+        var process: pid_t = 0
+        let variables = environment.map { "\($0.name)=\($0.value)" }
+        let status = Self.withStrings(command) { arguments in
+            Self.withStrings(variables) { variables in
+                spoolgate_spawn(
+                    program,
+                    arguments,
+                    variables,
+                    outputPipe.sink.number,
+                    errorsPipe.sink.number,
+                    &process
+                )
+            }
+        }
+        guard status == 0 else {
+            throw SystemError(call: "posix_spawn", subject: program, errno: status)
+        }
+        let handle = spoolgate_open_process(process)
+        guard handle >= 0 else {
+            let error = SystemError("pidfd_open", on: program)
+            Glibc.kill(-process, SIGKILL)
+            _ = spoolgate_reap(process)
+            throw error
+        }
+        self.process = process
+        self.handle = Descriptor(owning: handle)
+        outputEnd = outputPipe.source
+        errorsEnd = errorsPipe.source
+        self.limit = limit
+    }
+
+    deinit { if end == nil { kill() } }
+
+    /// Waits for its end.
+    ///
+    /// What is left of its process group is killed then, so that nobody holds its outputs open.
+    ///
+    /// - Returns: nil when `deadline` comes first.
+    package func wait(until deadline: Deadline) -> End? {
+        while end == nil {
+            let left = deadline.remaining
+            // Rounded up: a wait of no length would spin until the instant has come.
+            let timeout = left.wholeMilliseconds + (left > .zero ? 1 : 0)
+            if waitOnce(Int32(clamping: timeout)) {
+                takeEnd()
+            } else if deadline.hasPassed {
+                return nil
+            }
+        }
+        return end
+    }
+
+    /// Asks its process group to end (SIGTERM), then kills what is left of it.
+    ///
+    /// - Parameter grace: how long it has to end by itself.
+    package func terminate(grace: Duration) {
+        guard end == nil else { return }
+        Glibc.kill(-process, SIGTERM)
+        if wait(until: .after(grace)) == nil { kill() }
+    }
+
+    private func kill() {
+        Glibc.kill(-process, SIGKILL)
+        if wait(until: .after(Self.reapTimeout)) != nil { return }
+        let process = process
+        end = .signalled(SIGKILL)
+        // Reaped whenever the kernel lets go of it; without a thread it stays until this process ends.
+        try? Thread.start(name: "reaper", stackSize: 64 * 1024) { _ = spoolgate_reap(process) }
+    }
+
+    /// Waits for the end or for output, and takes what output there is; true at the end.
+    private func waitOnce(_ milliseconds: Int32) -> Bool {
+        // One that is closed by its other end is left out: it could always be read.
+        var polled = [
+            handle.number, isOutputOpen ? outputEnd.number : -1,
+            isErrorsOpen ? errorsEnd.number : -1,
+        ].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+        guard poll(&polled, nfds_t(polled.count), milliseconds) > 0 else { return false }
+        if polled[1].revents != 0 { isOutputOpen = Self.take(outputEnd, into: &output, limit) }
+        if polled[2].revents != 0 { isErrorsOpen = Self.take(errorsEnd, into: &errors, limit) }
+        return polled[0].revents != 0
+    }
+
+    private func takeEnd() {
+        // What it wrote just before; what is still running may write for ever.
+        _ = Self.take(outputEnd, into: &output, limit)
+        _ = Self.take(errorsEnd, into: &errors, limit)
+        // Before it is reaped, while its number and its group's cannot be anybody else's.
+        Glibc.kill(-process, SIGKILL)
+        let status = spoolgate_reap(process)
+        end = status >= 1_000 ? .signalled(status - 1_000) : .exited(status)
+    }
+
+    /// Reads what is there, a pipe's worth at most; false at the end.
+    private static func take(
+        _ source: borrowing Descriptor,
+        into bytes: inout [UInt8],
+        _ limit: Int
+    ) -> Bool {
+        withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
+            for _ in 0..<32 {
+                let count = read(source.number, buffer.baseAddress, buffer.count)
+                if count < 0 { return errno == EAGAIN || errno == EINTR }
+                if count == 0 { return false }
+                bytes.append(contentsOf: buffer[..<min(count, limit - bytes.count)])
+            }
+            return true
+        }
+    }
+
+    /// Calls `body` with the texts as C wants a list of them.
+    private static func withStrings<R>(
+        _ strings: [String],
+        _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> R
+    ) -> R {
+        var pointers: [UnsafeMutablePointer<CChar>?] = strings.map { strdup($0) } + [nil]
+        defer { for pointer in pointers { free(pointer) } }
+        return pointers.withUnsafeMutableBufferPointer { list in
+            guard let first = list.baseAddress else { preconditionFailure("the list has an end") }
+            return body(UnsafePointer(first))
+        }
+    }
+}

@@ -1,0 +1,219 @@
+// The listening socket: bound by us (a Unix socket or TCP) or inherited from the service manager.
+//
+// It accepts; it does not know what is spoken on the connections. Invariant: a socket file is
+// removed only by the listener that made it, and only while it is still the same file.
+
+import CSpoolgateLinux
+import Glibc
+
+/// Where connections are to be accepted.
+package enum ListenAddress: Sendable, Equatable {
+    /// A Unix socket: its path, its permission bits, and the group it is given (nil: unchanged).
+    case unix(path: String, mode: UInt32, group: String?)
+    /// TCP, `host:port`; IPv6 addresses in brackets; an empty host means every address.
+    case tcp(String)
+    /// The one socket handed over by the service manager (sd_listen_fds(3)).
+    case inherited
+}
+
+/// A socket that listens.
+///
+/// Closing happens at the end of its life; `remove` comes before that.
+package struct Listener: ~Copyable, Sendable {
+    let descriptor: Descriptor
+    private let subject: String
+    /// Whether another process goes on listening with it, when this one ends.
+    package let isInherited: Bool
+    private let path: String?
+    private let identity: FileIdentity?
+
+    private init(
+        _ descriptor: consuming Descriptor,
+        subject: String,
+        isInherited: Bool = false,
+        path: String? = nil
+    ) {
+        self.descriptor = descriptor
+        self.subject = subject
+        self.isInherited = isInherited
+        self.path = path
+        identity = path.flatMap { FileIdentity(of: $0, followingLinks: false) }
+        // Who is told that a connection waits may find that its peer has left.
+        var isNonblocking: Int32 = 1
+        _ = ioctl(self.descriptor.number, UInt(FIONBIO), &isNonblocking)
+    }
+
+    /// Opens a listener.
+    ///
+    /// A socket file on which nobody listens is replaced. The permission bits and the group are in
+    /// place before the first connection can be made.
+    ///
+    /// - Parameters:
+    ///   - address: where to listen.
+    ///   - backlog: connections that may wait, capped by the system.
+    ///   - environment: looks up `LISTEN_PID` and `LISTEN_FDS` for an inherited socket.
+    /// - Returns: the listener; its backlog is open.
+    /// - Throws: `SystemError`; EADDRINUSE when somebody listens there already.
+    package static func open(
+        _ address: ListenAddress,
+        backlog: Int32 = 4096,
+        environment: (String) -> String? = Listener.processEnvironment
+    ) throws(SystemError) -> Listener {
+        switch address {
+        case .unix(let path, let mode, let group):
+            try unix(path: path, mode: mode, group: group, backlog: backlog)
+        case .tcp(let address):
+            try tcp(address, backlog: backlog)
+        case .inherited:
+            try inherited(environment)
+        }
+    }
+
+    /// The process's environment.
+    package static func processEnvironment(_ name: String) -> String? {
+        getenv(name).map { String(cString: $0) }
+    }
+
+    /// Takes a connection that waits.
+    ///
+    /// - Returns: nil when there is none to be had now and asking again is right: none waits, the peer left
+    ///   already, or `stop` was called.
+    /// - Throws: `SystemError` when the process or the system has no room (EMFILE, ENFILE, ENOMEM,
+    ///   ENOBUFS), or the socket is none.
+    package func accept() throws(SystemError) -> Connection? {
+        let number = spoolgate_accept(descriptor.number)
+        if number >= 0 { return Connection(Descriptor(owning: number)) }
+        switch errno {
+        case EMFILE, ENFILE, ENOMEM, ENOBUFS, EBADF, ENOTSOCK, EOPNOTSUPP, EFAULT, EPERM:
+            throw SystemError("accept4", on: subject)
+        default:
+            // EINVAL after stop; EAGAIN, EINTR; and what accept(2) passes on of a lost connection.
+            return nil
+        }
+    }
+
+    /// Has the connections accepted from now on send small writes at once (TCP; without effect on
+    /// other sockets).
+    ///
+    /// Linux hands the listener's setting on to them, which saves a call for each.
+    package func setNoDelay() {
+        var on: Int32 = 1
+        let size = socklen_t(MemoryLayout<Int32>.size)
+        _ = setsockopt(descriptor.number, Int32(IPPROTO_TCP), TCP_NODELAY, &on, size)
+    }
+
+    /// Lets nobody connect from now on; who waits already can still be accepted.
+    ///
+    /// An inherited socket stays open for the next process.
+    package func stop() {
+        if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
+    }
+
+    /// Removes the socket file if this listener made it and it has not been replaced since.
+    package func remove() {
+        guard let path, let identity, FileIdentity(of: path, followingLinks: false) == identity
+        else { return }
+        _ = unlink(path)
+    }
+}
+
+// MARK: Unix sockets
+
+extension Listener {
+    private static func unix(
+        path: String,
+        mode: UInt32,
+        group: String?,
+        backlog: Int32
+    ) throws(SystemError) -> Listener {
+        let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
+        let descriptor = Descriptor(owning: number)
+        if spoolgate_unix_bind(number, path, path.utf8.count) != 0 {
+            guard errno == EADDRINUSE else { throw SystemError("bind", on: path) }
+            try removeStale(path)
+            let status = spoolgate_unix_bind(number, path, path.utf8.count)
+            try SystemError.check(status, "bind", on: path)
+        }
+        // Nobody can connect before listen: mode and group are right from the first connection on.
+        let listener = Listener(descriptor, subject: path, path: path)
+        do throws(SystemError) {
+            if let group { try give(path, to: group) }
+            try SystemError.check(chmod(path, mode_t(mode)), "chmod", on: path)
+            try SystemError.check(listen(number, backlog), "listen", on: path)
+        } catch {
+            listener.remove()
+            throw error
+        }
+        return listener
+    }
+
+    /// Removes a socket file on which nobody listens.
+    private static func removeStale(_ path: String) throws(SystemError) {
+        var status = stat()
+        try SystemError.check(lstat(path, &status), "lstat", on: path)
+        guard status.st_mode & S_IFMT == S_IFSOCK else {
+            throw SystemError(call: "bind", subject: "\(path), which is no socket", errno: EEXIST)
+        }
+        guard try !LocalSocket.isListening(path) else {
+            throw SystemError(
+                call: "bind",
+                subject: "\(path), where another process listens",
+                errno: EADDRINUSE
+            )
+        }
+        try SystemError.check(unlink(path), "unlink", on: path)
+    }
+
+    private static func give(_ path: String, to group: String) throws(SystemError) {
+        guard let number = SystemUser.group(named: group) else {
+            throw SystemError(call: "getgrnam", subject: "group \(group)", errno: ENOENT)
+        }
+        let status = lchown(path, uid_t.max, number)
+        try SystemError.check(status, "chown", on: "\(path) to group \(group)")
+    }
+}
+
+// MARK: TCP and inherited sockets
+
+extension Listener {
+    private static func tcp(_ address: String, backlog: Int32) throws(SystemError) -> Listener {
+        guard let colon = address.lastIndex(of: ":") else {
+            throw SystemError(call: "bind", subject: "\(address) (no port)", errno: EINVAL)
+        }
+        var host = address[..<colon]
+        if host.first == "[", host.last == "]" { host = host.dropFirst().dropLast() }
+        let port = String(address[address.index(after: colon)...])
+        var resolution: Int32 = 0
+        let number =
+            host.isEmpty
+            ? spoolgate_tcp_bind(nil, port, &resolution)
+            : spoolgate_tcp_bind(String(host), port, &resolution)
+        guard number >= 0 else {
+            throw resolution == 0
+                ? SystemError("bind", on: address)
+                : SystemError(call: "getaddrinfo", subject: address, errno: EADDRNOTAVAIL)
+        }
+        let descriptor = Descriptor(owning: number)
+        try SystemError.check(listen(number, backlog), "listen", on: address)
+        return Listener(descriptor, subject: address)
+    }
+
+    private static func inherited(
+        _ environment: (String) -> String?
+    ) throws(SystemError) -> Listener {
+        let first: Int32 = 3  // SD_LISTEN_FDS_START
+        let subject = "the service manager's socket"
+        guard environment("LISTEN_PID") == String(getpid()), environment("LISTEN_FDS") == "1" else {
+            throw SystemError(
+                call: "sd_listen_fds",
+                subject: "\(subject) (exactly one is wanted)",
+                errno: ENOENT
+            )
+        }
+        guard spoolgate_is_listening(first) == 1 else {
+            throw SystemError(call: "getsockopt", subject: subject, errno: ENOTSOCK)
+        }
+        try SystemError.check(fcntl(first, F_SETFD, FD_CLOEXEC), "fcntl", on: subject)
+        return Listener(Descriptor(owning: first), subject: subject, isInherited: true)
+    }
+}

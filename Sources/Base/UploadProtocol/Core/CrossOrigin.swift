@@ -1,0 +1,148 @@
+// What pages of other origins may do with a route: the CORS protocol (Fetch §3.3), where a gateway has a say.
+//
+// Pure. Invariant: no byte of a request stands in an answer, but that of an origin the operator named.
+
+package import HTTPTypes
+import SpoolgateTextFormats
+
+/// Which origins' pages may use a route, and what they may send and read (CORS, Fetch §3.3).
+package struct CrossOrigin: Sendable, Equatable {
+    /// The origins as browsers name them (`isOrigin`), or `*` alone for all; empty: nothing is said of
+    /// any, and the upstream's own word passes.
+    package var origins: [String] = []
+    /// Whether browsers may send cookies and the like of their own accord; never with `*`.
+    package var allowsCredentials = false
+    /// How long a browser may keep a preflight's answer; whole seconds, 0 for not at all.
+    package var maxAge = Duration.seconds(7_200)
+    /// Further fields that a page may send.
+    package var requestFields: [HTTPField.Name] = []
+    /// Further fields of answers that a page may read.
+    package var exposedFields: [HTTPField.Name] = []
+
+    /// What stands for all origins.
+    package static let anyOrigin = "*"
+
+    /// Makes rules that name no origin.
+    package init() {}
+
+    /// Whether any origin is named.
+    package var isOn: Bool { !origins.isEmpty }
+
+    /// Whether a request asks what another one may do, as browsers do before it (Fetch §3.3.2).
+    package static func isPreflight(_ head: RequestHead) -> Bool {
+        head.method == .options && head.fields.contains(.origin)
+            && head.fields.contains(.accessControlRequestMethod)
+    }
+
+    /// The answer to a preflight request.
+    ///
+    /// - Parameter origin: the request's `Origin`.
+    /// - Returns: 200 without content; for an origin that is not allowed it allows nothing.
+    package func preflightAnswer(to origin: String) -> Response {
+        var fields: HTTPFields = [
+            .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+        ]
+        if appendOrigin(origin, to: &fields) {
+            fields.append(.accessControlAllowMethods, Self.methods)
+            fields.append(
+                .accessControlAllowHeaders,
+                Self.list(Self.alwaysRequestFields, requestFields)
+            )
+            fields.append(.accessControlMaxAge, String(maxAge.components.seconds))
+        }
+        return Response(ResponseHead(status: .ok, fields: fields))
+    }
+
+    /// Puts what a page may do with a final response into its fields, in place of what others said of it.
+    ///
+    /// - Parameters:
+    ///   - fields: the response's.
+    ///   - origin: the request's `Origin`; nil: it has none. A cache must not give that answer to a page
+    ///     either (Fetch §3.3.6).
+    package func mark(_ fields: inout HTTPFields, for origin: String?) {
+        // Mostly there is none: then nothing is copied.
+        if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
+        fields.append(.vary, "Origin")
+        guard let origin, appendOrigin(origin, to: &fields) else { return }
+        fields.append(
+            .accessControlExposeHeaders,
+            Self.list(Self.alwaysExposedFields, exposedFields)
+        )
+    }
+
+    /// Says that an origin is allowed; false, with nothing said, where it is not.
+    private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
+        let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
+        guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
+        fields.append(.accessControlAllowOrigin, allowed)
+        if allowsCredentials { fields.append(.accessControlAllowCredentials, "true") }
+        return true
+    }
+
+    private static func list(_ always: String, _ further: [HTTPField.Name]) -> String {
+        further.isEmpty
+            ? always : always + ", " + further.map(\.rawName).joined(separator: ", ")
+    }
+
+    private static func isOfCORS(_ field: HTTPField) -> Bool {
+        let name = field.name.canonicalName
+        return name.utf8.first == UInt8(ascii: "a") && name.hasPrefix("access-control-")
+    }
+
+    private static let methods = "POST, PUT, PATCH, HEAD, GET, DELETE, OPTIONS"
+
+    /// What clients of the upload protocols send beside what every page may: `Authorization` and those
+    /// of the content, then those of the IETF's, then those of tus 1.0.
+    private static let alwaysRequestFields = [
+        "Authorization, Content-Type, Content-Disposition, Upload-Offset, Upload-Length",
+        "X-HTTP-Method-Override, X-Request-ID, X-Requested-With, Idempotency-Key, Prefer",
+        "Upload-Complete, Upload-Incomplete, Upload-Draft-Interop-Version, Content-Digest",
+        "Repr-Digest, Want-Repr-Digest",
+        "Tus-Resumable, Upload-Metadata, Upload-Defer-Length, Upload-Concat, Upload-Checksum",
+    ].joined(separator: ", ")
+
+    /// What clients of the upload protocols read.
+    private static let alwaysExposedFields = [
+        "Location, Content-Location, Link, Retry-After, Proxy-Status, Repr-Digest, Upload-Offset",
+        "Upload-Length, Upload-Complete, Upload-Incomplete, Upload-Limit",
+        "Upload-Draft-Interop-Version, Upload-Expires, Upload-Metadata, Upload-Defer-Length",
+        "Upload-Concat, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size",
+        "Tus-Checksum-Algorithm",
+    ].joined(separator: ", ")
+}
+
+extension CrossOrigin {
+    /// Whether a text is an origin as browsers send it (RFC 6454 §6.2), so that it can equal one: in lower
+    /// case, a scheme, a host, and a port that is not the scheme's own.
+    package static func isOrigin(_ text: String) -> Bool {
+        guard let mark = text.firstRange(of: "://"),
+            !text.utf8.contains(where: { (0x41...0x5a).contains($0) })
+        else { return false }
+        let scheme = text[..<mark.lowerBound]
+        let (host, port) = text[mark.upperBound...].utf8.hostAndPort
+        guard isScheme(scheme.utf8), isHost(host) else { return false }
+        return port.map { isPort($0, of: scheme) } ?? true
+    }
+
+    private static func isScheme(_ scheme: Substring.UTF8View) -> Bool {
+        scheme.first.map { $0.isAlphanumeric && !$0.isDigit } ?? false
+            && scheme.allSatisfy { $0.isAlphanumeric || "+-.".utf8.contains($0) }
+    }
+
+    private static func isHost(_ host: Substring.UTF8View) -> Bool {
+        let isName =
+            !host.isEmpty && host.allSatisfy { $0.isAlphanumeric || "-._".utf8.contains($0) }
+        return isName || host.isBracketedAddress
+    }
+
+    private static func isPort(_ text: Substring.UTF8View, of scheme: Substring) -> Bool {
+        guard text.first != UInt8(ascii: "0"), let port = UInt16(digits: text), port > 0 else {
+            return false
+        }
+        switch scheme {
+        case "https": return port != 443
+        case "http": return port != 80
+        default: return true
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// The responses of the protocol, one function a row of the emission matrix.
+//
+// Nothing is decided here but what the dialect decides. Invariant: every response to a creation,
+// an append or an offset retrieval tells completeness and, where there is an upload, its offset.
+
+package import HTTPTypes
+import SpoolgateTextFormats
+
+/// Builds the responses of "Resumable Uploads for HTTP" for one dialect.
+package struct ResponseBuilder: ResponseWording {
+    /// The dialect of the request that is answered.
+    package var dialect: Dialect
+    /// The limits of the upload's route.
+    package var limits: UploadLimits
+    /// Whether the creation of the upload that is answered for said that more comes.
+    private var isSegmented = false
+
+    /// Makes a builder for one request.
+    package init(dialect: Dialect, limits: UploadLimits) {
+        self.dialect = dialect
+        self.limits = limits
+    }
+
+    /// The same for a request on an upload that `creation` made.
+    package func on(_ creation: RequestHead) -> ResponseBuilder {
+        var builder = self
+        builder.isSegmented = UploadRequest.isSegmented(creation, Dialect(of: creation.fields))
+        return builder
+    }
+
+    /// 104 for a new upload resource (draft-12 §4.2.2); only where `dialect.allowsInterim`.
+    package func interimCreated(location: String) -> ResponseHead {
+        var fields = start(capacity: 3)
+        fields.append(.location, location)
+        appendLimits(to: &fields)
+        return ResponseHead(status: .uploadResumptionSupported, fields: fields)
+    }
+
+    /// 104 that tells progress; only where `dialect.allowsProgress`.
+    ///
+    /// `offset` must be durable; there is no `Location` (draft-12 §4.1.1, §4.4.2).
+    package func interimProgress(offset: Int64) -> ResponseHead {
+        var fields = start(capacity: 2)
+        fields.append(.uploadOffset, String(offset))
+        return ResponseHead(status: .uploadResumptionSupported, fields: fields)
+    }
+
+    /// Answer to a creation whose content ended but not the upload; links its status resource (RFC 8631
+    /// §4).
+    package func created(location: String, offset: Int64) -> Response {
+        var fields = start(capacity: 6)
+        fields.append(.location, location)
+        fields.linkStatus(of: location)
+        append(.incomplete, offset: offset, to: &fields)
+        appendLimits(to: &fields)
+        return Response(ResponseHead(status: .created, fields: fields))
+    }
+
+    /// Answer to an append whose content ended but not the upload.
+    package func appended(offset: Int64) -> Response {
+        var fields = start(capacity: 4)
+        append(.incomplete, offset: offset, to: &fields)
+        fields.append(.cacheControl, "no-store")
+        return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
+    }
+
+    /// Answer to an offset retrieval, as `UploadState.decideRetrieval` decided.
+    ///
+    /// - Parameters:
+    ///   - state: the upload; its offset must be durable.
+    ///   - completeness: what is told of it.
+    ///   - remainingAge: seconds the upload will still be kept.
+    ///   - response: not used.
+    /// - Returns: 204.
+    package func offsetTold(
+        _ state: UploadState,
+        _ completeness: Completeness,
+        remainingAge: Int64,
+        response: ResponseHead?
+    ) -> Response {
+        var fields = start(capacity: 6)
+        append(completeness, offset: state.offset, to: &fields)
+        if let length = state.length, dialect.tellsLength {
+            fields.append(.uploadLength, String(length))
+        }
+        appendLimits(to: &fields, remainingAge: remainingAge)
+        fields.append(.cacheControl, "no-store")
+        return Response(ResponseHead(status: .noContent, fields: fields))
+    }
+
+    /// 202 (RFC 9110 §15.3.3), complete; the content describes the status, as JSON.
+    package func accepted(id: UploadID, resource: String, length: Int64?) -> Response {
+        var fields: HTTPFields = [:]
+        if let length {
+            fields = start(capacity: 6)
+            append(.complete, offset: length, to: &fields)
+        }
+        fields.linkStatus(of: resource)
+        let description = JSON.object([
+            ("upload", .string(id.description)), ("state", .string("accepted")),
+            ("status-resource", .string(resource + UploadResources.statusSuffix)),
+        ])
+        return Response(.accepted, fields, json: description)
+    }
+
+    /// Answer to a cancellation.
+    package func cancelled() -> Response {
+        var fields = start(capacity: 2)
+        fields.append(.cacheControl, "no-store")
+        return Response(ResponseHead(status: .noContent, fields: fields))
+    }
+
+    /// The target resource's final response with the protocol's fields (draft-12 §4.1.2, ?1).
+    ///
+    /// - Parameters:
+    ///   - head: the upstream's head, already cleaned by `UpstreamFields.relayed`.
+    ///   - offset: the length of the whole representation.
+    ///   - location: the upload resource if the request is the creation, else nil; added for
+    ///     versions 3 to 6 where the upstream gave none.
+    /// - Returns: the upstream's status and fields, then the protocol's; 424 in place of a status after
+    ///   which this client would send everything again, with the real one in `Proxy-Status` (RFC 9209).
+    package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
+        var fields = head.fields
+        fields.reserveCapacity(fields.count + 4)
+        if let location, dialect.locatesFinalResponse, !fields.contains(.location) {
+            fields.append(.location, location)
+        }
+        appendVersion(to: &fields)
+        append(.complete, offset: offset, to: &fields)
+        guard mustNotRepeat(after: head.status) else {
+            return FinalHead(head: ResponseHead(status: head.status, fields: fields))
+        }
+        fields.tellReceived(head.status)
+        return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
+    }
+
+    /// A refusal of any request of this route, as this dialect tells it.
+    ///
+    /// - Parameters:
+    ///   - refusal: what is wrong.
+    ///   - offset: the upload's durable offset where there is an upload to speak of.
+    /// - Returns: the problem document; without the protocol's fields if `refusal.isOrdinary`.
+    package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
+        var response = refusal.response
+        guard !refusal.isOrdinary else { return response }
+        if refusal.completeness == .complete, mustNotRepeat(after: refusal.status) {
+            response = refusal.told(as: .failedDependency).response
+        }
+        appendVersion(to: &response.head.fields)
+        append(refusal.completeness, offset: offset, to: &response.head.fields)
+        if refusal.tellsLimits { appendLimits(to: &response.head.fields) }
+        return response
+    }
+
+    /// The answer to OPTIONS on a target resource: the upstream's own with the limits added.
+    ///
+    /// 501 and 405 become 200 because this target can create uploads (draft-12 §4.1.4); then the
+    /// upstream's content is not to be relayed. Other errors stay as they are.
+    package func options(_ upstream: ResponseHead) -> ResponseHead {
+        var head = upstream
+        switch upstream.status.code {
+        case 200..<300:
+            break
+        case 405, 501:
+            head = ResponseHead(status: .ok)
+            head.fields.append(contentsOf: upstream.fields.filter { $0.name == .allow })
+        default:
+            return upstream
+        }
+        head.fields.append(.acceptPatch, UploadResources.partialMediaType)
+        head.fields[.uploadLimit] = limits.fieldValue(
+            dialect.lifetimeKey ?? Dialect.newestLifetimeKey
+        )
+        return head
+    }
+
+    /// The answer to OPTIONS on an upload resource.
+    package func resourceOptions() -> Response {
+        var fields = start(capacity: 5)
+        fields.append(.allow, UploadResources.allowedMethods)
+        fields.append(.acceptPatch, UploadResources.partialMediaType)
+        fields.append(
+            .uploadLimit,
+            limits.fieldValue(dialect.lifetimeKey ?? Dialect.newestLifetimeKey)
+        )
+        fields.append(.cacheControl, "no-store")
+        return Response(ResponseHead(status: .noContent, fields: fields))
+    }
+
+    /// Whether this client would take the status of a final response for a reason to send everything
+    /// again.
+    private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
+        isSegmented && dialect.repeatsAfterError && status.asksToRepeat
+    }
+
+    private func start(capacity: Int) -> HTTPFields {
+        var fields = HTTPFields()
+        fields.reserveCapacity(capacity + 1)
+        appendVersion(to: &fields)
+        return fields
+    }
+
+    private func appendVersion(to fields: inout HTTPFields) {
+        guard let version = dialect.interopVersion else { return }
+        fields.append(.uploadDraftInteropVersion, String(version))
+    }
+
+    private func append(
+        _ completeness: Completeness,
+        offset: Int64?,
+        to fields: inout HTTPFields
+    ) {
+        fields.append(
+            dialect.completenessField,
+            dialect.completeness(true) == completeness ? "?1" : "?0"
+        )
+        if let offset { fields.append(.uploadOffset, String(offset)) }
+    }
+
+    private func appendLimits(to fields: inout HTTPFields, remainingAge: Int64? = nil) {
+        guard let lifetimeKey = dialect.lifetimeKey else { return }
+        fields.append(
+            .uploadLimit,
+            limits.fieldValue(lifetimeKey, remainingAge: remainingAge)
+        )
+    }
+}
+
+extension HTTPResponse.Status {
+    /// 424 (RFC 4918 §11.4).
+    static let failedDependency = HTTPResponse.Status(
+        code: 424,
+        reasonPhrase: "Failed Dependency"
+    )
+
+    /// 104 (Upload Resumption Supported) (draft-12 §5).
+    package static let uploadResumptionSupported = HTTPResponse.Status(
+        code: 104,
+        reasonPhrase: "Upload Resumption Supported"
+    )
+
+    /// Whether tus clients, tus-js-client in either of its modes first, send everything again after it.
+    var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }
+}
+
+extension HTTPFields {
+    /// Tells the upstream's status where another one stands in its place (RFC 9209).
+    mutating func tellReceived(_ status: HTTPResponse.Status) {
+        append(.proxyStatus, "spoolgate; received-status=\(status.code)")
+    }
+}

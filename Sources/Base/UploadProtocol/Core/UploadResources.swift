@@ -1,0 +1,135 @@
+// How upload resources are named, and what a request's path names.
+//
+// Paths are compared byte by byte as sent: nothing is decoded, so that no second spelling of an
+// upload resource exists. Invariant: match(path(of: id)) is that id.
+
+import SpoolgateTextFormats
+
+/// How the upload resources of a route are named: `<prefix><id>`, or without a prefix
+/// `<creation path>/upload-resource/<id>`; with a node `<node>/<id>` in place of `<id>`.
+package struct UploadResources: Sendable, Equatable {
+    /// A fixed path prefix that ends in `/`; nil puts a resource below its creation's own path.
+    package var prefix: String?
+    /// The node whose uploads these are; nil: there is one node.
+    package var node: String?
+
+    /// Makes a naming rule; see `prefix` and `node`.
+    package init(prefix: String? = nil, node: String? = nil) {
+        self.prefix = prefix
+        self.node = node
+    }
+
+    /// Whether a text can name a node: 1 to 8 letters in lower case and digits, fewer than an identity has.
+    package static func isNode(_ text: some Sequence<UInt8>) -> Bool {
+        var count = 0
+        for byte in text {
+            count += 1
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"):
+                if count > 8 { return false }
+            default: return false
+            }
+        }
+        return count > 0
+    }
+
+    /// The methods of an upload resource, as `Allow` lists them.
+    package static let allowedMethods = "HEAD, GET, PATCH, DELETE, OPTIONS"
+    /// The media type of an append's content (draft-12 §6).
+    package static let partialMediaType = "application/partial-upload"
+
+    /// Bytes of the longest path of an upload resource: with a method and a version it is a request line that web
+    /// servers take (8 KiB).
+    package static let longestPath = 8_000
+
+    /// What a path names.
+    package enum Match: Equatable, Sendable {
+        /// Not an upload resource.
+        case none
+        /// An upload resource.
+        case resource(UploadID)
+        /// An upload's status resource.
+        case status(UploadID)
+        /// What another node has.
+        indirect case elsewhere(Match)
+        /// A path of the upload resources' shape whose last segment is no identity: 404.
+        case malformed
+    }
+
+    /// What `path` (no query) names on this route.
+    package func match(_ path: some StringProtocol) -> Match {
+        path.utf8.withContiguousStorageIfAvailable { match($0) }
+            ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
+    }
+
+    /// What the path of a request's target names on this route.
+    package func match(target: String) -> Match {
+        var target = target
+        return target.withUTF8 { bytes in
+            let end = bytes.index(of: UInt8(ascii: "?"), from: 0) ?? bytes.count
+            return match(UnsafeBufferPointer(rebasing: bytes[..<end]))
+        }
+    }
+
+    private func match(_ bytes: UnsafeBufferPointer<UInt8>) -> Match {
+        guard let start = nameStart(bytes) else { return .none }
+        let name = UnsafeBufferPointer(rebasing: bytes[start...])
+        guard let end = name.index(of: UInt8(ascii: "/"), from: 0),
+            UploadResources.isNode(name[..<end])
+        else { return match(name: name) }
+        let match = match(name: UnsafeBufferPointer(rebasing: name[(end + 1)...]))
+        if let node, name[..<end].elementsEqual(node.utf8) { return match }
+        return match == .malformed ? .malformed : .elsewhere(match)
+    }
+
+    private func match(name: UnsafeBufferPointer<UInt8>) -> Match {
+        if let id = UploadID(bytes: name) { return .resource(id) }
+        let suffix = UploadResources.statusSuffix.utf8
+        if name.suffix(suffix.count).elementsEqual(suffix),
+            let id = UploadID(bytes: name.dropLast(suffix.count))
+        {
+            return .status(id)
+        }
+        return .malformed
+    }
+
+    /// The path of the upload resource made by a creation at `creationPath` (no query).
+    package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
+        var path = ByteBuilder(room: 128)
+        if let prefix {
+            path.put(text: prefix)
+        } else {
+            // The marker brings the slash; a creation's path may end in one already.
+            var text = String(creationPath)
+            if text.utf8.last == UInt8(ascii: "/") { text.removeLast() }
+            path.put(text: text)
+            path.put(UploadResources.marker)
+        }
+        if let node {
+            path.put(text: node)
+            path.put("/")
+        }
+        id.withCharacters { path.put($0) }
+        return path.text
+    }
+
+    /// What follows an upload resource's path in its status resource's.
+    package static let statusSuffix = "/status"
+
+    private static let marker: StaticString = "/upload-resource/"
+
+    /// Where the name of an upload starts in a path of the upload resources' shape.
+    private func nameStart(_ path: UnsafeBufferPointer<UInt8>) -> Int? {
+        if let prefix { return path.starts(with: prefix.utf8) ? prefix.utf8.count : nil }
+        let marker = UploadResources.marker
+        var start = path.count - marker.utf8CodeUnitCount
+        while start >= 0 {
+            let rest = UnsafeBufferPointer(rebasing: path[start...])
+            if path[start] == UInt8(ascii: "/"), rest.hasPrefix(marker) {
+                return start + marker.utf8CodeUnitCount
+            }
+            start -= 1
+        }
+        return nil
+    }
+}

@@ -1,0 +1,44 @@
+// What `Content-Range` says of a request's content: that it is a part of a representation (RFC 9110 §14.4, §14.5).
+//
+// Pure. The unit is not looked at: a part is a part. Invariant: a value that cannot be read still makes the content a
+// part.
+
+package import HTTPTypes
+import SpoolgateTextFormats
+
+/// The part of a representation that a request's content is.
+package struct ContentRange: Sendable, Equatable {
+    /// The length of the whole, in bytes; nil if the field does not say.
+    ///
+    /// It is the number after the slash, or at least the end of the part. `Int64.max` stands for more.
+    package var length: Int64?
+
+    /// Reads one value; of several in it, the largest length counts.
+    init(_ value: String) {
+        for part in value.utf8.split(separator: UInt8(ascii: ",")) {
+            let sides = part.split(
+                separator: UInt8(ascii: "/"),
+                maxSplits: 1,
+                omittingEmptySubsequences: false
+            )
+            let last = sides[0].split(separator: UInt8(ascii: "-")).last.flatMap(Self.number)
+            let end = last.map { $0 == .max ? $0 : $0 + 1 }
+            let total = sides.count > 1 ? Self.number(sides[1]) : nil
+            length = [length, end, total].compactMap { $0 }.max()
+        }
+    }
+
+    private static func number(_ bytes: Substring.UTF8View) -> Int64? {
+        let digits = bytes.withoutOuterWhitespace
+        guard !digits.isEmpty, digits.allSatisfy(\.isDigit) else { return nil }
+        return Int64(String(decoding: digits, as: UTF8.self)) ?? .max
+    }
+}
+
+extension HTTPFields {
+    /// What `Content-Range` says; nil if there is none, and the content is a whole.
+    package var contentRange: ContentRange? {
+        // Mostly there is none; several lines are one list.
+        contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil
+    }
+}

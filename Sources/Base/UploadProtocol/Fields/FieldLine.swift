@@ -1,0 +1,15 @@
+// One field as a person writes it: a name, a colon, a value.
+
+package import HTTPTypes
+import SpoolgateTextFormats
+
+extension HTTPField {
+    /// Reads `Name: value`; nil for what is no field (RFC 9110 §5.5), a line break among it.
+    package init?(line: String) {
+        let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, let name = Name(String(parts[0])) else { return nil }
+        let value = String(parts[1].withoutOuterWhitespace)
+        guard HTTPField.isValidValue(value) else { return nil }
+        self.init(name: name, value: value)
+    }
+}

@@ -1,0 +1,86 @@
+// One run of `spoolgate-download`: what is kept for the next one, and what the end is for whoever started it.
+//
+// The invariant: a state is kept only of what has a file, since what was handed over cannot be had back.
+
+import Glibc
+import HTTPTypes
+import SpoolgatePosix
+import ResumableUpload
+import SpoolgateTextFormats
+
+/// One run of a download.
+///
+/// The library's thread is the main thread; signals come on another one.
+struct DownloadJob {
+    let url: String
+    let path: String
+    /// Nil for standard output.
+    let file: StateFile?
+    let options: DownloadOptions
+    let report: ProgressReport
+    let interruption: Interruption
+
+    /// Downloads.
+    func perform(notBefore: WallTime?) throws {
+        let moment = file?.state.notBefore ?? notBefore
+        file?.state.notBefore = moment
+        do throws(SystemError) { try file?.save() } catch {
+            throw Ending(error, "without its state a download is not begun")
+        }
+        if let reason = interruption.wait(until: moment, toBegin: "the download", report) {
+            report.end(status: nil, code: Ending.Code.later.rawValue, reason: reason)
+            throw Ending(.later, reason)
+        }
+        // The bytes are durable, and an older token is as good.
+        let keeper = StateKeeper(file, isDurable: false)
+        let handler = keeper.handler(report) { (token: DownloadToken) in token.text }
+        let destination: DownloadDestination =
+            path == "-" ? .pieces(Self.handOver) : .file(path)
+        let download: Download
+        if let token = file?.state.token.flatMap({ DownloadToken($0) }) {
+            let begun = file?.state.begun.description ?? ""
+            report.say("\(DownloadCommand.name): goes on with what was begun at \(begun)")
+            download = .resume(from: token, to: destination, options: options, onEvent: handler)
+        } else {
+            download = Download(url, to: destination, options: options, onEvent: handler)
+        }
+        interruption.onAsked { download.requestPause() }
+        do throws(TransferError) {
+            let answer = try download.perform()
+            file?.remove()
+            report.end(status: answer.status.code, code: 0, reason: nil)
+        } catch {
+            throw failed(error, hasToken: download.token != nil)
+        }
+    }
+
+    /// Forgets what was begun, and removes what has come.
+    func cancel() throws {
+        guard let file, file.wasThere else {
+            file?.remove()
+            throw Ending(.refused, "there is nothing to cancel: no such download was begun here")
+        }
+        unlink(path + ".part")
+        file.remove()
+    }
+
+    private static func handOver(_ bytes: [UInt8]) throws {
+        guard AnswerOutput.write(bytes) else { throw SystemError("write", on: "standard output") }
+    }
+
+    private func failed(_ error: TransferError, hasToken: Bool) -> Ending {
+        // What was handed over cannot be gone on with.
+        let canGoOn = path != "-" && error.mayWorkLater
+        let code = error.code
+        var sentence = error.reason
+        if error.kind == .paused, canGoOn { sentence += "; the same command again goes on" }
+        if canGoOn || hasToken || error.kind == .redirected {
+            try? file?.save()
+        } else {
+            file?.remove()
+        }
+        if let answer = error.answer, path != "-" { AnswerOutput.write(answer) }
+        report.end(status: error.answer?.status.code, code: code.rawValue, reason: sentence)
+        return Ending(code, sentence)
+    }
+}

@@ -1,0 +1,182 @@
+// What is told of a transfer while it runs, on standard error: a line that is drawn over and over, or JSON.
+//
+// The line has a thread of its own, so that a terminal that takes nothing (Ctrl-S) holds up no transfer. The
+// invariant: where standard error is no terminal, no control character is written.
+
+import Glibc
+import SpoolgatePosix
+import ResumableUpload
+import SpoolgateTextFormats
+
+/// The report of one transfer.
+final class ProgressReport: Sendable {
+    private enum Form {
+        case line, json, none
+    }
+
+    private struct State {
+        var line: TransferLine
+        /// Told above the line, once.
+        var sentences: [String] = []
+        var isEnded = false
+        var isTakenAway = false
+        var nextJSON = Deadline.after(.zero)
+    }
+
+    private let form: Form
+    private let state: Monitor<State>
+    private static let interval = Duration.milliseconds(250)
+
+    /// Begins a report on what is called `name`.
+    init(_ name: String, _ form: ProgressForm) {
+        let state = Monitor(State(line: TransferLine(name)))
+        self.state = state
+        switch form {
+        case .json: self.form = .json
+        case .auto where Terminal.errors.isThere:
+            let drawer = TerminalLine()
+            let isStarted: Void? = try? SpoolgatePosix.Thread.start(name: "progress") {
+                Self.draw(state, by: drawer)
+            }
+            self.form = isStarted == nil ? .none : .line
+        default: self.form = .none
+        }
+    }
+
+    /// Whether standard error has JSON alone.
+    var isJSON: Bool { form == .json }
+
+    /// Whether a person looks on.
+    var isForPerson: Bool { form == .line }
+
+    /// Takes how far it is.
+    func note(_ progress: Progress) {
+        let now = Deadline.after(.zero)
+        let isDue = state.updateQuietly { state in
+            state.line.note(progress, at: now)
+            let isDue = state.nextJSON.hasPassed || progress.received == progress.total
+            if isDue { state.nextJSON = .after(.seconds(1)) }
+            return isDue
+        }
+        guard isDue else { return }
+        tell(
+            "progress",
+            [
+                ("received", .integer(progress.received)), ("sent", .integer(progress.sent)),
+                ("total", progress.total.map { .integer($0) } ?? .null),
+            ]
+        )
+    }
+
+    /// Takes that it waits, for how long and why.
+    func wait(_ duration: Duration, _ reason: String) {
+        state.updateQuietly { $0.line.wait(until: .after(duration), reason) }
+        tell(
+            "waiting",
+            [
+                ("milliseconds", .integer(duration.wholeMilliseconds)), ("reason", .string(reason)),
+            ]
+        )
+    }
+
+    /// Takes that everything is transferred again.
+    func beginAnew(_ reason: String) {
+        say(reason)
+        tell("begun-anew", [("reason", .string(reason))])
+    }
+
+    /// Tells a person a sentence, above the line.
+    func say(_ sentence: String) {
+        if form == .line { state.update { $0.sentences.append(sentence) } }
+    }
+
+    /// Takes the line away.
+    ///
+    /// - Parameters:
+    ///   - status: the answer's status; nil: there is none.
+    ///   - code: the exit code.
+    ///   - reason: why it is that.
+    ///   - place: the URL that the answer names as the next one; nil: none.
+    func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
+        if form == .line {
+            state.update { $0.isEnded = true }
+            _ = state.wait(until: .after(.seconds(2))) { $0.isTakenAway ? true : nil }
+        }
+        tell(
+            "end",
+            [
+                ("status", status.map { .integer(Int64($0)) } ?? .null),
+                ("exit", .integer(Int64(code))), ("reason", reason.map { .string($0) } ?? .null),
+                ("place", place.map { .string($0) } ?? .null),
+            ]
+        )
+    }
+
+    private func tell(_ event: String, _ members: [(name: String, value: JSON)]) {
+        guard form == .json else { return }
+        TerminalLine.write(JSON.versioned([("event", .string(event))] + members).text + "\n")
+    }
+
+    private static func draw(_ state: Monitor<State>, by drawer: TerminalLine) {
+        while true {
+            let (sentences, line, isEnded) = state.updateQuietly { state in
+                defer { state.sentences = [] }
+                return (state.sentences, state.line, state.isEnded)
+            }
+            for sentence in sentences { drawer.say(sentence.forTerminal) }
+            guard !isEnded else { break }
+            drawer.draw { line.text(columns: $0, at: .after(.zero)) }
+            let _: Bool? = state.wait(until: .after(interval), isQuiet: true) {
+                $0.isEnded || !$0.sentences.isEmpty ? true : nil
+            }
+        }
+        drawer.clear()
+        state.update { $0.isTakenAway = true }
+    }
+}
+
+/// One line at the bottom of the terminal that standard error leads to.
+///
+/// Used by one thread.
+private final class TerminalLine: @unchecked Sendable {
+    /// Columns that it takes; 0: there is none.
+    private var drawn = 0
+
+    /// Puts a line in the place of the one before.
+    func draw(_ text: (_ columns: Int) -> String) {
+        // In the background the terminal is somebody else's.
+        guard Terminal.errors.isInFront else { return }
+        let columns = self.columns
+        let text = text(columns)
+        Self.write("\(beginning(columns))\(text)\u{1b}[J")
+        drawn = text.terminalColumns
+    }
+
+    /// Takes it away.
+    func clear() {
+        guard drawn > 0 else { return }
+        Self.write("\(beginning(columns))\u{1b}[J")
+        drawn = 0
+    }
+
+    /// Writes a line that stays.
+    func say(_ sentence: String) {
+        clear()
+        Self.write(sentence + "\n")
+    }
+
+    static func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        // It is only for looking at.
+        _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
+    }
+
+    /// Asked for each time, so that a terminal may change its size at any time.
+    private var columns: Int { Terminal.errors.size?.columns ?? 80 }
+
+    /// To where the line begins; a narrower terminal has broken it into some.
+    private func beginning(_ columns: Int) -> String {
+        let above = drawn > 0 ? (drawn - 1) / columns : 0
+        return (above > 0 ? "\u{1b}[\(above)A" : "") + "\r"
+    }
+}

@@ -1,0 +1,159 @@
+// Where states are kept, and one of them while a command has it.
+//
+// A state is one file, mode 0600, that is replaced whole and locked by whoever transfers. Its lock goes with the
+// process, also by kill -9. The invariant: what has the name is whole, and is locked before it gets the name.
+
+import Glibc
+import SpoolgatePosix
+import SpoolgateTextFormats
+
+/// The directory `spoolgate-upload` below `XDG_STATE_HOME`, or `~/.local/state`.
+struct StateDirectory {
+    private let directory: Directory
+
+    /// Opens the directory, and makes it where it is missing.
+    init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
+        let told = environment("XDG_STATE_HOME").flatMap { $0.isAbsolutePath ? $0 : nil }
+        guard let home = told ?? environment("HOME").map({ $0 + "/.local/state" }) else {
+            throw Ending(
+                .usage,
+                "neither XDG_STATE_HOME nor HOME is set: there is no place for what is needed to resume"
+            )
+        }
+        let path = home + "/spoolgate-upload"
+        do throws(SystemError) {
+            let disk = Disk()
+            var part = ""
+            for name in path.split(separator: "/") {
+                part += "/\(name)"
+                try disk.makeDirectory(path: part)
+            }
+            directory = try Directory(path: path)
+            if try directory.status().permissions & 0o077 != 0 { try disk.makePrivate(directory) }
+        } catch {
+            throw Ending(error, "XDG_STATE_HOME names another place for the state")
+        }
+    }
+
+    /// The states that there are, and whether somebody is at work on each.
+    func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
+        do throws(SystemError) {
+            var states: [(TransferState, Bool)] = []
+            for name in try directory.names() where !name.hasSuffix(StateFile.unfinished) {
+                guard let file = try directory.open(name) else { continue }
+                let path = directory.path(of: name)
+                let bytes = try file.bytes(at: 0, count: StateFile.limit, subject: path)
+                guard let state = TransferState(String(decoding: bytes, as: UTF8.self)) else {
+                    continue
+                }
+                states.append((state, try file.isLockedElsewhere(subject: path)))
+            }
+            return states.sorted { $0.0.begun < $1.0.begun }
+        } catch {
+            throw Ending(error, "look at the directory")
+        }
+    }
+
+    /// The state of a transfer, locked; `fresh` where there is none, or none that can be read.
+    ///
+    /// - Returns: nil where another process has it.
+    func take(_ fresh: TransferState) throws(Ending) -> StateFile? {
+        do throws(SystemError) {
+            return try StateFile.take(fresh, in: directory)
+        } catch {
+            throw Ending(error, "look at the file and its directory")
+        }
+    }
+}
+
+/// The state of one transfer, locked.
+///
+/// Used by one thread at a time.
+final class StateFile {
+    /// What a file that has no name of its own yet ends with.
+    static let unfinished = ".new"
+    /// Most bytes that are read of a state.
+    static let limit = 1 << 16
+
+    /// What is kept; `save` writes it.
+    var state: TransferState
+    /// Whether a run before this one had left it.
+    let wasThere: Bool
+    private let name: String
+    private let directory: Directory
+    private let disk = Disk()
+    private var file: Descriptor
+
+    private init(
+        _ state: TransferState,
+        wasThere: Bool,
+        name: String,
+        in directory: Directory,
+        _ file: consuming Descriptor
+    ) {
+        self.state = state
+        self.wasThere = wasThere
+        self.name = name
+        self.directory = directory
+        self.file = file
+    }
+
+    fileprivate static func take(
+        _ fresh: TransferState,
+        in directory: Directory
+    ) throws(SystemError) -> StateFile? {
+        let name = fresh.name
+        let path = directory.path(of: name)
+        while true {
+            guard let file = try open(name, in: directory) else { continue }
+            guard try file.tryLock(subject: path) else { return nil }
+            // Between opening and locking it may have been replaced or removed.
+            guard try file.status(subject: path).names > 0 else { continue }
+            let bytes = try file.bytes(at: 0, count: limit, subject: path)
+            let kept = TransferState(String(decoding: bytes, as: UTF8.self))
+            return StateFile(
+                kept ?? fresh,
+                wasThere: kept != nil,
+                name: name,
+                in: directory,
+                file
+            )
+        }
+    }
+
+    /// Nil where somebody else made it just now.
+    private static func open(
+        _ name: String,
+        in directory: Directory
+    ) throws(SystemError) -> Descriptor? {
+        if let file = try directory.open(name, forWriting: true) { return file }
+        do throws(SystemError) { return try Disk().create(name, in: directory) } catch {
+            guard error.errno == EEXIST else { throw error }
+            return nil
+        }
+    }
+
+    /// Writes the state in the place of the one before.
+    ///
+    /// - Parameter isDurable: whether it survives a power cut when this returns.
+    /// - Throws: `SystemError`; the state before is there then.
+    func save(isDurable: Bool = true) throws(SystemError) {
+        let temporary = name + Self.unfinished
+        let path = directory.path(of: temporary)
+        try disk.unlink(temporary, in: directory)
+        let next = try disk.create(temporary, in: directory)
+        var position: Int64 = 0
+        try disk.write(Array(state.text.utf8).span.bytes, to: next, at: &position, subject: path)
+        _ = try next.tryLock(subject: path)
+        if isDurable { try disk.sync(next, subject: path) }
+        try disk.rename(temporary, in: directory, to: name, in: directory)
+        if isDurable { try disk.syncDirectory(directory) }
+        file = next
+    }
+
+    /// Removes it: there is nothing to go on with.
+    func remove() {
+        // What is left there is found by the next run, which asks the server.
+        _ = try? disk.unlink(name, in: directory)
+    }
+}

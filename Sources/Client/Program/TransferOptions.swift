@@ -1,0 +1,165 @@
+// What an upload and a download can be asked on the command line, and the library's options that come of it.
+
+import ArgumentParser
+import Glibc
+import HTTPTypes
+import SpoolgatePosix
+import ResumableUpload
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// What is told of a transfer while it runs.
+enum ProgressForm: String, CaseIterable, ExpressibleByArgument {
+    /// A bar on a terminal, else nothing.
+    case auto
+    /// One JSON object a line.
+    case json
+    /// Nothing.
+    case none
+}
+
+/// Options of both commands.
+struct TransferOptions: ParsableArguments {
+    @Option(
+        name: [.customShort("H"), .customLong("header")],
+        help: ArgumentHelp("A field of each request; may be repeated.", valueName: "field"),
+        transform: reading("is no field; write 'Name: value'.") { HTTPField(line: $0) }
+    )
+    var header: [HTTPField] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Fields in a file, one a line, for what no list of processes shall show.",
+            valueName: "file"
+        )
+    )
+    var headerFile: [String] = []
+
+    @Flag(help: "Take user and password of the host from ~/.netrc.")
+    var netrc = false
+
+    @Option(help: ArgumentHelp("Take them from this file.", valueName: "file"))
+    var netrcFile: String?
+
+    @Option(
+        help: ArgumentHelp("Trust the authorities in this PEM file instead.", valueName: "file")
+    )
+    var cacert: String?
+
+    @Option(help: ArgumentHelp("PEM file of a client certificate.", valueName: "file"))
+    var cert: String?
+
+    @Option(
+        help: ArgumentHelp("PEM file of its key, if it is not in there too.", valueName: "file")
+    )
+    var key: String?
+
+    @Flag(name: .customLong("http1.1"), help: "Speak HTTP/1.1 also where HTTP/2 is offered.")
+    var onlyHTTP1 = false
+
+    @Option(
+        help: ArgumentHelp("For how long to try again without progress.", valueName: "time"),
+        transform: reading("is no time; write it as 1h.") { DurationText.read($0) }
+    )
+    var retryFor: Duration = .seconds(3600)
+
+    @Option(
+        help: ArgumentHelp("Most bytes a second.", valueName: "size"),
+        transform: reading("is no size; write it as 1MiB.") { text in
+            ByteSize.read(text).flatMap { $0 > 0 ? $0 : nil }
+        }
+    )
+    var limitRate: Int64 = 0
+
+    @Option(
+        help: ArgumentHelp(
+            "Begin at 22:00, at 2026-11-23T22:00 or in 2h; until then wait.",
+            valueName: "time"
+        ),
+        transform: reading(
+            "is no time; write it as 22:00, 2026-11-23T22:00, 2026-11-23T22:00:00Z or 2h."
+        ) { StartTime.read($0) }
+    )
+    var notBefore: WallTime?
+
+    @Option(help: ArgumentHelp("Progress: auto, json or none.", valueName: "form"))
+    var progress: ProgressForm = .auto
+
+    @Flag(help: "List what can be resumed, and send nothing.")
+    var list = false
+
+    @Flag(help: "Give up what the same command began.")
+    var cancel = false
+
+    func validate() throws {
+        let files = [cacert, cert, key, netrcFile].compactMap { $0 } + headerFile
+        for file in files where access(file, R_OK) != 0 {
+            throw ValidationError("\(SystemError("open", on: file)).")
+        }
+        if netrc || netrcFile != nil, header.contains(where: { $0.name == .authorization }) {
+            throw ValidationError("--netrc and a field Authorization contradict each other.")
+        }
+    }
+
+    /// The fields of each request.
+    func fields() throws -> HTTPFields {
+        var fields = HTTPFields()
+        for path in headerFile {
+            let text: String
+            do throws(SystemError) { text = try TextFile.read(path, limit: 1 << 20) } catch {
+                throw Ending(.usage, "\(error); look at --header-file")
+            }
+            let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+            for (index, line) in lines.enumerated() where !line.isEmpty {
+                // What stands there may be a secret.
+                guard let field = HTTPField(line: String(line)) else {
+                    throw Ending(
+                        .usage,
+                        "line \(index + 1) of \(path) is no field; write 'Name: value'"
+                    )
+                }
+                fields.append(field)
+            }
+        }
+        for field in header { fields.append(field) }
+        return fields
+    }
+
+    /// How the server is reached.
+    func connection() throws -> ConnectionOptions {
+        var connection = ConnectionOptions()
+        connection.version = onlyHTTP1 ? .http1 : .http2
+        connection.retryFor = retryFor
+        connection.rateLimit = limitRate
+        connection.certificateAuthority = cacert
+        connection.clientCertificate = cert
+        connection.clientKey = key
+        if let netrcFile {
+            connection.credentials = .netrc(path: netrcFile)
+        } else if netrc {
+            guard let home = Listener.processEnvironment("HOME") else {
+                throw Ending(.usage, "--netrc: HOME is not set; name the file by --netrc-file")
+            }
+            connection.credentials = .netrc(path: home + "/.netrc")
+        }
+        return connection
+    }
+}
+
+/// The transform of an option that `read` reads, where nil tells `fault` behind the option's text.
+func reading<Value>(
+    _ fault: String,
+    _ read: @escaping @Sendable (String) -> Value?
+) -> @Sendable (String) throws -> Value {
+    { text in
+        guard let value = read(text) else { throw ValidationError("'\(text)' \(fault)") }
+        return value
+    }
+}
+
+/// Reads a URL from the command line.
+func transferURL(_ text: String) throws -> String {
+    let isWeb = ["http://", "https://"].contains { text.lowercased().hasPrefix($0) }
+    if isWeb, !text.hasControlCharacters { return text }
+    throw ValidationError("'\(text.forTerminal)' is no http or https URL.")
+}

@@ -1,0 +1,196 @@
+// One run of `spoolgate-upload`: what is kept for the next one, and what the end is for whoever started it.
+//
+// The invariant: what the server may have taken is never begun anew without a person's word.
+
+import SpoolgateCrypto
+import Glibc
+import HTTPTypes
+import SpoolgatePosix
+import ResumableUpload
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// One run of an upload.
+///
+/// The library's thread is the main thread; signals come on another one.
+struct UploadJob {
+    let source: UploadSource
+    let file: StateFile
+    var options: UploadOptions
+    let report: ProgressReport
+    let interruption: Interruption
+
+    // MARK: Before
+
+    /// Makes ready, and waits for the time to begin.
+    mutating func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
+        if let reason = file.state.unknownOutcome {
+            throw ended(.refused, "\(reason); --cancel forgets it, and the next run begins anew")
+        }
+        // The first run says when: `2h` means another time in each.
+        file.state.notBefore = file.state.notBefore ?? notBefore
+        try save()
+        let moment = file.state.notBefore
+        if let reason = interruption.wait(until: moment, toBegin: "the upload", report) {
+            throw ended(.later, reason)
+        }
+        if source.isStream, !isSameStream { try giveUpStream() }
+        if withDigest, file.state.digest == nil {
+            file.state.digest = try digest()
+            try save()
+        }
+        if let digest = file.state.digest { options.fields[.reprDigest] = digest }
+    }
+
+    /// What came by a pipe before is another stream, unless somebody says that it is the same.
+    private func giveUpStream() throws {
+        guard let token = file.state.token.flatMap({ ResumeToken($0) }) else { return }
+        if token.mayBeComplete, !options.method.isIdempotent {
+            throw ended(
+                .refused,
+                "the last stream to \(token.target) was sent whole, and no answer came; look whether "
+                    + "the server has it, then --cancel, or --same-stream if this is the same one"
+            )
+        }
+        var quick = options
+        quick.connection.retryFor = .zero
+        // The server forgets by itself what nobody goes on with.
+        try? Upload.remove(token, options: quick)
+        (file.state.token, file.state.received, file.state.total) = (nil, 0, nil)
+        try save()
+    }
+
+    private func digest() throws -> String {
+        let path = source.path
+        guard !source.isStream else {
+            throw ended(.usage, "--digest: \(path) is no file that can be read twice")
+        }
+        do throws(SystemError) {
+            let number = open(path, O_RDONLY | O_CLOEXEC)
+            guard number >= 0 else { throw SystemError("open", on: path) }
+            let opened = Descriptor(owning: number)
+            let running = RunningDigest(.sha256)
+            var position: Int64 = 0
+            while !interruption.isAsked {
+                let bytes = try opened.bytes(at: position, count: 1 << 20, subject: path)
+                if bytes.isEmpty {
+                    return "sha-256=:\(Base64.encode(running.finish())):"
+                }
+                running.update(bytes.span.bytes)
+                position += Int64(bytes.count)
+            }
+        } catch {
+            throw ended(.refused, "\(error); look at the file and its disk")
+        }
+        throw ended(.later, "stopped while \(path) was digested")
+    }
+
+    // MARK: The upload
+
+    /// Uploads, and tells the answer.
+    func perform() throws {
+        let watch = Stopwatch()
+        let begun = file.state.received
+        let handler = StateKeeper(file).handler(report) { (token: ResumeToken) in token.text }
+        let upload: Upload
+        if let token = file.state.token.flatMap({ ResumeToken($0) }) {
+            let what = "goes on with what was begun at \(file.state.begun)"
+            report.say("\(UploadCommand.name): \(what)")
+            upload = .resume(from: token, body: source.body, options: options, onEvent: handler)
+        } else {
+            upload = Upload(source.body, to: file.state.url, options: options, onEvent: handler)
+        }
+        interruption.onAsked { upload.requestPause() }
+        do throws(TransferError) {
+            taken(try upload.perform(), watch, begun)
+        } catch {
+            throw failed(error)
+        }
+    }
+
+    private func taken(_ answer: Answer, _ watch: Stopwatch, _ begun: Int64) {
+        file.remove()
+        let size = file.state.total ?? file.state.received
+        if size > 0 { report.note(Progress(received: size, sent: size, total: size)) }
+        report.end(status: answer.status.code, code: 0, reason: nil, place: answer.place)
+        AnswerOutput.write(answer)
+        if let place = answer.place, !report.isJSON {
+            UploadCommand.tell("the server took \(source.name), and goes on at \(place)")
+        }
+        if answer.isLost {
+            UploadCommand.tell("the server took \(source.name), and has its answer no more")
+        } else if report.isForPerson {
+            let seconds = max(1, Int64(watch.nanoseconds / 1_000_000_000))
+            let rate = ByteSize.rounded((size - begun) / seconds)
+            let phrase = "\(answer.status.code) \(answer.status.reasonPhrase)"
+            let text =
+                "\(source.name): \(ByteSize.rounded(size)) taken in \(TransferLine.time(seconds)), "
+                + "\(rate)/s: \(phrase)"
+            try? StandardError().write(line: text.forTerminal, .notice)
+        }
+    }
+
+    private func failed(_ error: TransferError) -> Ending {
+        var sentence = error.reason
+        if error.kind == .paused { sentence += "; the same command again goes on" }
+        if error.kind == .changed { sentence += ", after --cancel" }
+        if error.kind == .unknownOutcome { file.state.unknownOutcome = error.reason }
+        file.state.token = error.token?.text
+        if let answer = error.answer { AnswerOutput.write(answer) }
+        return ended(
+            error.code,
+            sentence,
+            status: error.answer?.status.code,
+            keepsState: error.kind == .redirected
+        )
+    }
+
+    // MARK: Giving up
+
+    /// Cancels on the server what was begun, and forgets it.
+    func cancel() throws {
+        guard file.wasThere else {
+            throw ended(.refused, "there is nothing to cancel: no such upload was begun here")
+        }
+        if let token = file.state.token.flatMap({ ResumeToken($0) }) {
+            do throws(TransferError) {
+                try Upload.remove(token, options: options)
+            } catch {
+                // Whoever says so twice shall not be kept from beginning anew for ever.
+                if error.kind == .refused {
+                    file.remove()
+                    throw Ending(.refused, "\(error.reason), and is forgotten here")
+                }
+                throw failed(error)
+            }
+        }
+        file.remove()
+        report.end(status: nil, code: 0, reason: nil)
+    }
+
+    // MARK: Ends
+
+    private func save() throws {
+        do throws(SystemError) { try file.save() } catch {
+            throw Ending(error, "without its state an upload is not begun")
+        }
+    }
+
+    /// Keeps or removes the state, and gives what the command ends with.
+    private func ended(
+        _ code: Ending.Code,
+        _ sentence: String,
+        status: Int? = nil,
+        keepsState: Bool = false
+    ) -> Ending {
+        let state = file.state
+        if code == .later || keepsState || state.token != nil || state.unknownOutcome != nil {
+            // What is on the disk is right, and older.
+            try? file.save()
+        } else {
+            file.remove()
+        }
+        report.end(status: status, code: code.rawValue, reason: sentence)
+        return Ending(code, sentence)
+    }
+}

@@ -1,0 +1,92 @@
+// The end of an upload on its server, for a client that has its token.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgateUploadProtocol
+
+/// Cancels one upload.
+///
+/// Used by one thread, once.
+final class Cancellation: TransferRun {
+    private let token: ResumeToken
+    private let options: UploadOptions
+    private let url: URLText
+    private let fields: HTTPFields
+    private let exchange: ServerExchange
+    let control = TransferControl()
+    var patience: RetryBackoff
+
+    var name: String { "the cancellation by DELETE \(token.url)" }
+    var connection: ConnectionOptions { options.connection }
+    var tokenLeft: ResumeToken? { token }
+
+    init(_ token: ResumeToken, _ options: UploadOptions) throws(TransferError) {
+        guard let url = URLText(token.url), let version = WireVersion(token.interopVersion) else {
+            let reason = "the cancellation by DELETE \(token.url): the token is none"
+            throw TransferError(.invalid, reason, token: token)
+        }
+        self.token = token
+        self.options = options
+        self.url = url
+        var fields = options.fields.withoutRepresentation
+        version.name(in: &fields)
+        self.fields = fields
+        exchange = ServerExchange(options.connection, answerLimit: 4096, control: control)
+        patience = RetryBackoff(options.connection)
+    }
+
+    /// Blocks until the server has taken it.
+    func run() throws(TransferError) {
+        while true {
+            let (answer, read) = try ask(.delete)
+            let reason = "\(name) was answered with \(read.status)"
+            switch Verdict(of: read, to: .cancellation, by: options.method) {
+            case .final, .gone: return
+            case .unconfirmed:
+                if try isGone() { return }
+                throw error(
+                    .unsupported,
+                    "\(reason), and nothing shows that the upload is gone; look whether the network "
+                        + "wants a login",
+                    answer
+                )
+            case .redirected:
+                let place = answer.location(from: url)
+                throw error(
+                    .redirected,
+                    "\(reason)\(place.map { " to \($0.text)" } ?? "")"
+                        + "; redirects are not followed, and the upload stays",
+                    answer
+                )
+            case .later: try wait(reason, answer, read.retryAfter)
+            default: throw error(.refused, "\(reason); the upload stays", answer)
+            }
+        }
+    }
+
+    /// Whether the upload resource is not there any more.
+    private func isGone() throws(TransferError) -> Bool {
+        while true {
+            let (answer, read) = try ask(.head)
+            guard Verdict(of: read, to: .retrieval, by: options.method) == .later else {
+                return [404, 410].contains(read.status)
+            }
+            let reason = "\(name): the look at what is left was answered with \(read.status)"
+            try wait(reason, answer, read.retryAfter)
+        }
+    }
+
+    /// Sends a request about the upload resource until there is an answer.
+    private func ask(
+        _ method: HTTPRequest.Method
+    ) throws(TransferError) -> (Answer, UploadAnswer) {
+        while true {
+            let result = exchange.send(method, url, fields)
+            if let answered = result.answered { return answered }
+            try wait(after: result.fault, name)
+        }
+    }
+
+    /// Nobody listens.
+    func tellWaiting(_ pause: Duration, reason: String) {}
+}

@@ -1,0 +1,310 @@
+// The bytes of a stream that the server has not acknowledged, in memory of a fixed size.
+//
+// A producer adds to its end and waits while it is full; the upload reads from it at any offset that it holds,
+// and lets go of what was acknowledged. The invariant: it holds the bytes from `start` to `end` of the stream,
+// `capacity` at most.
+
+import Glibc
+import SpoolgatePosix
+
+/// A ring of bytes between a producer and one upload.
+///
+/// Bytes are copied without the lock: the producer alone writes, behind the end, and the upload alone reads and lets
+/// go.
+final class StreamWindow: Sendable {
+    private struct State {
+        /// Offsets in the stream.
+        var start: Int64 = 0
+        var end: Int64 = 0
+        /// Bytes before this are dropped as they come.
+        var wanted: Int64 = 0
+        /// Where the end has to be for the upload to be woken.
+        var awaited: Int64 = 0
+        var isEnded = false
+        var isClosed = false
+        var failure: String?
+        /// A producer that waits for room.
+        var waiting: CheckedContinuation<Void, Never>?
+    }
+
+    /// What there is to send.
+    struct Ready {
+        /// Where the bytes that are there end.
+        var end: Int64
+        /// Whether the stream ends there.
+        var isEnded: Bool
+        /// Why the stream broke; it has ended then.
+        var failure: String?
+    }
+
+    private nonisolated(unsafe) let memory: UnsafeMutableRawBufferPointer
+    private let state = Monitor(State())
+
+    /// Holds at most `capacity` bytes, at least 64 KiB.
+    init(capacity: Int) {
+        memory = .allocate(byteCount: max(capacity, 1 << 16), alignment: 4096)
+    }
+
+    deinit { memory.deallocate() }
+
+    /// Most bytes that it holds.
+    var capacity: Int64 { Int64(memory.count) }
+
+    // MARK: The producer's side
+
+    /// Adds bytes, and waits while there is no room; false: nobody wants more.
+    func add(_ bytes: [UInt8]) async -> Bool {
+        var added = 0
+        while !isClosed {
+            if added == bytes.count { return true }
+            let count = put { room in
+                let count = min(room.count, bytes.count - added)
+                bytes.withUnsafeBytes {
+                    room.copyMemory(from: .init(rebasing: $0[added..<(added + count)]))
+                }
+                return count
+            }
+            added += count
+            if count == 0 { await waitForRoom() }
+        }
+        return false
+    }
+
+    private func waitForRoom() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.updateQuietly { state in
+                if room(state) > 0 || state.isClosed { return true }
+                state.waiting = continuation
+                return false
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    /// Waits for room; false where there is none at `deadline`, or nobody wants more.
+    func waitForRoom(until deadline: Deadline) -> Bool {
+        state.wait(until: deadline, isQuiet: true) {
+            $0.isClosed ? false : room($0) > 0 ? true : nil
+        } ?? false
+    }
+
+    /// Adds what `fill` writes into the free memory it is given; the bytes' number, 0 where there is no room.
+    func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
+        let (end, most) = state.updateQuietly { ($0.end, room($0)) }
+        let place = Int(end % capacity)
+        let free = memory[place..<min(memory.count, place + most)]
+        let count = free.isEmpty ? 0 : fill(.init(rebasing: free))
+        guard count > 0 else { return 0 }
+        let isAwaited = state.updateQuietly { state in
+            state.end += Int64(count)
+            // What the server had before this process began.
+            state.start = max(state.start, min(state.wanted, state.end))
+            return state.end >= state.awaited
+        }
+        if isAwaited { state.update { _ in } }
+        return count
+    }
+
+    /// Says that the stream has ended, or broke.
+    func end(_ failure: String? = nil) {
+        state.update {
+            $0.isEnded = true
+            $0.failure = failure
+        }
+    }
+
+    /// Whether nobody wants more.
+    var isClosed: Bool { state.updateQuietly(\.isClosed) }
+
+    private func room(_ state: State) -> Int { memory.count - Int(state.end - state.start) }
+
+    // MARK: The upload's side
+
+    /// Whether it can give bytes from `offset` on, now or later.
+    func canGive(from offset: Int64) -> Bool {
+        state.updateQuietly { offset >= max($0.start, $0.wanted) }
+    }
+
+    /// Waits for `count` bytes behind `offset` or the end; at `deadline` gives what there is.
+    func ready(from offset: Int64, count: Int64, until deadline: Deadline) -> Ready {
+        let look: (State) -> Ready = { state in
+            Ready(end: state.end, isEnded: state.isEnded, failure: state.failure)
+        }
+        let awaited = offset + min(count, capacity)
+        state.updateQuietly { $0.awaited = awaited }
+        let whole = state.wait(until: deadline, isQuiet: true) { state -> Ready? in
+            state.isEnded || state.end >= awaited ? look(state) : nil
+        }
+        return whole ?? state.updateQuietly { look($0) }
+    }
+
+    /// Copies bytes that it holds from `offset` on; false where it does not hold them all.
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
+        let (start, end) = state.updateQuietly { ($0.start, $0.end) }
+        guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
+        let place = Int(offset % capacity)
+        let first = min(buffer.count, memory.count - place)
+        buffer.copyMemory(from: .init(rebasing: memory[place..<(place + first)]))
+        UnsafeMutableRawBufferPointer(rebasing: buffer[first...])
+            .copyMemory(from: .init(rebasing: memory[..<(buffer.count - first)]))
+        return true
+    }
+
+    /// Lets go of the bytes before `offset`; those that have not come yet are dropped when they do.
+    func release(upTo offset: Int64) {
+        wake { state in
+            state.wanted = max(state.wanted, offset)
+            state.start = min(max(state.start, offset), state.end)
+        }
+    }
+
+    /// Wants no more; whoever adds is told.
+    func close() { wake { $0.isClosed = true } }
+
+    private func wake(_ change: (inout State) -> Void) {
+        let waiting = state.update { state in
+            change(&state)
+            defer { if room(state) > 0 || state.isClosed { state.waiting = nil } }
+            return room(state) > 0 || state.isClosed ? state.waiting : nil
+        }
+        waiting?.resume()
+    }
+}
+
+/// A stream as a body.
+final class StreamContent: UploadContent {
+    private let window: StreamWindow
+    private let feed: StreamFeed
+    private let told: Int64?
+    private var isFed = false
+    private var ended: Int64?
+    private var task: Task<Void, Never>?
+
+    var length: Int64? { told ?? ended }
+    let fingerprint: String? = nil
+
+    init(_ feed: StreamFeed, length: Int64?, window: Int) {
+        self.feed = feed
+        told = length
+        self.window = StreamWindow(capacity: window)
+    }
+
+    func canBeRead(from offset: Int64) -> Bool { window.canGive(from: offset) }
+
+    func release(upTo offset: Int64) { window.release(upTo: offset) }
+
+    func portion(
+        from offset: Int64,
+        limit: Int64?,
+        isStopped: () -> Bool
+    ) throws(ContentFault) -> Portion? {
+        try begin()
+        // Half of it is sent while the other half fills.
+        let most = min(limit ?? .max, window.capacity / 2, told.map { max(0, $0 - offset) } ?? .max)
+        var due: Deadline?
+        while !isStopped() {
+            let ready = window.ready(from: offset, count: most, until: .after(Self.look))
+            if let failure = ready.failure {
+                throw ContentFault(kind: .unreadable, reason: "the stream broke: \(failure)")
+            }
+            try check(ready, offset)
+            let count = min(ready.end - offset, most)
+            let isWhole = ready.isEnded || count == most
+            if count > 0, due == nil { due = .after(Self.patience) }
+            guard isWhole || due?.hasPassed ?? false else { continue }
+            let end = offset + count
+            return Portion(count: count, isLast: ready.isEnded && end == ready.end || end == told)
+        }
+        return nil
+    }
+
+    func read(
+        into buffer: UnsafeMutableRawBufferPointer,
+        at offset: Int64
+    ) throws(ContentFault) {
+        guard window.read(into: buffer, at: offset) else {
+            throw ContentFault(
+                kind: .gone,
+                reason: "the stream's bytes from \(offset) on are not kept any more"
+            )
+        }
+    }
+
+    func check() {}
+
+    func close() {
+        window.close()
+        task?.cancel()
+    }
+
+    /// How long it waits before it looks whether it was stopped.
+    private static let look = Duration.milliseconds(200)
+    /// How long bytes wait for others before they are sent.
+    private static let patience = Duration.seconds(1)
+
+    private func check(_ ready: StreamWindow.Ready, _ offset: Int64) throws(ContentFault) {
+        if ready.isEnded { ended = ready.end }
+        if ready.isEnded, ready.end < offset {
+            throw ContentFault(
+                kind: .changed,
+                reason: "the stream ended after \(ready.end) bytes, and the server has \(offset)"
+            )
+        }
+        guard let told, ready.end > told || (ready.isEnded && ready.end < told) else { return }
+        throw ContentFault(
+            kind: .changed,
+            reason: "the stream has \(ready.isEnded ? "" : "more than ")\(ready.end) bytes, and "
+                + "\(told) were told"
+        )
+    }
+
+    private func begin() throws(ContentFault) {
+        guard !isFed else { return }
+        isFed = true
+        let window = window
+        switch feed {
+        case .asynchronous(let feed):
+            task = Task {
+                do {
+                    try await feed { await window.add($0) }
+                    window.end()
+                } catch {
+                    window.end("\(error)")
+                }
+            }
+        case .descriptor(let number, let isOwned):
+            do throws(SystemError) {
+                try Thread.start(name: "stream") {
+                    Self.feed(window, from: number)
+                    if isOwned { Glibc.close(number) }
+                }
+            } catch {
+                throw ContentFault(kind: .unreadable, reason: "\(error)")
+            }
+        }
+    }
+
+    private static func feed(_ window: StreamWindow, from number: Int32) {
+        while !window.isClosed {
+            guard window.waitForRoom(until: .after(look)) else { continue }
+            var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
+            // So that a closed window is seen while nothing comes.
+            guard poll(&entry, 1, 200) != 0 else { continue }
+            var (count, error): (Int, Int32) = (0, 0)
+            _ = window.put { room in
+                count = Glibc.read(number, room.baseAddress, min(room.count, most))
+                error = errno
+                return count
+            }
+            if count == 0 { return window.end() }
+            if count < 0, error != EINTR, error != EAGAIN {
+                return window.end(
+                    "\(SystemError(call: "read", subject: "descriptor \(number)", errno: error))"
+                )
+            }
+        }
+    }
+
+    /// Most bytes read at once.
+    private static let most = 1 << 20
+}

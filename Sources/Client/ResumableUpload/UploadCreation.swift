@@ -1,0 +1,216 @@
+// How an upload begins: by one ordinary request, by an empty creation, or by one with content.
+//
+// The invariant: a request that may have been taken whole, and that nobody answered, is not sent again unless
+// repeating is safe.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+extension UploadRun {
+    func begin() throws(TransferError) -> Answer? {
+        let portion = try portion(from: 0)
+        let isSmall = portion.isLast && (portion.count < options.plainBelow || portion.count == 0)
+        if options.creation == .plain || (isSmall && beginnings == 0) {
+            return try sendPlain(portion)
+        }
+        beginnings += 1
+        return options.creation == .careful
+            ? try createCarefully() : try createOptimistically(portion)
+    }
+
+    private func creationFields(_ portion: Portion) -> HTTPFields {
+        var fields = options.fields
+        version.name(in: &fields)
+        version.mark(portion.isLast, in: &fields)
+        if let length = content.length { fields[.uploadLength] = String(length) }
+        return fields
+    }
+
+    private func createCarefully() throws(TransferError) -> Answer? {
+        let purpose = "the creation by \(options.method.rawValue) \(target.text)"
+        let portion = Portion(count: 0, isLast: false)
+        let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
+        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        switch Verdict(of: read, to: .carefulCreation, by: options.method) {
+        case .final: return answer
+        case .acknowledged:
+            limit(by: read)
+            try take(location: read.location)
+            offset = read.offset ?? 0
+        case .unknownVersion: try takeCommonVersion(answer, purpose)
+        case .later: try wait(purpose, answer, read)
+        case .unsupported:
+            throw TransferError(
+                .unsupported,
+                "\(purpose) was taken for the whole upload: this server does no resumable uploads; "
+                    + "undo what it made of an empty body, and upload with creation .plain",
+                answer: answer
+            )
+        case .redirected: throw redirected(answer, from: target, purpose)
+        default: throw refusal(answer, purpose)
+        }
+        return nil
+    }
+
+    /// Goes on with the version that servers with few versions have; throws where it was that one.
+    private func takeCommonVersion(_ answer: Answer, _ purpose: String) throws(TransferError) {
+        guard let common = WireVersion(WireVersion.common), version != common else {
+            throw refusal(answer, purpose)
+        }
+        version = common
+    }
+
+    private func createOptimistically(_ portion: Portion) throws(TransferError) -> Answer? {
+        let purpose = "\(options.method.rawValue) \(target.text)"
+        let result = send(portion, from: 0, by: options.method, to: target, creationFields(portion))
+        if resource == nil { try checkRepeatable(result, portion, purpose) }
+        // Cut, it could never go on there.
+        if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }
+        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        limit(by: read)
+        let step = Step.optimisticCreation(isComplete: portion.isLast)
+        let verdict = Verdict(of: read, to: step, by: options.method)
+        // An upload resource was made, so whoever made it says more than that.
+        if resource != nil, (200..<300).contains(read.status), !read.knowsUploads {
+            unconfirmed = (answer, 0, portion.count)
+            return nil
+        }
+        switch verdict {
+        case .final: return answer
+        case .redirected:
+            if read.isComplete == true { token = nil }
+            throw redirected(answer, from: target, purpose)
+        case .unsupported:
+            throw TransferError(
+                .unsupported,
+                "\(purpose) was taken for the whole upload, and only \(portion.count) bytes of it were "
+                    + "sent: this server does no resumable uploads; undo what it made of them, and "
+                    + "upload with creation .plain",
+                answer: answer
+            )
+        case .acknowledged(let told):
+            if resource == nil { try take(location: read.location) }
+            acknowledge(told, upTo: portion.count, from: 0)
+        case .tooLarge: maxAppend = smaller(than: portion.count)
+        case .unknownVersion:
+            // Whoever made an upload resource knew the version.
+            guard resource == nil else { return answer }
+            try takeCommonVersion(answer, purpose)
+        case .later: try wait(purpose, answer, read)
+        default: throw refusal(answer, purpose)
+        }
+        return nil
+    }
+
+    private func sendPlain(_ portion: Portion) throws(TransferError) -> Answer? {
+        let purpose = "\(options.method.rawValue) \(target.text)"
+        guard portion.isLast else {
+            throw error(
+                .invalid,
+                "\(purpose): a stream is not sent by one ordinary request; use another creation"
+            )
+        }
+        let result = exchange.send(
+            options.method,
+            target,
+            options.fields,
+            content: give(portion, from: 0)
+        )
+        try checkRepeatable(result, portion, purpose)
+        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        switch Verdict(of: read, to: .plain, by: options.method) {
+        case .later:
+            try wait(purpose, answer, read)
+            return nil
+        case .redirected: throw redirected(answer, from: target, purpose)
+        default: return answer
+        }
+    }
+
+    /// Throws where everything may have arrived, nobody answered, and sending it again is not safe.
+    private func checkRepeatable(
+        _ result: ExchangeResult,
+        _ portion: Portion,
+        _ purpose: String
+    ) throws(TransferError) {
+        guard result.head == nil, result.wasBegun, portion.isLast,
+            result.uploaded >= portion.count, !isRepeatable
+        else { return }
+        throw error(
+            .unknownOutcome,
+            "\(purpose) was sent whole, and no answer came: \(result.fault?.reason ?? ""); look "
+                + "whether the server has it before you send it again"
+        )
+    }
+
+    var isRepeatable: Bool {
+        options.method.isIdempotent || options.fields.contains(.idempotencyKey)
+    }
+
+    /// Takes the upload resource's URL.
+    private func take(location: String?) throws(TransferError) {
+        guard let location, let url = target.resolved(location) else {
+            throw error(
+                .unsupported,
+                "\(target.text) made an upload resource with the Location "
+                    + "\"\(location ?? "")\", which is no URL; look at the server"
+            )
+        }
+        guard isAllowed(url) else { throw isForeign(url) }
+        name(url)
+    }
+
+    private func isAllowed(_ url: URLText) -> Bool {
+        url.hasOrigin(of: target) || options.allowsOtherOrigin
+    }
+
+    private func isForeign(_ url: URLText) -> TransferError {
+        error(
+            .refused,
+            "\(target.text) made an upload resource at \(url.text), which is another origin; set "
+                + "allowsOtherOrigin if that is right"
+        )
+    }
+
+    private func name(_ url: URLText) {
+        guard url != resource else { return }
+        resource = url
+        isFinished = false
+        setToken(
+            ResumeToken(
+                url: url.text,
+                target: target.text,
+                length: content.length,
+                interopVersion: version.named,
+                fingerprint: content.fingerprint
+            )
+        )
+    }
+
+    func setToken(_ token: ResumeToken?) {
+        guard token != self.token else { return }
+        self.token = token
+        if let token { tell(.resumable(token)) }
+    }
+
+    /// Hears an interim response of a request that sends from `offset` on.
+    func hear(_ head: ResponseHead, from base: URLText, creates: Bool) {
+        guard version.isOwn(head) else { return }
+        let read = UploadAnswer(head)
+        limit(by: read)
+        if creates, let url = read.location.flatMap(base.resolved(_:)) {
+            if isAllowed(url) { name(url) } else { foreign = url }
+        }
+        if resource != nil, let told = read.offset { progressed(to: told) }
+    }
+
+    func limit(by answer: UploadAnswer) {
+        if let most = answer.maxAppend { maxAppend = most }
+        if let least = answer.minAppend { minAppend = least }
+    }
+
+    /// The limit that the server told, where it is one.
+    func smaller(than count: Int64) -> Int64 { min(maxAppend ?? count, max(1, count / 2)) }
+}

@@ -1,0 +1,264 @@
+// One run of an upload, from its creation or its token to the final response.
+//
+// One thread, and one request at a time: create the upload resource, or ask it for its offset, then append from
+// there, until a response is final. What a response means stands in Verdict.swift. The invariants: content is only
+// sent at an offset that the server told; and what the server may have taken whole is never begun anew, unless
+// repeating is safe.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+/// One run of an upload.
+///
+/// Used by one thread, once.
+final class UploadRun: TransferRun {
+    let content: any UploadContent
+    let target: URLText
+    let options: UploadOptions
+    let control: TransferControl
+    let exchange: ServerExchange
+    let tell: (UploadEvent) -> Void
+
+    var name: String { "the upload to \(target.text)" }
+    var connection: ConnectionOptions { options.connection }
+    var tokenLeft: ResumeToken? { token }
+
+    var version: WireVersion
+    /// The upload resource; nil: there is none.
+    var token: ResumeToken?
+    var resource: URLText?
+    /// What the server has; nil: it has to be asked.
+    var offset: Int64?
+    /// What the server has for sure.
+    var received: Int64 = 0
+    var maxAppend: Int64?
+    var minAppend: Int64 = 0
+    /// Whether the server said that the upload is complete.
+    var isFinished = false
+    var beginnings = 0
+    var patience: RetryBackoff
+    var nextProgress = Deadline.after(.zero)
+    var contentFault: ContentFault?
+    /// A success that said nothing of the upload, to an append of the bytes from `start` up to `end`; it is believed once
+    /// the upload resource confirms it.
+    var unconfirmed: (answer: Answer, start: Int64, end: Int64)?
+    /// An upload resource of another origin that an interim response named.
+    var foreign: URLText?
+
+    init(
+        _ content: any UploadContent,
+        to target: URLText,
+        token: ResumeToken?,
+        version: WireVersion,
+        options: UploadOptions,
+        control: TransferControl,
+        tell: @escaping (UploadEvent) -> Void
+    ) {
+        self.content = content
+        self.target = target
+        self.token = token
+        resource = token.flatMap { URLText($0.url) }
+        self.version = version
+        self.options = options
+        self.control = control
+        self.tell = tell
+        exchange = ServerExchange(
+            options.connection,
+            answerLimit: options.answerLimit,
+            control: control
+        )
+        patience = RetryBackoff(options.connection)
+    }
+
+    /// Runs until the final response.
+    func run() throws(TransferError) -> Answer {
+        try checkToken()
+        while true {
+            if let answer = try step() { return try judged(answer) }
+        }
+    }
+
+    private func step() throws(TransferError) -> Answer? {
+        try checkWish()
+        guard let resource else { return try begin() }
+        guard let offset else { return try retrieve(resource) }
+        return try append(to: resource, at: offset)
+    }
+
+    /// A final response of 400 or above is a refusal.
+    private func judged(_ answer: Answer) throws(TransferError) -> Answer {
+        guard answer.status.code >= 400 else {
+            var answer = answer
+            if (300..<400).contains(answer.status.code) {
+                answer.place = answer.location(from: target)?.text
+            }
+            return answer
+        }
+        token = nil
+        throw refusal(answer, "\(options.method.rawValue) \(target.text)")
+    }
+
+    private func checkToken() throws(TransferError) {
+        if let told = token?.fingerprint, let present = content.fingerprint, told != present {
+            throw error(.changed, "the file changed since \(name) began; begin again")
+        }
+        if let told = token?.length, let present = content.length, told != present {
+            throw error(
+                .changed,
+                "the body has \(present) bytes, and \(name) began with \(told); begin again"
+            )
+        }
+    }
+
+    // MARK: Going on
+
+    private func retrieve(_ resource: URLText) throws(TransferError) -> Answer? {
+        let purpose = "the offset retrieval by HEAD \(resource.text)"
+        var fields = options.fields.withoutRepresentation
+        version.name(in: &fields)
+        let result = exchange.send(.head, resource, fields)
+        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        limit(by: read)
+        let verdict = Verdict(of: read, to: .retrieval, by: options.method)
+        if verdict == .later {
+            try wait(purpose, answer, read)
+            return nil
+        }
+        let pending = unconfirmed
+        unconfirmed = nil
+        switch verdict {
+        case .final: return answer
+        case .acknowledged(let told):
+            try resume(at: told ?? 0, read, purpose)
+            guard let pending else { return nil }
+            let isTaken = read.isComplete ?? (offset == pending.end)
+            if isTaken, isWhole(pending.end) { return pending.answer }
+            // Whoever answered has given nothing on.
+            if offset ?? 0 <= pending.start { try wait(purpose, answer, read) }
+        case .gone:
+            // Servers may forget an upload with their final response.
+            if let pending, isWhole(pending.end) { return pending.answer }
+            return try goneAnew(answer, read, purpose)
+        case .unconfirmed:
+            throw error(
+                .unsupported,
+                "\(purpose) was answered with \(sentence(answer)), without an Upload-Offset: that is "
+                    + "not the server of the upload; look whether the network wants a login, or "
+                    + "where the URL leads",
+                answer
+            )
+        case .redirected: throw redirected(answer, from: resource, purpose)
+        default: throw refusal(answer, purpose)
+        }
+        return nil
+    }
+
+    private func resume(
+        at told: Int64,
+        _ answer: UploadAnswer,
+        _ purpose: String
+    ) throws(TransferError) {
+        if let length = content.length, told > length || answer.length ?? length != length {
+            throw error(
+                .changed,
+                "\(purpose): the server has \(told) of \(answer.length ?? length) bytes, and the "
+                    + "body \(length); it is another body"
+            )
+        }
+        guard told >= received, content.canBeRead(from: told) else {
+            throw error(
+                .gone,
+                "\(purpose): the server lost bytes that it had: it has \(told) of \(received); "
+                    + "begin again"
+            )
+        }
+        offset = told
+        isFinished = answer.isComplete == true
+        progressed(to: told)
+        if var token, token.mayBeComplete, !isFinished, told < content.length ?? .max {
+            token.mayBeComplete = false
+            setToken(token)
+        }
+    }
+
+    /// Whether a body with that many bytes sent was sent whole.
+    private func isWhole(_ end: Int64) -> Bool {
+        (content.length ?? token?.length).map { $0 == end } ?? (token?.mayBeComplete ?? false)
+    }
+
+    func goneAnew(
+        _ answer: Answer,
+        _ read: UploadAnswer,
+        _ purpose: String
+    ) throws(TransferError) -> Answer? {
+        let reason = "\(purpose): the upload resource is gone (\(answer.status.code))"
+        if isFinished { return Answer(status: answer.status, fields: answer.fields, isLost: true) }
+        if token?.mayBeComplete ?? false, !isRepeatable {
+            throw error(
+                .unknownOutcome,
+                "\(reason), and everything had been sent; look whether the server has it before you "
+                    + "send it again",
+                answer
+            )
+        }
+        guard content.canBeRead(from: 0) else {
+            throw error(
+                .gone,
+                "\(reason), and the stream's beginning is not kept any more; begin again",
+                answer
+            )
+        }
+        (resource, offset, received) = (nil, nil, 0)
+        token = nil
+        if beginnings > 1 { try wait(purpose, answer, read) }
+        tell(.begunAnew(reason: reason))
+        return nil
+    }
+
+    // MARK: Ends
+
+    /// The answer and what it says; nil: it is asked again.
+    func answered(
+        _ result: ExchangeResult,
+        _ purpose: String
+    ) throws(TransferError) -> (Answer, UploadAnswer)? {
+        if let fault = contentFault {
+            contentFault = nil
+            throw error(fault, in: purpose)
+        }
+        if let answered = result.answered { return answered }
+        offset = nil
+        try wait(after: result.fault, purpose)
+        return nil
+    }
+
+    /// Waits before it is tried again what was answered with `answer`.
+    func wait(_ purpose: String, _ answer: Answer, _ read: UploadAnswer) throws(TransferError) {
+        try wait("\(purpose) was answered with \(sentence(answer))", answer, read.retryAfter)
+    }
+
+    func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
+
+    /// The error for a response that names another place than `url`, which was asked.
+    func redirected(_ answer: Answer, from url: URLText, _ purpose: String) -> TransferError {
+        let place = answer.redirection(from: url)
+        return error(
+            .redirected,
+            "\(purpose) was redirected with \(sentence(answer)) \(place)",
+            answer
+        )
+    }
+
+    func refusal(_ answer: Answer, _ purpose: String) -> TransferError {
+        error(.refused, "\(purpose) was refused with \(sentence(answer))", answer)
+    }
+
+    private func sentence(_ answer: Answer) -> String {
+        let phrase = answer.status.reasonPhrase
+        let problem = ProblemDocument.sentence(answer.fields, answer.content)
+        return "\(answer.status.code)\(phrase.isEmpty ? "" : " \(phrase)")"
+            + (problem.map { ": \($0)" } ?? "")
+    }
+}

@@ -1,0 +1,170 @@
+// How an upload's content is sent, portion by portion, and what is told of it.
+//
+// The invariant: before the last byte leaves, whoever keeps the token knows that the server may have all of it.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+extension UploadRun {
+    func append(to resource: URLText, at offset: Int64) throws(TransferError) -> Answer? {
+        let portion = try appendable(from: offset)
+        let purpose = "the append at \(offset) by PATCH \(resource.text)"
+        let fields = appendFields(portion, at: offset)
+        let result = send(portion, from: offset, by: .patch, to: resource, fields)
+        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        limit(by: read)
+        let end = offset + portion.count
+        let step = Step.append(isComplete: portion.isLast)
+        let verdict = Verdict(of: read, to: step, by: options.method)
+        switch verdict {
+        // The former has not got all of what it takes for success.
+        case .final
+        where read.isComplete == nil && answer.status.code < 300 && read.offset ?? end < end,
+            .later:
+            self.offset = nil
+            try wait(purpose, answer, read)
+        case .final: return answer
+        case .unconfirmed:
+            unconfirmed = (answer, offset, end)
+            self.offset = nil
+        case .redirected:
+            // The target has it, and this is its last word: there is nothing to go on with.
+            if read.isComplete == true { token = nil }
+            throw redirected(answer, from: resource, purpose)
+        case .unsupported:
+            throw error(
+                .unsupported,
+                "\(purpose): the server says that the upload is complete, and only \(end) bytes of it "
+                    + "were sent; look at the server",
+                answer
+            )
+        case .acknowledged(let told):
+            acknowledge(told, upTo: end, from: offset)
+        case .conflict(let told) where !isFinished:
+            // The same offset again, or none: it has to be asked, and not at once.
+            self.offset = nil
+            if told == nil || told == offset { try wait(purpose, answer, read) }
+        case .gone where !isFinished:
+            return try goneAnew(answer, read, purpose)
+        case .tooLarge where portion.count > 1:
+            maxAppend = smaller(than: portion.count)
+        default:
+            // The server said that it has everything, and gives its answer no more. One that wants a login may have it.
+            guard isFinished, portion.count == 0, ![401, 403, 407].contains(read.status)
+            else { throw refusal(answer, purpose) }
+            return Answer(status: .noContent, isLost: true)
+        }
+        return nil
+    }
+
+    /// The next portion to append, as large as the server wants it where the body has more.
+    private func appendable(from offset: Int64) throws(TransferError) -> Portion {
+        while true {
+            let portion = try portion(from: offset)
+            let least = min(minAppend, Int64(options.window) / 2)
+            if portion.isLast || portion.count >= least { return portion }
+            control.wait(.milliseconds(200))
+        }
+    }
+
+    private func appendFields(_ portion: Portion, at offset: Int64) -> HTTPFields {
+        var fields = options.fields.withoutRepresentation
+        version.name(in: &fields)
+        version.mark(portion.isLast, in: &fields)
+        version.markAppend(at: offset, in: &fields)
+        if portion.isLast, token?.length == nil {
+            fields[.uploadLength] = String(offset + portion.count)
+        }
+        return fields
+    }
+
+    /// Sends a portion, and hears what is told of the upload meanwhile; without an upload resource the request makes
+    /// one.
+    func send(
+        _ portion: Portion,
+        from offset: Int64,
+        by method: HTTPRequest.Method,
+        to url: URLText,
+        _ fields: HTTPFields
+    ) -> ExchangeResult {
+        let creates = resource == nil
+        return exchange.send(
+            method,
+            url,
+            fields,
+            content: give(portion, from: offset),
+            heard: { [self] in hear($0, from: url, creates: creates) }
+        )
+    }
+
+    func acknowledge(_ told: Int64?, upTo end: Int64, from start: Int64) {
+        let present = told ?? end
+        offset = (start...end).contains(present) ? present : nil
+        if let offset { progressed(to: offset) }
+    }
+
+    func portion(from offset: Int64) throws(TransferError) -> Portion {
+        do throws(ContentFault) {
+            content.release(upTo: offset)
+            let portion = try content.portion(from: offset, limit: maxAppend) {
+                control.isStopped
+            }
+            if let portion { return portion }
+        } catch {
+            throw self.error(error, in: name)
+        }
+        try checkWish()
+        throw error(.paused, "\(name) was stopped")
+    }
+
+    /// Content for one request; nil: none.
+    func give(_ portion: Portion, from offset: Int64) -> ClientContent? {
+        guard portion.count > 0 else {
+            if portion.isLast { lastByteLeaves() }
+            return nil
+        }
+        var given: Int64 = 0
+        return ClientContent(length: portion.count) { [self] buffer, _ in
+            let count = Int(min(Int64(buffer.count), portion.count - given))
+            // libcurl asks once more at the end.
+            guard count > 0 else { return .bytes(0) }
+            if portion.isLast, given + Int64(count) == portion.count { lastByteLeaves() }
+            do throws(ContentFault) {
+                try content.read(into: .init(rebasing: buffer[..<count]), at: offset + given)
+            } catch {
+                contentFault = error
+                return .reset
+            }
+            given += Int64(count)
+            if nextProgress.hasPassed { tellProgress(sent: offset + given) }
+            return .bytes(count)
+        }
+    }
+
+    /// From here on the server may have the upload whole: whoever keeps the token has to know.
+    private func lastByteLeaves() {
+        guard var token, !token.mayBeComplete else { return }
+        token.mayBeComplete = true
+        token.length = content.length
+        setToken(token)
+    }
+
+    func progressed(to offset: Int64) {
+        guard offset > received else { return }
+        received = offset
+        content.release(upTo: offset)
+        patience.progressed()
+        tellProgress(sent: offset)
+    }
+
+    private func tellProgress(sent: Int64) {
+        nextProgress = .after(.milliseconds(100))
+        tell(
+            .progress(
+                Progress(received: received, sent: max(sent, received), total: content.length)
+            )
+        )
+    }
+}

@@ -1,0 +1,245 @@
+// The names of all metrics, and where each one's figures come from; spoolgate-metrics(7) has a row for each.
+//
+// Invariant: labels are of bounded sets, and never an owner, a path or an identity.
+
+import SpoolgateDelivery
+import SpoolgateExchange
+import SpoolgateRequests
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+
+extension Admin {
+    /// All metrics, as Prometheus reads them.
+    var metricsText: String {
+        var text = MetricsText(prefix: "spoolgate_")
+        addProcess(to: &text)
+        addRequests(to: &text)
+        addUploads(to: &text)
+        addQueues(to: &text)
+        addDeliveries(to: &text)
+        addSpool(to: &text)
+        addRest(to: &text)
+        return text.text
+    }
+
+    private func addProcess(to text: inout MetricsText) {
+        let metrics = gateway.metrics
+        text.begin("build_info", .gauge, "The program's version; always 1.")
+        text.add(1, [("version", version)])
+        text.begin("start_time_seconds", .gauge, "When the daemon began, in Unix time.")
+        text.add(metrics.start.seconds)
+        text.begin(
+            "settings_last_reload_success",
+            .gauge,
+            "Whether the settings were taken when they were read last."
+        )
+        text.add(1 - metrics.refusedReload.count)
+        let load = self.load()
+        text.begin("ready", .gauge, "Whether the daemon is ready, as /ready says.")
+        text.add(checks(load).allSatisfy(\.isGood) ? 1 : 0)
+        text.begin("threads_busy", .gauge, "Requests at work.")
+        text.add(load.busy)
+        text.begin("threads_maximum", .gauge, "Most requests at work at a time (threads.maximum).")
+        text.add(load.maximum)
+    }
+
+    private func addRequests(to text: inout MetricsText) {
+        let metrics = gateway.metrics
+        text.begin("requests_total", .counter, "Requests that are over.")
+        for (route, counts) in metrics.routes {
+            for (method, status, count) in counts.answered {
+                let word = status == 0 ? "none" : "\(status)"
+                text.add(count, [("route", route), ("method", method.label), ("status", word)])
+            }
+        }
+        text.begin("refusals_total", .counter, "Requests refused by the gateway, by code.")
+        text.add(metrics.refusals, "reason")
+        text.begin("interim_total", .counter, "Interim responses sent.")
+        for (status, count) in metrics.interimCounts {
+            text.add(count, [("status", "\(status)")])
+        }
+        text.begin(
+            "front_faults_total",
+            .counter,
+            "Requests that show a mistake in the web server's configuration."
+        )
+        let faults = gateway.faults.counts
+        for fault in FrontFault.allCases {
+            text.add(faults[fault] ?? 0, [("fault", fault.rawValue)])
+        }
+    }
+
+    private func addUploads(to text: inout MetricsText) {
+        let metrics = gateway.metrics
+        text.begin("uploads_total", .counter, "What became of uploads.")
+        for (route, counts) in metrics.routes {
+            for (outcome, dialect, count) in counts.outcomes {
+                text.add(
+                    count,
+                    [("route", route), ("dialect", "\(dialect)"), ("outcome", "\(outcome)")]
+                )
+            }
+        }
+        text.begin("received_bytes_total", .counter, "Bytes of content received.")
+        for (route, counts) in metrics.routes {
+            text.add(counts.received.count, [("route", route)])
+        }
+        text.begin(
+            "spool_receive_bytes_total",
+            .counter,
+            "Of these, bytes that nginx has written into the spool by itself (spool_receive)."
+        )
+        for (route, counts) in metrics.routes {
+            text.add(counts.receivedByLane.count, [("route", route)])
+        }
+        text.begin("uploads_receiving", .gauge, "Uploads whose content is received now.")
+        text.add(metrics.receiving.count)
+        text.begin("interruptions_total", .counter, "Uploads whose content ended early.")
+        text.add(metrics.interruptions, "reason")
+        text.begin("resumptions_total", .counter, "Uploads that went on after that.")
+        text.add(metrics.resumptions.count)
+        text.begin("upload_seconds", .histogram, "From an upload's creation until it is whole.")
+        for (route, counts) in metrics.routes { text.add(counts.uploadTimes, [("route", route)]) }
+    }
+
+    private func addQueues(to text: inout MetricsText) {
+        let queues = QueueFigures(of: gateway)
+        text.begin("uploads", .gauge, "Uploads in the spool.")
+        for (queue, cause, count) in queues.counts {
+            text.add(count, [("queue", queue.rawValue), ("cause", cause?.rawValue ?? "")])
+        }
+        text.begin("queue_runs_total", .counter, "Looks through the queue for what is due.")
+        text.add(gateway.metrics.queueRuns.count)
+        text.begin(
+            "queue_oldest_seconds",
+            .gauge,
+            "For how long the oldest whole upload has been waiting."
+        )
+        for (key, age) in queues.oldest {
+            text.add(age, [("queue", key.queue.rawValue), ("route", key.route)])
+        }
+    }
+
+    private func addDeliveries(to text: inout MetricsText) {
+        let metrics = gateway.metrics
+        text.begin("deliveries_total", .counter, "Attempts to deliver an upload.")
+        for (route, counts) in metrics.routes {
+            for (result, count) in counts.results {
+                text.add(count, [("route", route), ("result", result.label)])
+            }
+        }
+        text.begin("route_failing", .gauge, "Whether the uploads of a route do not get through.")
+        for route in routes {
+            text.add(route.counts.health.failing == nil ? 0 : 1, [("route", route.name)])
+        }
+        text.begin("delivery_seconds", .histogram, "How long these attempts took.")
+        for (route, counts) in metrics.routes {
+            text.add(counts.deliveryTimes, [("route", route)])
+        }
+        text.begin("delivered_bytes_total", .counter, "Bytes of uploads that the upstream took.")
+        for (route, counts) in metrics.routes {
+            text.add(counts.delivered.count, [("route", route)])
+        }
+        text.begin("authorizer_seconds", .histogram, "How long the authorizer's answers took.")
+        text.add(metrics.authorizerTimes, "result")
+        text.begin("inspect_seconds", .histogram, "How long inspections took.")
+        text.add(metrics.inspectionTimes, "result")
+    }
+
+    private func addSpool(to text: inout MetricsText) {
+        let spool = gateway.deliveries.spool
+        let (figures, sample) = (spool.figures, sampler.sample)
+        text.begin("spool_bytes", .gauge, "Bytes of content and records in the spool.")
+        text.add(figures.bytes)
+        text.begin("spool_reserve_bytes", .gauge, "Bytes that stay free (spool.reserve).")
+        text.add(figures.reserve)
+        if let quota = figures.quota {
+            text.begin("spool_quota_bytes", .gauge, "Most bytes in the spool (spool.quota).")
+            text.add(quota)
+        }
+        if let space = sample.space {
+            text.begin("spool_free_bytes", .gauge, "Bytes that are free on its file system.")
+            text.add(space.freeBytes)
+            if let files = space.freeFiles {
+                text.begin("spool_free_files", .gauge, "Files that can still be made there.")
+                text.add(files)
+            }
+        }
+        text.begin("sync_seconds", .histogram, "How long it took until something was durable.")
+        text.add(Disk.syncTimes)
+        if let purge = sample.lastPurge {
+            text.begin(
+                "purge_last_success_timestamp_seconds",
+                .gauge,
+                "When what is over was last removed from the spool, in Unix time."
+            )
+            text.add(purge.seconds)
+        }
+    }
+
+    private func addRest(to text: inout MetricsText) {
+        text.begin("events_pending", .gauge, "Events that wait for the webhook.")
+        text.add(max(0, gateway.events.pending))
+        text.begin("events_lost_total", .counter, "Events that could not be written down.")
+        text.add(gateway.events.lost)
+    }
+}
+
+extension MetricsText {
+    fileprivate mutating func add(_ counters: Counters<String>, _ label: String) {
+        for (key, tally) in counters.all { add(tally.count, [(label, key)]) }
+    }
+
+    fileprivate mutating func add(_ histograms: Histograms<String>, _ label: String) {
+        for (key, histogram) in histograms.all { add(histogram, [(label, key)]) }
+    }
+
+    fileprivate mutating func add(_ histogram: Histogram, _ labels: Labels = []) {
+        add(bounds: histogram.bounds, histogram.cumulated, sum: histogram.seconds, labels)
+    }
+}
+
+/// How many uploads there are of each kind, and for how long they have been waiting.
+struct QueueFigures {
+    /// A queue and a route.
+    struct Place: Hashable {
+        var queue: Queue
+        var route: String
+    }
+
+    /// Uploads by queue, those in `hold` by their cause.
+    private(set) var counts: [(queue: Queue, cause: HoldCause?, count: Int)] = []
+    /// Uploads in `incoming`.
+    private(set) var incoming = 0
+    /// Seconds for which the oldest has been waiting.
+    private(set) var oldest: [Place: Int64] = [:]
+
+    init(of gateway: Gateway) {
+        let spool = gateway.deliveries.spool
+        let (waiting, others) = gateway.metrics.waiting.all
+        let (figures, now) = (spool.figures, spool.clock.now)
+        let active = gateway.metrics.delivering.count
+        var held: [HoldCause: Int] = [:]
+        for upload in waiting {
+            if let cause = upload.cause { held[cause, default: 0] += 1 }
+            guard let since = upload.since else { continue }
+            let place = Place(
+                queue: upload.cause == nil ? .deferred : .hold,
+                route: upload.route
+            )
+            oldest[place] = max(oldest[place] ?? 0, now.seconds - since.seconds)
+        }
+        let inHold = held.values.reduce(0, +)
+        let deferred = waiting.count - inHold + others
+        incoming = max(0, figures.unfinished - deferred - inHold - active)
+        counts = [
+            (.incoming, nil, incoming),
+            (.active, nil, active), (.deferred, nil, deferred),
+        ]
+        for cause in HoldCause.allCases { counts.append((.hold, cause, held[cause] ?? 0)) }
+        counts.append((.delivered, nil, max(0, figures.uploads - figures.unfinished)))
+        counts.append((.corrupt, nil, gateway.metrics.waiting.corrupt))
+    }
+}

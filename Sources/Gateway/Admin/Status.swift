@@ -1,0 +1,393 @@
+// How one daemon is at one moment: what it does, what waits, what needs a person, and what there is room for.
+//
+// The page, the screen and the JSON are made from it, so that all say the same. Invariant: nothing of it comes
+// from the disk.
+
+import SpoolgateDelivery
+import SpoolgateExchange
+import SpoolgateRequests
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// How things are.
+struct Status: Sendable {
+    /// How bad it is, as Nagios has it.
+    enum Level: String, Sendable {
+        case ok = "OK"
+        case warning = "WARNING"
+        case critical = "CRITICAL"
+    }
+
+    /// Uploads of one kind: the first of them, and how many there are.
+    struct Part<Element: Sendable>: Sendable {
+        var first: [Element]
+        var count: Int
+
+        /// The first `most` of `all`, in this order.
+        init(_ all: [Element], most: Int = Status.most, others: Int = 0) {
+            first = Array(all.prefix(most))
+            count = all.count + others
+        }
+
+        /// How many are not among the first.
+        var rest: Int { count - first.count }
+    }
+
+    /// Most uploads of one kind that are named.
+    static let most = 20
+
+    let version: String
+    /// The node; nil: there is one.
+    let node: String?
+    let start: WallTime
+    let now: WallTime
+    let checks: [Check]
+    let busy: Int
+    let maximum: Int
+    /// Uploads whose content is received.
+    let receiving: Int
+    /// Those of them that are ordinary, and not among `transfers`: they have no name.
+    let ordinary: Int
+    /// Bytes of content a second.
+    let rate: Int64
+    let transfers: Part<Transfer>
+    /// In the order in which the queue tries them; those that wait for their clients last.
+    let waiting: Part<WaitingUpload>
+    /// Those in `hold` that no operator has put there, so that one has to look; the oldest first.
+    let needy: Part<WaitingUpload>
+    /// Those that an operator holds, the oldest first.
+    let held: Part<WaitingUpload>
+    /// Uploads of which a part was received, and that no request sends now: they wait for their clients.
+    let partial: Int
+    /// The routes whose uploads do not get through, by name.
+    let failing: [FailingRoute]
+    /// Whether more may wait than is known.
+    let isCounting: Bool
+    /// Whether a daemon has died, and not all that it left is looked at.
+    let isAfterDeath: Bool
+    /// For how long the oldest of those that wait has been whole; nil: none waits.
+    let oldestWait: Int64?
+    let failures: [RecentFailure]
+    let figures: SpoolFigures
+    let sample: Sampler.Sample
+    /// Mistakes of the web server's configuration that were seen in the last quarter of an hour.
+    let faults: [FrontFault]
+    let isReloadRefused: Bool
+
+    init(of admin: Admin) {
+        let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
+        version = admin.version
+        node = admin.node
+        start = metrics.start
+        now = gateway.deliveries.clock.now
+        let load = admin.load()
+        (busy, maximum) = (load.busy, load.maximum)
+        checks = admin.checks(load)
+        receiving = max(0, metrics.receiving.count)
+        ordinary = max(0, metrics.receivingOrdinary.count)
+        rate = admin.meter.rate
+        // Those that began first, which changes least from one look to the next.
+        transfers = Part(gateway.transfers.all.sorted { $0.number < $1.number })
+        // Before what is counted, so that it never says too early that all is.
+        isCounting = metrics.waiting.isCounting
+        isAfterDeath = gateway.deliveries.spool.isAfterDeath
+        let (known, others) = metrics.waiting.all
+        let deferred = known.filter { $0.cause == nil }
+        waiting = Part(
+            deferred.sorted { Self.isBefore(($0.next, $0.id), ($1.next, $1.id)) },
+            others: others
+        )
+        let now = now
+        oldestWait = deferred.compactMap(\.since).min().map { max(0, now.seconds - $0.seconds) }
+        let inHold = known.filter { $0.cause != nil }
+            .sorted { Self.isBefore(($0.since, $0.id), ($1.since, $1.id)) }
+        needy = Part(inHold.filter { $0.cause != .held })
+        held = Part(inHold.filter { $0.cause == .held })
+        let queues = QueueFigures(of: gateway)
+        // Ordinary uploads have no record.
+        partial = max(0, queues.incoming - (receiving - ordinary))
+        failing = admin.routes.compactMap { FailingRoute($0) }
+        failures = metrics.failures.newest
+        figures = gateway.deliveries.spool.figures
+        sample = admin.sampler.sample
+        faults = FrontFault.allCases.filter(gateway.faults.recent.contains)
+        isReloadRefused = metrics.refusedReload.count > 0
+    }
+
+    /// By time, what has none last; of the same time in an order that stays.
+    private static func isBefore(
+        _ one: (time: WallTime?, id: UploadID),
+        _ other: (time: WallTime?, id: UploadID)
+    ) -> Bool {
+        let (first, second) = (one.time ?? .far, other.time ?? .far)
+        return first == second ? one.id.description < other.id.description : first < second
+    }
+
+    /// What this is a status of.
+    private var program: String { "spoolgate \(version)\(node.map { ", node \($0)" } ?? "")" }
+
+    /// What this is a status of, for how long it has run and how busy it is.
+    var running: String { "\(program), up \(since(start)), \(busy) of \(maximum) threads" }
+
+    /// For how long something has been so since `time`, in words.
+    func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
+
+    // MARK: What it means
+
+    /// How bad it is.
+    var level: Level {
+        if !checks.allSatisfy(\.isGood) { return .critical }
+        return concerns.isEmpty ? .ok : .warning
+    }
+
+    /// What somebody should look at, a few words each.
+    var concerns: [String] {
+        var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
+        all += failing.map(\.concern)
+        if needy.count > 0 { all.append(needs) }
+        if isAfterDeath {
+            all.append(
+                isCounting
+                    ? "a daemon died, and what it left is being counted"
+                    : "a daemon died, and not all that it left could be looked at (see the log)"
+            )
+        }
+        if let oldestWait, oldestWait > 900 {
+            all.append("an upload has been waiting for \(DurationText.rounded(oldestWait))")
+        }
+        if let free = sample.space?.freeBytes, free < 2 * figures.reserve {
+            all.append("only \(ByteSize.rounded(free)) are free")
+        }
+        if let quota = figures.quota, quota > 0, figures.bytes > quota / 10 * 9 {
+            let used = ByteSize.rounded(figures.bytes)
+            all.append("\(used) of the quota of \(ByteSize.rounded(quota)) are taken")
+        }
+        if let files = sample.space?.freeFiles, files < 2_000 {
+            all.append("only \(files) more files can be made")
+        }
+        let dead = sample.nodes.filter { !$0.isAlive }.map(\.name)
+        if !dead.isEmpty {
+            all.append("node \(dead.joined(separator: ", ")) died, and is not cleared up yet")
+        }
+        if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are taken") }
+        if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
+            all.append("nothing was purged for \(since(purge))")
+        }
+        if !faults.isEmpty {
+            let words = faults.map(\.rawValue).joined(separator: ", ")
+            all.append("the web server's configuration: \(words) (see the log)")
+        }
+        if isReloadRefused { all.append("the settings were not reloaded (spoolgate check)") }
+        return all
+    }
+
+    /// Those that the line does not say already.
+    var furtherConcerns: [String] { concerns.filter { $0 != needs } }
+
+    private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") you" }
+
+    /// All of it in one line, as `systemctl status` shows it.
+    var line: String {
+        // The rate is that of the last look, when there was something.
+        let speed = receiving > 0 ? " \(ByteSize.rounded(rate))/s" : ""
+        var parts = ["\(receiving) receiving\(speed)", "\(waiting.count) waiting", needs]
+        if held.count > 0 { parts.append("\(held.count) held") }
+        if partial > 0 { parts.append("\(partial) partial") }
+        if isCounting { parts.append("still counting") }
+        if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
+        return parts.joined(separator: ", ")
+    }
+}
+
+/// A route whose uploads do not get through to its upstream.
+struct FailingRoute: Sendable {
+    /// The route.
+    let name: String
+    /// Its upstream's targets, as they are written in the settings.
+    let targets: [String]
+    /// The failures since its last success.
+    let run: FailureRun
+
+    /// Nil for a route that is not failing.
+    init?(_ route: Route) {
+        guard let run = route.counts.health.failing else { return nil }
+        name = route.name
+        targets = route.targets
+        self.run = run
+    }
+
+    /// Its targets in one text.
+    var upstream: String { targets.joined(separator: ", ") }
+
+    /// `5 deliveries failed since 12m, none reached the upstream`.
+    var count: String {
+        let noun = run.count == 1 ? "delivery" : "deliveries"
+        return "\(run.count) \(noun) failed in \(DurationText.rounded(run.age)), none succeeded"
+            + (run.wasReached ? "" : ", none reached the upstream")
+    }
+
+    /// A few words for the one line of `status --check`.
+    var concern: String {
+        "route \(name) is failing: \(count) (\(upstream)); the last one: \(run.reason.prefix(300))"
+    }
+}
+
+extension Admin {
+    /// How things are in one line, for the service manager.
+    package var statusLine: String { Status(of: self).line }
+}
+
+extension Transfer {
+    /// How much of it has come, in hundredths; nil where the length is not known.
+    var percent: Int? {
+        length.map { $0 == 0 ? 100 : Int(Double(offset) / Double($0) * 100) }
+    }
+
+    /// Seconds until it is whole, at the rate so far; nil where nobody knows.
+    var secondsLeft: Int64? {
+        guard let length, rate > 0 else { return nil }
+        return max(0, length - offset) / rate
+    }
+}
+
+extension WaitingUpload {
+    /// When something happens to it, in words.
+    func when(_ now: WallTime) -> String {
+        guard let next else { return "waits for its client" }
+        return next <= now
+            ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
+    }
+
+    /// What a person has to find out before anything is typed; nil: nothing.
+    var question: String? {
+        cause == .indeterminate ? "ask the upstream whether it has the upload" : nil
+    }
+
+    /// What a person can type about it, each after when that is right.
+    var steps: [(when: String, command: String)] {
+        switch cause {
+        case nil: []
+        case .held?: [("to give it back", "spoolgate release \(id)")]
+        case .failed?:
+            [
+                ("to see why", "spoolgate show \(id)"),
+                ("to try it again", "spoolgate requeue \(id)"),
+            ]
+        case .indeterminate?:
+            // A person decides: the upstream would get it twice.
+            [
+                ("to see what it is", "spoolgate show \(id)"),
+                ("if it has not", "spoolgate requeue \(id)"),
+                ("if it has", "spoolgate purge --force \(id)"),
+            ]
+        }
+    }
+}
+
+extension WallTime {
+    /// A time after all others.
+    fileprivate static let far = WallTime(seconds: .max)
+}
+
+// MARK: JSON
+
+extension Status {
+    /// The JSON object of `spoolgate status --json`; spoolgate(8) lists its members.
+    var json: JSON {
+        .versioned(
+            [
+                ("level", .string(level.rawValue)), ("line", .string(line)),
+                ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
+                ("start", .string(start.description)), ("time", .string(now.description)),
+                (
+                    "checks",
+                    .object(checks.map { (name: $0.name, value: .string($0.text)) })
+                ),
+                ("threads-busy", .integer(Int64(busy))),
+                ("threads-maximum", .integer(Int64(maximum))),
+                ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
+                ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
+                ("now", .array(transfers.first.map(\.json))),
+                ("failing", .array(failing.map(\.json))), ("partial", .integer(Int64(partial))),
+                ("waiting", .integer(Int64(waiting.count))),
+                ("next", .array(waiting.first.map(\.json))),
+                ("needing-you", .integer(Int64(needy.count))),
+                ("needs-you", .array(needy.first.map(\.json))),
+                ("held", .integer(Int64(held.count))),
+                ("on-hold", .array(held.first.map(\.json))),
+                ("failures", .array(failures.map(\.json))), ("room", roomJSON),
+            ] + (node.map { [("node", .string($0)), ("nodes", nodesJSON)] } ?? [])
+        )
+    }
+
+    private var nodesJSON: JSON {
+        .array(
+            sample.nodes.map { node in
+                .object([("node", .string(node.name)), ("alive", .boolean(node.isAlive))])
+            }
+        )
+    }
+
+    private var roomJSON: JSON {
+        .object([
+            ("bytes", .integer(figures.bytes)),
+            ("quota", figures.quota.map { .integer($0) } ?? .null),
+            ("reserve", .integer(figures.reserve)),
+            ("free", sample.space.map { .integer($0.freeBytes) } ?? .null),
+            ("free-files", sample.space?.freeFiles.map { .integer($0) } ?? .null),
+            ("last-purge", sample.lastPurge.map { .string($0.description) } ?? .null),
+        ])
+    }
+}
+
+extension Transfer {
+    fileprivate var json: JSON {
+        .object([
+            ("upload", .string(id.description)), ("route", .string(route)),
+            ("owner", owner.map { .string($0) } ?? .null),
+            ("client", client.map { .string($0) } ?? .null), ("offset", .integer(offset)),
+            ("length", length.map { .integer($0) } ?? .null), ("bytes-per-second", .integer(rate)),
+            ("seconds-left", secondsLeft.map { .integer($0) } ?? .null),
+            ("connections", .integer(Int64(connections))),
+        ])
+    }
+}
+
+extension WaitingUpload {
+    fileprivate var json: JSON {
+        .object([
+            ("upload", .string(id.description)), ("route", .string(route)),
+            ("owner", owner.map { .string($0) } ?? .null), ("length", .integer(size)),
+            ("cause", cause.map { .string($0.rawValue) } ?? .null),
+            ("whole-since", since.map { .string($0.description) } ?? .null),
+            ("next-attempt", next.map { .string($0.description) } ?? .null),
+            ("attempts", .integer(Int64(attempts))),
+            ("reason", reason.map { .string($0) } ?? .null),
+            ("question", question.map { .string($0) } ?? .null),
+            ("commands", .array(steps.map { .string($0.command) })),
+        ])
+    }
+}
+
+extension FailingRoute {
+    fileprivate var json: JSON {
+        .object([
+            ("route", .string(name)), ("upstream", .array(targets.map { .string($0) })),
+            ("failures", .integer(Int64(run.count))), ("seconds", .integer(run.age)),
+            ("several-clients", .boolean(run.isOfSeveralClients)),
+            ("reached", .boolean(run.wasReached)), ("reason", .string(run.reason)),
+        ])
+    }
+}
+
+extension RecentFailure {
+    fileprivate var json: JSON {
+        .object([
+            ("time", .string(time.description)), ("upload", .string(id.description)),
+            ("route", .string(route)), ("reason", .string(reason)),
+        ])
+    }
+}

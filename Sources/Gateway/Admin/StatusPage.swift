@@ -1,0 +1,237 @@
+// The status as a page for a browser: no script, asked for again every five seconds.
+//
+// Invariant: every word that is not this file's goes through `HTML.text`.
+
+import SpoolgateRequests
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+
+/// Text in a page.
+enum HTML {
+    /// Any text, so that it stands in the page as it is and nothing else comes of it.
+    static func text(_ text: String) -> String {
+        var escaped = ""
+        for scalar in text.forTerminal.unicodeScalars {
+            switch scalar {
+            case "&": escaped += "&amp;"
+            case "<": escaped += "&lt;"
+            case ">": escaped += "&gt;"
+            case "\"": escaped += "&quot;"
+            case "'": escaped += "&#39;"
+            default: escaped.unicodeScalars.append(scalar)
+            }
+        }
+        return escaped
+    }
+
+    /// An element with text in it.
+    static func element(_ name: String, _ content: String, class kind: String = "") -> String {
+        let attribute = kind.isEmpty ? "" : " class=\"\(kind)\""
+        return "<\(name)\(attribute)>\(text(content))</\(name)>"
+    }
+}
+
+extension Status {
+    /// The page.
+    var html: String {
+        let kind = level.rawValue.lowercased()
+        return """
+            <!DOCTYPE html>
+            <html lang="en">
+            <head>
+            <meta charset="utf-8">
+            <meta name="viewport" content="width=device-width, initial-scale=1">
+            <meta http-equiv="refresh" content="5">
+            <title>\(HTML.text("\(level.rawValue): spoolgate"))</title>
+            <link rel="stylesheet" href="style.css">
+            </head>
+            <body>
+            <header class="\(kind)">
+            <h1>\(HTML.text(level.rawValue)) <span>\(HTML.text(line))</span></h1>
+            \(list(furtherConcerns))
+            </header>
+            <main>
+            \(fails)\(receives)\(needsYou)\(isHeld)\(waits)\(partialPart)\(recent)\(roomPart)</main>
+            <footer>\(HTML.text("\(running), \(now)"))</footer>
+            </body>
+            </html>
+
+            """
+    }
+
+    private func list(_ words: [String]) -> String {
+        words.isEmpty ? "" : "<ul>\(words.map { HTML.element("li", $0) }.joined())</ul>"
+    }
+
+    /// A part of the page: its title, its rows or what is said where there are none; nil: nothing is there then.
+    private func part<Element>(
+        _ title: String,
+        _ part: Part<Element>,
+        ordinary: Int = 0,
+        none: String? = nil,
+        _ row: (Element) -> String
+    ) -> String {
+        let count = part.count + ordinary
+        var html = "<section><h2>\(HTML.text(title)) <span>\(count)</span></h2>"
+        if count == 0 {
+            guard let none else { return "" }
+            html += HTML.element("p", none, class: "none")
+        }
+        if !part.first.isEmpty {
+            html += "<ul class=\"rows\">\(part.first.map(row).joined(separator: "\n"))</ul>"
+        }
+        if part.rest > 0 {
+            html += HTML.element("p", "and \(part.rest) more: spoolgate list", class: "none")
+        }
+        if ordinary > 0 { html += HTML.element("p", ordinaryWords, class: "none") }
+        return html + "</section>\n"
+    }
+
+    /// The first line of a row: the upload, its route, its owner.
+    private func head(_ id: String, _ route: String, _ owner: String?) -> String {
+        HTML.element("code", id) + HTML.element("b", route)
+            + (owner.map { HTML.element("b", $0, class: "owner") } ?? "")
+    }
+
+    private var receives: String {
+        part("Now", transfers, ordinary: ordinary, none: "Nothing is being received.") { transfer in
+            var facts = [
+                Self.size(transfer.offset, of: transfer.length),
+                "\(ByteSize.rounded(transfer.rate))/s",
+            ]
+            if let left = transfer.secondsLeft {
+                facts.append("\(DurationText.rounded(left)) left")
+            }
+            if let client = transfer.client { facts.append(client) }
+            facts.append(
+                "\(transfer.connections) connection\(transfer.connections == 1 ? "" : "s")"
+            )
+            let value = transfer.percent.map { " value=\"\($0)\"" } ?? ""
+            return "<li><div>\(head("\(transfer.id)", transfer.route, transfer.owner))</div>"
+                + "<progress max=\"100\"\(value)></progress>"
+                + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
+        }
+    }
+
+    private var fails: String {
+        part("Failing", Part(failing, most: .max)) { route in
+            "<li class=\"failing\"><div>" + HTML.element("b", route.name)
+                + HTML.element("code", route.upstream) + "</div>"
+                + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
+        }
+    }
+
+    private var partialPart: String {
+        partial == 0
+            ? ""
+            : "<section><h2>Partial <span>\(partial)</span></h2>"
+                + HTML.element("p", partialWords) + "</section>\n"
+    }
+
+    private var waits: String {
+        part("Waiting", waiting, none: "No upload waits for the upstream.") { upload in
+            "<li><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
+                + HTML.element("p", "\(ByteSize.rounded(upload.size)) · \(upload.when(now))")
+                + reason(upload.reason) + "</li>"
+        }
+    }
+
+    private var needsYou: String {
+        part("Needs you", needy, none: "Nothing needs you.") { inHold($0, class: "needy") }
+    }
+
+    private var isHeld: String {
+        part("Held", held) { inHold($0, class: "held") }
+    }
+
+    private func inHold(_ upload: WaitingUpload, class kind: String) -> String {
+        let waited = upload.since.map { "whole for \(since($0))" }
+        let facts = [upload.cause?.rawValue, ByteSize.rounded(upload.size), waited]
+        let steps = upload.steps.map { step in
+            "<p>\(HTML.text(step.when)): \(HTML.element("kbd", step.command))</p>"
+        }
+        return
+            "<li class=\"\(kind)\"><div>\(head("\(upload.id)", upload.route, upload.owner))</div>"
+            + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
+            + reason(upload.reason) + (upload.question.map { HTML.element("p", $0) } ?? "")
+            + steps.joined() + "</li>"
+    }
+
+    private var recent: String {
+        part("Last failures", Part(failures), none: "None since the daemon began.") { failure in
+            "<li><div>\(head("\(failure.id)", failure.route, nil))"
+                + HTML.element("time", "\(since(failure.time)) ago")
+                + "</div>\(reason(failure.reason))</li>"
+        }
+    }
+
+    private func reason(_ text: String?) -> String {
+        text.map { HTML.element("p", $0, class: "reason") } ?? ""
+    }
+
+    private var roomPart: String {
+        var bars = ""
+        if let quota = figures.quota, quota > 0 {
+            let value = min(100, figures.bytes * 100 / quota)
+            bars = "<progress max=\"100\" value=\"\(value)\"></progress>"
+        }
+        return "<section><h2>Room</h2>\(bars)"
+            + HTML.element("p", room.joined(separator: " · ")) + "</section>\n"
+    }
+}
+
+/// What the page looks like.
+enum StatusPage {
+    /// The style sheet.
+    static let style = """
+        :root {
+            color-scheme: light dark;
+            --text: #1c2127; --quiet: #5b6570; --ground: #f4f5f7; --card: #fff; --line: #dde1e6;
+            --ok: #1a7f4b; --warning: #9a6200; --critical: #b3261e; --bar: #2f6fde;
+        }
+        @media (prefers-color-scheme: dark) {
+            :root {
+                --text: #e4e8ec; --quiet: #9aa5b1; --ground: #14171b; --card: #1d2126; --line: #31373f;
+                --ok: #5cc98f; --warning: #e5b454; --critical: #ff8a80; --bar: #6ea0ff;
+            }
+        }
+        * { box-sizing: border-box; }
+        body {
+            margin: 0 auto; padding: 1rem; max-width: 84rem;
+            font: 15px/1.45 system-ui, sans-serif; color: var(--text); background: var(--ground);
+            overflow-wrap: anywhere;
+        }
+        header, section {
+            background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+            padding: .75rem 1rem;
+        }
+        header { border-left: 6px solid var(--ok); margin-bottom: 1rem; }
+        header.warning { border-left-color: var(--warning); }
+        header.critical { border-left-color: var(--critical); }
+        h1 { font-size: 1.15rem; margin: 0; color: var(--ok); }
+        .warning h1 { color: var(--warning); }
+        .critical h1 { color: var(--critical); }
+        h1 span { font-weight: normal; color: var(--text); margin-left: .35rem; }
+        header ul { margin: .35rem 0 0; padding-left: 1.2rem; }
+        main { columns: 34rem; column-gap: 1rem; }
+        section { break-inside: avoid; margin-bottom: 1rem; }
+        h2 { font-size: 1rem; margin: 0 0 .35rem; }
+        h2 span { color: var(--quiet); font-weight: normal; margin-left: .25rem; }
+        p { margin: .15rem 0; }
+        .none, time, footer { color: var(--quiet); }
+        .rows { list-style: none; margin: 0; padding: 0; }
+        .rows li { padding: .5rem 0; border-top: 1px solid var(--line); }
+        .rows li:first-child { border-top: 0; }
+        .rows div { display: flex; flex-wrap: wrap; gap: .1rem .75rem; align-items: baseline; }
+        code, kbd { font: 13px/1.5 ui-monospace, monospace; }
+        kbd { background: var(--ground); border: 1px solid var(--line); border-radius: 4px; padding: 0 .4rem; }
+        .owner { font-weight: normal; }
+        .reason { color: var(--quiet); }
+        .failing, .needy .reason, .failing .reason { color: var(--critical); }
+        progress { width: 100%; height: .6rem; accent-color: var(--bar); }
+        footer { clear: both; margin-top: 1rem; font-size: 13px; text-align: center; }
+
+        """
+}

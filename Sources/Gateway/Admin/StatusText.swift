@@ -1,0 +1,135 @@
+// The status as one screen of text, for `spoolgate status`.
+//
+// Invariants: the first line begins with the level, by which the command exits; what others wrote moves no cursor.
+
+import SpoolgateRequests
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+
+extension Status {
+    /// Most rows of one part on the screen.
+    private static let rows = 8
+
+    /// The screen.
+    var text: String {
+        var lines = ["\(level.rawValue): \(([line] + furtherConcerns).joined(separator: "; "))"]
+        lines.append(running)
+        if !sample.nodes.isEmpty {
+            let nodes = sample.nodes.map { $0.name + ($0.isAlive ? "" : " (died)") }
+            lines.append("nodes of this spool: \(nodes.joined(separator: ", "))")
+        }
+        add("Now", transfers, ordinary: ordinary, to: &lines) { transfer in
+            [
+                "\(transfer.id)", transfer.route, transfer.owner ?? "-",
+                Self.bar(transfer.percent), Self.size(transfer.offset, of: transfer.length),
+                "\(ByteSize.rounded(transfer.rate))/s",
+                transfer.secondsLeft.map { "\(DurationText.rounded($0)) left" } ?? "",
+                transfer.client ?? "-", "\(transfer.connections)x",
+            ]
+        }
+        add("Failing", Part(failing, most: .max), to: &lines) { route in
+            [route.name, route.upstream, route.count, route.run.reason]
+        }
+        if partial > 0 {
+            lines += [
+                "", "Partial (\(partial))", "  \(partialWords): spoolgate list --state partial",
+            ]
+        }
+        add("Waiting", waiting, to: &lines) { upload in
+            [
+                "\(upload.id)", upload.route, upload.owner ?? "-", ByteSize.rounded(upload.size),
+                upload.when(now), upload.reason ?? "",
+            ]
+        }
+        for (title, part) in [("Needs you", needy), ("Held", held)] {
+            add(title, part, to: &lines) { upload in
+                [
+                    "\(upload.id)", upload.route, upload.owner ?? "-",
+                    ByteSize.rounded(upload.size), upload.cause?.rawValue ?? "",
+                    upload.reason ?? "",
+                ]
+            }
+            for cause in HoldCause.allCases {
+                guard let upload = part.first.first(where: { $0.cause == cause }) else { continue }
+                lines.append("  \(cause.rawValue)\(upload.question.map { ": \($0)" } ?? "")")
+                lines += upload.steps.map { "    \($0.when): \($0.command)" }
+            }
+        }
+        add("Failures", Part(failures), to: &lines) { failure in
+            [
+                "\(since(failure.time)) ago", "\(failure.id)", failure.route, failure.reason,
+            ]
+        }
+        lines += ["", "Room", "  " + room.joined(separator: ", ")]
+        return lines.map { $0.forTerminal + "\n" }.joined()
+    }
+
+    private func add<Element>(
+        _ title: String,
+        _ part: Part<Element>,
+        ordinary: Int = 0,
+        to lines: inout [String],
+        _ cells: (Element) -> [String]
+    ) {
+        guard part.count + ordinary > 0 else { return }
+        lines += ["", "\(title) (\(part.count + ordinary))"]
+        let rows = part.first.prefix(Self.rows).map { cells($0).map(\.forTerminal) }
+        let widths = (rows.first ?? []).indices.map { column in
+            rows.map { $0[column].terminalColumns }.max() ?? 0
+        }
+        for row in rows {
+            var line = " "
+            for (column, cell) in row.enumerated() where widths[column] > 0 {
+                line += " " + cell.padded(toColumns: widths[column])
+                if column < row.count - 1 { line += " " }
+            }
+            while line.hasSuffix(" ") { line.removeLast() }
+            lines.append(line)
+        }
+        if part.count > rows.count {
+            lines.append("  and \(part.count - rows.count) more: spoolgate list")
+        }
+        if ordinary > 0 { lines.append("  " + ordinaryWords) }
+    }
+
+    /// `2 ordinary uploads`.
+    var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
+
+    /// `2 partial uploads wait for their clients`.
+    var partialWords: String {
+        partial == 1
+            ? "1 partial upload waits for its client"
+            : "\(partial) partial uploads wait for their clients"
+    }
+
+    /// What there is room for, in a few parts.
+    var room: [String] {
+        var parts = [
+            "\(ByteSize.rounded(figures.bytes))"
+                + (figures.quota.map { " of \(ByteSize.rounded($0))" } ?? "") + " in the spool"
+        ]
+        if let space = sample.space {
+            parts.append("\(ByteSize.rounded(space.freeBytes)) free")
+            parts.append("\(ByteSize.rounded(figures.reserve)) kept free")
+            if let files = space.freeFiles { parts.append("\(files) more files") }
+        }
+        if let purge = sample.lastPurge {
+            parts.append("purged \(since(purge)) ago")
+        }
+        return parts
+    }
+
+    /// `12.0MiB of 3.9GiB`.
+    static func size(_ offset: Int64, of length: Int64?) -> String {
+        ByteSize.rounded(offset) + (length.map { " of \(ByteSize.rounded($0))" } ?? "")
+    }
+
+    private static func bar(_ percent: Int?) -> String {
+        guard let percent else { return "[    ?     ]" }
+        let full = min(10, percent / 10)
+        return "[" + String(repeating: "#", count: full) + String(repeating: ".", count: 10 - full)
+            + "]"
+    }
+}

@@ -1,0 +1,176 @@
+// What stands between a whole upload and its delivery: the inspection, then the authorizer once more.
+//
+// Invariant: neither is asked while the upload is in `active`, so that a crash meanwhile leaves an upload
+// that was never sent.
+
+import SpoolgateExchange
+import HTTPTypes
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+extension Delivery {
+    /// What came of the checks before a delivery.
+    enum Checked {
+        /// It may be delivered.
+        case cleared
+        /// It is not delivered now: what `deliver` returns.
+        case ended(Refusal?)
+    }
+
+    /// What the checks say of an upload.
+    private enum Clearance {
+        case cleared
+        /// This is its final response.
+        case refused(Response, reason: String, message: String? = nil)
+        /// Nobody knows yet: try again later.
+        case postponed(reason: String)
+        /// Its client may come back with other credentials.
+        case lacksCredentials(Refusal, reason: String)
+    }
+
+    /// Asks what stands before the delivery of a whole upload.
+    ///
+    /// One that is refused has that for its final response, and its content is gone.
+    func check(
+        _ upload: Upload,
+        _ listener: ResponseListener
+    ) throws(SpoolError) -> Checked {
+        guard route.authorizer != nil && upload.isRecorded || route.inspection != nil else {
+            return .cleared
+        }
+        // Whoever asks for it must hear the final response, not what came before.
+        upload.awaitFinalResponse()
+        let place = WaitingPlace(deliveries.admission, for: visit)
+        guard place.take() else {
+            guard upload.isRecorded else { return .ended(place.refusal ?? .tooManyWait) }
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: "too many requests wait for others",
+                    listener.isResumable ? listener.unheard : listener,
+                    telling: .tooManyWait
+                )
+            )
+        }
+        defer { place.giveBack() }
+        switch try clearance(of: upload, listener) {
+        case .cleared:
+            return .cleared
+        case .postponed(let reason):
+            journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
+            // No attempt was counted, so the pauses grow with the time it has waited.
+            let waited = upload.wholeSince.map { deliveries.clock.confirmed.seconds - $0.seconds }
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    asked: waited.map { Int(max(0, $0)) },
+                    telling: .notChecked(isKept: upload.isRecorded)
+                )
+            )
+        case .lacksCredentials(let refusal, let reason):
+            return .ended(
+                try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    telling: refusal,
+                    lacksCredentials: true
+                )
+            )
+        case .refused(let response, let reason, let message):
+            let status = response.head.status.code
+            guard upload.isRecorded else {
+                journal.refused(upload, status: status, reason: reason, told: message)
+                listener.exchange?.answer(response)
+                return .ended(nil)
+            }
+            try upload.finish(with: StoredResponse(head: response.head, content: response.content))
+            journal.refused(upload, status: status, reason: reason)
+            let final = listener.final(response.head, of: upload)
+            listener.exchange?.answer(final.answer(with: response.content))
+            return .ended(nil)
+        }
+    }
+
+    /// Asks the inspection, then the authorizer; one that has trouble of its own (407, 408, 429 or 5xx) gives
+    /// no final response.
+    private func clearance(
+        of upload: Upload,
+        _ listener: ResponseListener
+    ) throws(SpoolError) -> Clearance {
+        let length = upload.offset
+        if let inspection = route.inspection {
+            let verdict = try upload.withDataPath { path throws(SpoolError) in
+                try inspection.run(path, about: upload.creation, length: length) {
+                    () throws(SpoolError) in try listener.heartbeat?.beat(upload)
+                }
+            }
+            switch verdict {
+            case .taken: break
+            case .refused(let message):
+                return .refused(
+                    Refusal.notTaken(message: message).response,
+                    reason: "refused by the inspection: \(message)",
+                    message: message
+                )
+            case .failed(let reason): return .postponed(reason: reason)
+            }
+        }
+        // One without a record was granted just now, by the same request.
+        guard let authorizer = route.authorizer, upload.isRecorded else { return .cleared }
+        var failure: SpoolError?
+        let answer = authorizer.ask(
+            at: .delivery,
+            about: upload.creation,
+            length: length,
+            completing: listener.completing,
+            policy: route.settings.fields
+        ) {
+            guard failure == nil else { return }
+            do throws(SpoolError) { try listener.heartbeat?.beat(upload) } catch { failure = error }
+        }
+        if let failure { throw failure }
+        switch answer {
+        case .granted(let grant):
+            guard isOwner(of: upload, grant, listener.completing) else {
+                let reason = "the authorizer names another owner than at the creation"
+                return .lacksCredentials(.otherOwner, reason: reason)
+            }
+            return .cleared
+        case .unavailable(let reason): return .postponed(reason: reason)
+        case .refused(let response):
+            let status = response.head.status.code
+            let reason = "the authorizer answered \(status)"
+            let isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
+            let client = listener.knowledge(isAccepted: isAccepted)
+            if status == 401,
+                AttemptFate(after: .unauthorized, isRepeatable: false, client) == .deferredForClient
+            {
+                let challenges = response.head.fields[values: .wwwAuthenticate]
+                return .lacksCredentials(.credentialsRefused(challenges), reason: reason)
+            }
+            return status >= 500 || [407, 408, 429].contains(status)
+                ? .postponed(reason: reason) : .refused(response, reason: reason)
+        }
+    }
+
+    /// Whether the second answer of the authorizer is about the owner that the first one named.
+    ///
+    /// An answer that names nobody is one about the credentials that it was asked about.
+    private func isOwner(of upload: Upload, _ grant: Grant, _ completing: HTTPFields?) -> Bool {
+        guard let owner = upload.creation.authorizedOwner else { return true }
+        if let named = grant.owner { return named == owner }
+        let replaced = UpstreamFields.keptOfCompletion(
+            completing ?? [:],
+            of: upload.creation.head.fields,
+            policy: route.settings.fields
+        )
+        return route.settings.fields.credentials == .completing || replaced.isEmpty
+    }
+}

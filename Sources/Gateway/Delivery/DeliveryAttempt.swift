@@ -1,0 +1,342 @@
+// One attempt to deliver an upload: one regular request, what the upstream answers, and what becomes of the upload.
+//
+// What an outcome means is AttemptFate's to say. Up to the cap the whole final response is stored before its first byte
+// leaves for the client; beyond it the head is stored, and the content streams through, as all of it does for an upload
+// without a record. Invariants: an upload is in `active` exactly while its attempt runs; nothing of a response that is no
+// final response is stored or relayed.
+
+import SpoolgateExchange
+import HTTPTypes
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+/// One attempt to deliver an upload, and what is known of the response.
+///
+/// One thread.
+final class DeliveryAttempt {
+    private let upload: Upload
+    private let digests: UploadDigests
+    private let listener: ResponseListener
+    private let delivery: Delivery
+    /// Whether the upstream may be sent it again.
+    private let isRepeatable: Bool
+    /// Whether the client was told 202.
+    private let isAccepted: Bool
+    /// Given back when the head is there; nil: it needs none.
+    private let slot: DeliverySlot?
+    /// The final response's head as it is told, once it came.
+    private var head: ResponseHead?
+    private var contentLength: Int64?
+    private var content: [UInt8] = []
+    private var isStreaming = false
+    /// What the attempt came to by the response, and what becomes of the upload.
+    private var result = AttemptResult.taken
+    private var fate = AttemptFate.delivered
+    /// The challenges of a 401.
+    private var challenges: [String] = []
+    /// Seconds the upstream asked to wait, where it did.
+    private var retryAfter: Int?
+    private var isStored = false
+    /// Why the final response could not be stored.
+    private var spoolError: SpoolError?
+    /// Whether the client was told the final response.
+    private var hasBegun = false
+    /// Whether the client is told its content as well.
+    private var relaysContent = true
+
+    private var route: Route { delivery.route }
+    private var journal: Journal { delivery.journal }
+    private var deliveries: Deliveries { delivery.deliveries }
+    private var log: Log { delivery.journal.log }
+
+    /// An attempt to deliver a whole upload with these digests, for a listener.
+    init(
+        _ upload: Upload,
+        _ digests: UploadDigests,
+        to listener: ResponseListener,
+        by delivery: Delivery,
+        in slot: DeliverySlot?
+    ) {
+        self.upload = upload
+        self.digests = digests
+        self.listener = listener
+        self.delivery = delivery
+        self.slot = slot
+        isRepeatable = upload.isRecorded && delivery.isRepeatable(upload)
+        isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
+    }
+
+    /// Makes it; results and errors are those of `Delivery.deliver`.
+    func run() throws(SpoolError) -> Refusal? {
+        let form: UploadForm
+        do throws(FormFailure) {
+            form = try UploadForm(
+                of: upload,
+                on: route,
+                completing: listener.completing,
+                digests,
+                time: deliveries.clock.now,
+                onProgress: onProgress
+            )
+        } catch {
+            journal.notSent(on: route.counts, of: upload.creation.client, reason: error.reason)
+            return try postpone(error.reason, telling: error.refusal(isKept: upload.isRecorded))
+        }
+        let outcome = try send(form)
+        return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
+    }
+
+    /// What becomes of an upload without a record: nothing of it is kept.
+    private func endUnrecorded(_ outcome: AttemptOutcome, _ form: UploadForm) -> Refusal? {
+        form.end(status: status)
+        guard let reason = outcome.reason,
+            let refusal = outcome.refusal(isRepeatable: false, isKept: false)
+        else {
+            journal.delivered(upload, status: status)
+            return nil
+        }
+        if case .unheard = outcome {
+            // The upstream has answered; only its client does not hear all of it.
+            journal.delivered(upload, status: status)
+            let target = upload.creation.head.target
+            log.clientGone(route: route.name, target: target, reason: reason)
+            breakOff()
+            return nil
+        }
+        if outcome.isUnsent { form.takeBack() }
+        journal.failed(upload, reason: reason)
+        guard hasBegun else { return refusal }
+        breakOff()
+        return nil
+    }
+
+    /// What becomes of an upload with a record.
+    private func end(_ outcome: AttemptOutcome, _ form: UploadForm) throws(SpoolError) -> Refusal? {
+        if outcome == .answered { finish() }
+        form.end(status: isStored ? status : nil)
+        if let error = spoolError {
+            // The upstream has taken the upload: its client must hear that, stored or not.
+            guard hasBegun else { throw error }
+            log.spoolFailed(error, upload: upload.creation.id)
+        }
+        guard let reason = outcome.reason,
+            let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
+        else {
+            if fate.tellsResponse {
+                noteFinalResponse()
+                return nil
+            }
+            return try postpone(
+                "the upstream answered \(status)",
+                asked: retryAfter,
+                telling: self.refusal,
+                lacksCredentials: fate == .deferredForClient
+            )
+        }
+        // Over the cap the final response was stored before its content was relayed; what the client has of
+        // that content is not the whole.
+        if isStored || hasBegun {
+            noteFinalResponse()
+            breakOff()
+            return nil
+        }
+        let result: AttemptResult = outcome.isUnsent ? .unsent : .unanswered
+        if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
+            return try postpone(reason, asked: outcome.retryAfter, telling: refusal)
+        }
+        try upload.hold(.indeterminate, reason: reason)
+        deliveries.holdSizes.add(upload)
+        journal.indeterminate(upload, reason: reason)
+        return refusal
+    }
+
+    private func postpone(
+        _ reason: String,
+        asked: Int? = nil,
+        telling refusal: Refusal,
+        lacksCredentials: Bool = false
+    ) throws(SpoolError) -> Refusal {
+        try delivery.postpone(
+            upload,
+            reason: reason,
+            listener,
+            asked: asked,
+            telling: refusal,
+            lacksCredentials: lacksCredentials
+        )
+    }
+
+    private func noteFinalResponse() {
+        guard let cause = upload.holdCause else {
+            return journal.delivered(upload, status: status)
+        }
+        deliveries.holdSizes.add(upload)
+        let reason = upload.reason ?? ""
+        if cause == .failed {
+            journal.failed(upload, status: status, reason: reason)
+        } else {
+            journal.indeterminate(upload, reason: reason)
+        }
+    }
+
+    // MARK: Sending
+
+    /// The most redirects that one delivery follows.
+    private static let mostRedirects = 2
+
+    /// Sends the request, and once more for each redirect within the upstream; counts the last.
+    private func send(_ form: UploadForm) throws(SpoolError) -> AttemptOutcome {
+        let watch = Stopwatch()
+        let outcome =
+            upload.isRecorded
+            ? try sendRecorded(form.request) : route.upstream.attempt(form.request, sink: self)
+        journal.attempted(
+            on: route.counts,
+            outcome,
+            of: upload.creation.client,
+            status: status,
+            isPutOff: !fate.tellsResponse,
+            nanoseconds: watch.nanoseconds
+        )
+        return outcome
+    }
+
+    private func sendRecorded(_ first: UpstreamRequest) throws(SpoolError) -> AttemptOutcome {
+        journal.metrics.delivering.add()
+        defer { journal.metrics.delivering.add(-1) }
+        var request = first
+        var redirects = 0
+        try upload.beginAttempt(isRepeatable: isRepeatable)
+        while true {
+            journal.delivering(upload)
+            // One too many is for the response, as one that leads elsewhere.
+            request.interceptsRedirects = redirects < Self.mostRedirects
+            let outcome = route.upstream.attempt(request, sink: self)
+            guard case .redirected(let target) = outcome else { return outcome }
+            request.target = target
+            redirects += 1
+            try upload.beginNextAttempt()
+        }
+    }
+}
+
+// MARK: The response
+
+extension DeliveryAttempt: ResponseSink {
+    /// The upstream's status; 0 before its head came.
+    private var status: Int { head?.status.code ?? 0 }
+
+    func onProgress() {
+        if !hasBegun { listener.heartbeat?.beat(upload, failingInto: log) }
+    }
+
+    func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }
+
+    func receive(head: ResponseHead, contentLength: Int64?) throws {
+        slot?.giveBack()
+        route.counts.noteSteering(head.fields, route: route.name, log)
+        var told = ResponseHead(
+            status: head.status,
+            fields: UpstreamFields.relayed(head.fields)
+        ).fitting(telling: log, upload: upload.isRecorded ? upload.creation.id : nil)
+        digests.plan.tell(digests.values, in: &told)
+        self.head = told
+        self.contentLength = contentLength
+        guard upload.isRecorded else {
+            // Nothing of it is stored, so it need not be whole.
+            isStreaming = true
+            return try begin(contentLength: contentLength)
+        }
+        result = AttemptResult(
+            head.status,
+            method: route.method(for: upload.creation.head),
+            notProcessed: route.settings.notProcessed
+        )
+        fate = fateOfUpload
+        challenges = head.fields[values: .wwwAuthenticate]
+        retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
+    }
+
+    private var fateOfUpload: AttemptFate {
+        let client = listener.knowledge(isAccepted: isAccepted)
+        let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
+        guard fate == .heldWithResponse, deliveries.isHoldFull(route) else { return fate }
+        deliveries.noteHoldFull(route)
+        return .delivered
+    }
+
+    func receive(content part: RawSpan) throws {
+        guard fate.tellsResponse else { return }
+        if !isStreaming {
+            if Int64(content.count + part.byteCount) <= route.settings.maxResponseSize {
+                part.withUnsafeBytes { content.append(contentsOf: $0) }
+                return
+            }
+            isStreaming = true
+            store(content: nil)
+            try begin(contentLength: contentLength)
+        }
+        if relaysContent { try listener.exchange?.send(content: part) }
+    }
+
+    /// Stores and relays a response that ended.
+    private func finish() {
+        guard !isStreaming, fate.tellsResponse else { return }
+        store(content: content)
+        // `try?`: the final response is stored, and a client that is gone can come back for it.
+        try? begin(contentLength: contentLength ?? Int64(content.count))
+    }
+
+    /// What the client hears of a response that is not its final one.
+    private var refusal: Refusal {
+        switch fate {
+        case .deferredForClient: .credentialsRefused(challenges)
+        case .deferred where result == .redirect: .upstreamRedirects
+        case .delivered, .failed, .heldWithResponse, .held, .deferred:
+            .upstreamBusy(retryAfter: retryAfter)
+        }
+    }
+
+    /// Relays the head, and what there is of the content.
+    private func begin(contentLength: Int64?) throws(ClientGone) {
+        let held = content
+        content = []
+        guard let head, let exchange = listener.exchange else { return }
+        hasBegun = true
+        let final = listener.final(head, of: upload)
+        relaysContent = final.hasContent
+        let isWithContent =
+            final.hasContent && (final.head.status.hasContent || !upload.isRecorded)
+        try exchange.send(head: final.head, contentLength: isWithContent ? contentLength : nil)
+        if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
+    }
+
+    /// Ends a response whose content did not come whole.
+    private func breakOff() { listener.exchange?.abort() }
+
+    private func store(content: [UInt8]?) {
+        guard let head else { return }
+        let response = StoredResponse(head: head, content: content)
+        do throws(SpoolError) {
+            let reason = "the upstream answered \(head.status.code)"
+            switch fate {
+            case .failed: try upload.hold(.failed, reason: reason, response: response)
+            case .heldWithResponse:
+                try upload.hold(.indeterminate, reason: reason, response: response)
+            case .delivered, .held, .deferred, .deferredForClient:
+                try upload.finish(with: response)
+            }
+            isStored = true
+        } catch {
+            spoolError = error
+        }
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let retryAfter = HTTPField.Name.made("retry-after")
+}

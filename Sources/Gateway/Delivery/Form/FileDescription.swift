@@ -1,0 +1,95 @@
+// What forms tell an upstream of an upload's file: name, type, digests and the client's other words.
+//
+// Pure. Invariant: what a client says never takes the place of what the settings or the gateway say.
+
+import SpoolgateCrypto
+import HTTPTypes
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+/// The words that go with one upload's file.
+struct FileDescription {
+    /// The upload.
+    let creation: UploadCreation
+    /// The name the client gave.
+    let name: ClientFileName
+    private let type: String
+    private let length: Int64
+    private let digests: [(name: String, value: String)]
+    private let metadata: [(key: String, value: String)]
+
+    /// Describes an upload of `length` bytes.
+    init(_ creation: UploadCreation, length: Int64, _ digests: UploadDigests) {
+        let fields = creation.head.fields
+        let metadata = UploadMetadata(fields)
+        self.creation = creation
+        name = ClientFileName(target: creation.head.target, fields: fields)
+        let own = UpstreamFields.delivered(fields)[.contentType]
+        let type = metadata.type(beside: own) ?? MediaType.any
+        // A part that has parts would be taken apart.
+        self.type = MediaType.isMultipart(type) ? MediaType.any : type
+        self.length = length
+        self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
+            guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]
+            else { return nil }
+            return (algorithm.rawValue, Hexadecimal.text(bytes))
+        }
+        self.metadata = metadata.others
+    }
+
+    private var coding: String? {
+        creation.head.fields[.contentEncoding]
+            .flatMap { $0.isEmpty || $0 == "identity" ? nil : $0 }
+    }
+
+    /// The bytes around the file in a `multipart` form.
+    func multipart(_ settings: MultipartSettings) -> MultipartForm {
+        var own = settings.fields.map { ($0.name, $0.value) }
+        for field in settings.fromFields {
+            if let value = creation.head.fields[field.source] { own.append((field.name, value)) }
+        }
+        own += digests.map { ($0.name, $0.value) }
+        if let coding { own.append(("content-encoding", coding)) }
+        var fields: [(name: String, value: String)] = []
+        if settings.metadata {
+            // One that did not come hides nothing.
+            let copied = settings.fromFields.filter { creation.head.fields.contains($0.source) }
+            let names =
+                settings.fields.map(\.name) + copied.map(\.name)
+                + DigestAlgorithm.integrity.map(\.rawValue)
+                + ["content-encoding", settings.fileField]
+            let taken = Set(names.map { FormFieldName.key($0) })
+            fields = metadata.filter { !taken.contains(FormFieldName.key($0.key)) }
+                .map { ($0.key, $0.value) }
+        }
+        // Of two fields with one name most readers take the last.
+        fields += own.map { (name: $0.0, value: $0.1) }
+        return MultipartForm(
+            boundary: "spoolgate" + RandomToken.make(),
+            fields: fields,
+            file: (settings.fileField, name.text, type)
+        )
+    }
+
+    /// What a `path` form tells, but for time and signature.
+    func notice(path: String) -> HandoverNotice {
+        var notice = HandoverNotice()
+        notice.add("upload", .string("\(creation.id)"))
+        notice.add("target", .string(creation.head.target))
+        notice.add("path", .string(path))
+        notice.add("size", .integer(length))
+        notice.add("content-type", .string(type))
+        if let coding { notice.add("content-encoding", .string(coding)) }
+        notice.add("name", .string(name.text))
+        for digest in digests { notice.add(digest.name, .string(digest.value)) }
+        if let owner = creation.principal { notice.add("owner", .string(owner.text)) }
+        if !metadata.isEmpty {
+            let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })
+            notice.add("metadata", .string(object.text))
+        }
+        return notice
+    }
+}

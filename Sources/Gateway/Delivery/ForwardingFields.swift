@@ -1,0 +1,110 @@
+// The fields that tell the upstream who stands behind the request, as a reverse proxy adds them.
+
+package import SpoolgateExchange
+package import HTTPTypes
+import SpoolgateTextFormats
+package import SpoolgateUploadProtocol
+package import SpoolgateUpstream
+
+extension HTTPFields {
+    /// Adds the client's address, scheme and host, and our own mark (RFC 9110 §7.6.3).
+    ///
+    /// The address is put behind those already named, whichever the fields; scheme and host replace what
+    /// was said of them in `X-Forwarded-*`.
+    ///
+    /// - Parameters:
+    ///   - forwarding: by which fields.
+    ///   - address: the client's address as the web server said; nil leaves it out.
+    ///   - scheme: the scheme the client used; nil leaves it out.
+    ///   - host: the host the client asked for; nil leaves it out.
+    ///   - gateway: our own name.
+    package mutating func addForwarding(
+        _ forwarding: FieldPolicy.Forwarding,
+        address: String?,
+        scheme: String?,
+        host: String?,
+        by gateway: GatewayName
+    ) {
+        let host = host.flatMap { $0.isEmpty ? nil : $0 }
+        // Once, for all that is added here.
+        reserveCapacity(count + 5)
+        if forwarding == .xForwarded || forwarding == .both {
+            if let address { put(.xForwardedFor, address, behindOthers: true) }
+            if let scheme { put(.xForwardedProto, scheme) }
+            if let host { put(.xForwardedHost, host) }
+        }
+        if forwarding == .forwarded || forwarding == .both {
+            let pairs = [
+                address.map { "for=\(Self.node($0))" }, scheme.map { "proto=\(Self.value($0))" },
+                host.map { "host=\(Self.value($0))" },
+            ].compactMap { $0 }
+            if !pairs.isEmpty { put(.forwarded, pairs.joined(separator: ";"), behindOthers: true) }
+        }
+        append(gateway.via)
+    }
+
+    /// Sets a field, or adds to its value: what a client says of it was mostly left out before.
+    private mutating func put(
+        _ name: HTTPField.Name,
+        _ value: String,
+        behindOthers: Bool = false
+    ) {
+        guard contains(name) else { return append(HTTPField(name: name, value: value)) }
+        let before = behindOthers ? self[name].map { "\($0), " } ?? "" : ""
+        self[name] = before + value
+    }
+
+    /// Puts the host of the origin in place of what the client sent as `Host`.
+    ///
+    /// A web server may have chosen by another name than that: the one in the request's target (RFC 9112
+    /// §3.2.2). Where the origin is none, nobody vouches for a host.
+    package mutating func takeHost(from context: ExchangeContext) {
+        if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
+            // Mostly the client has asked for the very same.
+            if let told = value(of: .host), Self.isHost(told, of: origin) { return }
+            self[.host] = String(Substring(origin.utf8[slash...].dropFirst(2)))
+        } else if context.badOrigin != nil {
+            self[.host] = nil
+        }
+    }
+
+    /// Whether an origin, which has no slashes but those before its host, has this one.
+    private static func isHost(_ host: String, of origin: String) -> Bool {
+        var (host, origin) = (host, origin)
+        return host.withUTF8 { host in
+            origin.withUTF8 { origin in
+                let start = origin.count - host.count
+                guard start > 0, origin[start - 1] == UInt8(ascii: "/") else { return false }
+                let rest = UnsafeBufferPointer(rebasing: origin[start...])
+                return rest.equals(host) && rest.index(of: UInt8(ascii: "/"), from: 0) == nil
+            }
+        }
+    }
+
+    /// An address as a node (RFC 7239 §6): one of IPv6 in brackets and quotes, a text that is none
+    /// `unknown`.
+    private static func node(_ address: String) -> String {
+        let isAddress = address.utf8.allSatisfy("0123456789abcdefABCDEF.:".utf8.contains)
+        guard isAddress, !address.isEmpty else { return "unknown" }
+        return address.contains(":") ? "\"[\(address)]\"" : address
+    }
+
+    /// A token, or else a quoted string (RFC 7239 §4).
+    private static func value(_ text: String) -> String {
+        if HTTPField.Name(text) != nil { return text }
+        let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }
+        return "\"\(escaped.joined())\""
+    }
+}
+
+extension HTTPField.Name {
+    package static let forwarded = made("forwarded")
+    package static let xForwardedFor = made("x-forwarded-for")
+    static let xForwardedProto = made("x-forwarded-proto")
+    package static let xForwardedHost = made("x-forwarded-host")
+}
+
+extension HTTPResponse.Status {
+    /// Whether a final response of this status can have content (RFC 9110 §6.4.1).
+    package var hasContent: Bool { code >= 200 && code != 204 && code != 304 }
+}

@@ -1,0 +1,240 @@
+// What content does on its way: whether it comes as it is sent, survives a cut, may be as long as the gateway
+// allows, and how fast it is.
+//
+// Pure: what was seen, and what that means.
+
+import SpoolgateCurl
+import SpoolgatePosix
+import SpoolgateTextFormats
+
+/// What had arrived of content that trickled.
+struct StreamingSeen: Sendable, Equatable {
+    /// Bytes that had been sent.
+    var sent: Int64
+    /// Bytes that had arrived then; nil: it was not told.
+    var arrived: Int64?
+    /// How long it had trickled.
+    var after: Duration
+    /// The answer that should have told the offset.
+    var answer: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        guard let arrived else {
+            return Finding(
+                .failure,
+                "streaming",
+                answer.isTooLarge
+                    ? "content was answered \(answer.description)"
+                    : "while content came, an offset was asked for: \(answer.description)",
+                mends: Mend.refusal(answer, otherwise: [Mend.units])
+            )
+        }
+        let text =
+            "\(ByteSize.rounded(arrived)) of \(ByteSize.rounded(sent)) had arrived after "
+            + "\(after.seconds) of trickling"
+        if arrived == 0 {
+            return Finding(
+                .failure,
+                "streaming",
+                "\(text): something buffers",
+                mends: [Mend.buffering, Mend.hasIt, Mend.proxy]
+            )
+        }
+        guard arrived >= sent / 2 else {
+            return Finding(
+                .warning,
+                "streaming",
+                "\(text): something holds content back",
+                mends: [Mend.buffering, Mend.proxy]
+            )
+        }
+        return .ok("streaming", text)
+    }
+}
+
+/// What was kept of content whose connection was reset, and whether it went on.
+struct CutSeen: Sendable, Equatable {
+    /// Bytes that had been sent.
+    var sent: Int64
+    /// Bytes that were kept; nil: it was not told.
+    var kept: Int64?
+    /// The answer to the append that went on from there; nil: it was not tried.
+    var resumed: ProbeAnswer?
+    /// What came of the connection before it could be reset.
+    var answer: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        if answer.isTooLarge {
+            return Finding(
+                .failure,
+                "cut",
+                "content was answered \(answer.description)",
+                mends: [Mend.size]
+            )
+        }
+        let cut = "connection reset at \(ByteSize.rounded(sent))"
+        guard let kept else {
+            return Finding(.failure, "cut", "\(cut): no offset was told", mends: [Mend.units])
+        }
+        let text = "\(cut): \(ByteSize.rounded(kept)) kept"
+        guard kept > 0 else {
+            return Finding(
+                .failure,
+                "cut",
+                "\(text): what is cut never reaches the gateway",
+                mends: [Mend.buffering, Mend.hasIt, Mend.proxy]
+            )
+        }
+        guard let resumed, (200..<300).contains(resumed.status) else {
+            let told = resumed?.description ?? "not tried"
+            return Finding(
+                .failure,
+                "cut",
+                "\(text), not resumed: \(told)",
+                mends: ["journalctl -u spoolgate"]
+            )
+        }
+        guard kept >= sent / 2 else {
+            return Finding(
+                .warning,
+                "cut",
+                "\(text); resumed on a second connection",
+                mends: [Mend.buffering, Mend.proxy]
+            )
+        }
+        return .ok("cut", "\(text); resumed on a second connection")
+    }
+}
+
+/// The answer to an append of the greatest length, of which nothing was sent.
+struct SizeSeen: Sendable, Equatable {
+    /// The length that was told.
+    var declared: Int64
+    /// Whether 100 (Continue) came, or the wait for any answer ended.
+    var isWelcome: Bool
+    /// The answer, if there was one.
+    var answer: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        let length = ByteSize.rounded(declared)
+        if isWelcome { return .ok("size", "\(length) may come (none of it was sent)") }
+        let text = "\(answer.description), at Content-Length \(length) (no byte sent)"
+        switch (answer.status, answer.code) {
+        case (413, nil): return Finding(.failure, "size", text, mends: [Mend.size])
+        case (507, _):
+            return Finding(
+                .warning,
+                "size",
+                text,
+                mends: ["spool.quota, spool.reserve in spoolgate.yaml, or a larger disk"]
+            )
+        default: return Finding(.failure, "size", text, mends: [Mend.size, Mend.location])
+        }
+    }
+}
+
+/// How fast content went.
+struct SpeedSeen: Sendable, Equatable {
+    /// How one version of HTTP did.
+    struct Run: Sendable, Equatable {
+        /// The version.
+        var version: ClientRequest.Version
+        /// Bytes that went.
+        var bytes: Int64
+        /// How long that took.
+        var time: Duration
+        /// The answer.
+        var answer: ProbeAnswer
+
+        var isTaken: Bool { (200..<300).contains(answer.status) && bytes > 0 }
+        var rate: Double { Double(bytes) / max(time / .seconds(1), 0.000_001) }
+        var name: String { version == .http2 ? "h2" : "h1" }
+    }
+
+    /// How each version did.
+    var runs: [Run]
+    /// One round trip.
+    var roundTrip: Duration
+
+    /// Below that a round trip does not limit anything that is measured.
+    private static let shortTrip = Duration.milliseconds(10)
+    /// The window that the shipped files set.
+    private static let window = 1_048_576.0
+
+    /// What it means.
+    var finding: Finding {
+        if let refused = runs.first(where: { !$0.isTaken }) {
+            return Finding(
+                .failure,
+                "speed",
+                "\(refused.name): \(refused.answer.description)",
+                mends: Mend.refusal(refused.answer, otherwise: ["journalctl -u spoolgate"])
+            )
+        }
+        let rates = runs.map { "\($0.name) \(Self.text($0.rate))" }.joined(separator: "; ")
+        let text = "\(rates) at \(roundTrip.milliseconds)"
+        // What is under way at a time is the window, where that is what limits.
+        guard let second = runs.first(where: { $0.version == .http2 }), roundTrip >= Self.shortTrip
+        else { return .ok("speed", text) }
+        let underWay = second.rate * (roundTrip / .seconds(1))
+        let first = runs.first { $0.version == .http1 }
+        guard underWay < Self.window / 2, first.map({ second.rate < $0.rate / 2 }) ?? true else {
+            return .ok("speed", text)
+        }
+        return Finding(
+            .warning,
+            "speed",
+            "\(text): a window of some \(ByteSize.rounded(Int64(underWay)))",
+            mends: [Mend.window]
+        )
+    }
+
+    private static func text(_ rate: Double) -> String {
+        let tenths = Int64(rate / 100_000)
+        return tenths >= 100 ? "\(tenths / 10)MB/s" : "\(tenths / 10).\(tenths % 10)MB/s"
+    }
+}
+
+/// What a long silence in the middle of content brought.
+struct SilenceSeen: Sendable, Equatable {
+    /// How long the other side bore it.
+    var borne: Duration
+    /// Whether it ended the connection.
+    var wasEnded: Bool
+
+    /// How long this side is silent: longer than the shipped files allow.
+    static let length = Duration.seconds(70)
+    /// Less than that is shorter than the shipped files, and than a train's tunnel.
+    private static let least = Duration.seconds(55)
+
+    /// What it means.
+    var finding: Finding {
+        guard wasEnded else { return .ok("silence", "\(borne.seconds) without a byte were borne") }
+        let text = "the connection was ended after \(borne.seconds) without a byte"
+        guard borne < Self.least else { return .ok("silence", text) }
+        return Finding(
+            .warning,
+            "silence",
+            text,
+            mends: [Mend.gap, "the idle timeouts of proxies and load balancers in front"]
+        )
+    }
+}
+
+extension Duration {
+    /// `2.1s`.
+    var seconds: String {
+        let tenths = wholeMilliseconds / 100
+        return tenths % 10 == 0 ? "\(tenths / 10)s" : "\(tenths / 10).\(tenths % 10)s"
+    }
+
+    /// `3ms`, `0.2ms`.
+    var milliseconds: String {
+        let tenths = components.seconds * 10_000 + components.attoseconds / 100_000_000_000_000
+        if tenths == 0 { return "under 0.1ms" }
+        return tenths >= 100 ? "\(tenths / 10)ms" : "\(tenths / 10).\(tenths % 10)ms"
+    }
+}

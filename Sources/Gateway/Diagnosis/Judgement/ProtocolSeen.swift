@@ -1,0 +1,250 @@
+// What of the protocols reaches a client: interim responses, refusals, what pages may do, tus, and that
+// nothing is left.
+//
+// Pure: what was seen, and what that means.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// Whether 104 came to a creation that has content.
+struct InterimSeen: Sendable, Equatable {
+    /// The version of HTTP.
+    var version: ClientRequest.Version
+    /// The first 104; nil: none came.
+    var first: ClientInterim?
+    /// The final answer.
+    var answer: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        let name = version == .http2 ? "104-http2" : "104-http1"
+        if let first {
+            guard first.head.fields.contains(.location) else {
+                return Finding(
+                    .warning,
+                    name,
+                    "without a Location: nothing to resume from",
+                    mends: ["a proxy in front of nginx must not touch 1xx"]
+                )
+            }
+            guard answer.head != nil else {
+                return Finding(
+                    .failure,
+                    name,
+                    "104 came, and then \(answer.description)",
+                    mends: [Mend.noModule]
+                )
+            }
+            let place = first.sent == 0 ? "before content" : "with content under way"
+            return .ok(name, "\(place), \(first.after.milliseconds)")
+        }
+        guard answer.status == 201 else {
+            let mends = [Mend.location] + (answer.head == nil ? [Mend.noModule] : [])
+            return Finding(.failure, name, answer.description, mends: mends)
+        }
+        return Finding(
+            .warning,
+            name,
+            "none: what a client sends at once cannot be resumed",
+            mends: [Mend.module, Mend.location, "a proxy in front of nginx may drop it"]
+        )
+    }
+}
+
+/// Whether the gateway's refusals reach the client as they are.
+struct ErrorsSeen: Sendable, Equatable {
+    /// The answer to an append at a wrong offset; 409 is right.
+    var conflict: ProbeAnswer
+    /// The answer to an append to an upload that is not there; 404 is right.
+    var unknown: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
+        if conflictIsRight, unknown.status == 404, unknown.isProblem {
+            return .ok("errors", "409 and 404 reached us with Upload-Offset and problem+json")
+        }
+        let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
+        return Finding(
+            .failure,
+            "errors",
+            "\(right) of the gateway reached us as \(wrong.description)",
+            mends: [Mend.errors, Mend.hasIt]
+        )
+    }
+}
+
+/// Whether long lines of a head pass: metadata of some kilobytes, and uploads made of hundreds of parts.
+struct LongFieldSeen: Sendable, Equatable {
+    /// Bytes of the field.
+    var size: Int
+    /// The answer to an offset retrieval with that field.
+    var answer: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        if answer.offset != nil { return .ok("fields", "a field of \(size >> 10) KiB passes") }
+        return Finding(
+            .warning,
+            "fields",
+            "a request with a field of \(size >> 10) KiB was answered \(answer.description)",
+            mends: [
+                "large_client_header_buffers 8 64k;   (in the http block, or in the server block and the default server of its port)"
+            ]
+        )
+    }
+}
+
+/// What a page of another origin may do.
+struct CrossOriginSeen: Sendable, Equatable {
+    /// The page's origin.
+    var origin: String
+    /// The answer to the preflight request.
+    var preflight: ProbeAnswer
+    /// The answer to a creation with that `Origin`.
+    var creation: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        let setting = "cors: {origins: [\"\(origin)\"]}  (of the route in spoolgate.yaml)"
+        if preflight.status == 401 {
+            return failure(
+                "the browser's question (OPTIONS) was answered \(preflight.description)",
+                "auth_basic $spoolgate_realm;"
+            )
+        }
+        guard (200..<300).contains(preflight.status) else {
+            return failure(
+                "the browser's question (OPTIONS) was answered \(preflight.description)",
+                setting
+            )
+        }
+        guard allows(preflight) else {
+            return failure("pages of \(origin) may not upload", setting)
+        }
+        guard lists(preflight, .accessControlAllowMethods, "PATCH"),
+            lists(preflight, .accessControlAllowHeaders, "Upload-Offset")
+        else { return failure("pages may not send PATCH with Upload-Offset", setting) }
+        guard allows(creation), lists(creation, .accessControlExposeHeaders, "Location") else {
+            return failure("pages may upload, and not read Location", setting)
+        }
+        return .ok("cors", "pages of \(origin) may upload and resume")
+    }
+
+    private func failure(_ text: String, _ mend: String) -> Finding {
+        Finding(.failure, "cors", text, mends: [mend])
+    }
+
+    private func allows(_ answer: ProbeAnswer) -> Bool {
+        let allowed = answer[.accessControlAllowOrigin]
+        return allowed == origin || allowed == CrossOrigin.anyOrigin
+    }
+
+    private func lists(_ answer: ProbeAnswer, _ field: HTTPField.Name, _ name: String) -> Bool {
+        (answer[field] ?? "").split(separator: ",").contains {
+            $0.withoutOuterWhitespace.lowercased() == name.lowercased()
+        }
+    }
+}
+
+/// What a client of tus got.
+struct TusSeen: Sendable, Equatable {
+    /// The answer to OPTIONS.
+    var options: ProbeAnswer
+    /// The answer to a creation; nil where tus is not spoken.
+    var creation: ProbeAnswer?
+    /// The answer to HEAD on what it made; nil where nothing was made.
+    var retrieval: ProbeAnswer?
+
+    /// Whether the route speaks it.
+    var isSpoken: Bool { options[.tusVersion] != nil }
+
+    /// What it means.
+    var finding: Finding {
+        guard isSpoken else { return .skipped("tus", "not spoken on this route") }
+        guard let creation, creation.status == 201 else {
+            return failure("creation: \(creation?.description ?? "not tried")")
+        }
+        guard let retrieval, retrieval.offset == 0 else {
+            return failure("offset: \(retrieval?.description ?? "not asked")")
+        }
+        let version = options[.tusVersion] ?? ""
+        return .ok("tus", "tus \(version): created, and its offset told")
+    }
+
+    private func failure(_ text: String) -> Finding {
+        Finding(.failure, "tus", text, mends: [Mend.location])
+    }
+}
+
+/// Where uploads went whose nodes stand in their paths.
+struct NodesSeen: Sendable, Equatable {
+    /// The nodes that have one.
+    var names: Set<String>
+    /// Those of which one went to another node.
+    var missed: Set<String>
+
+    /// Makes it of uploads and the answers to OPTIONS on them.
+    init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
+        names = Set(uploads.compactMap { Self.node(in: $0.target) })
+        missed = Set(
+            uploads.filter { $0.answer.code == Refusal.otherNode.code }
+                .compactMap { Self.node(in: $0.target) }
+        )
+    }
+
+    /// The node in the path of an upload's resource; nil where there is none.
+    static func node(in target: String) -> String? {
+        let parts = target.split(separator: "/").suffix(3)
+        guard parts.count == 3, parts.first == "upload-resource" else { return nil }
+        return parts.dropFirst().first.flatMap {
+            UploadResources.isNode($0.utf8) ? String($0) : nil
+        }
+    }
+
+    /// What it means.
+    var finding: Finding {
+        let all = names.sorted().joined(separator: ", ")
+        guard !missed.isEmpty else {
+            return .ok("nodes", "\(all): what is on an upload reaches its node")
+        }
+        return Finding(
+            .failure,
+            "nodes",
+            "what is on an upload of \(missed.sorted().joined(separator: ", ")) goes to another node",
+            mends: [Mend.nodes]
+        )
+    }
+}
+
+/// What is left of the uploads that were created.
+struct CleanupSeen: Sendable {
+    /// How many were cancelled.
+    var cancelled: Int
+    /// Those that were not, and why.
+    var left: [(address: String, answer: ProbeAnswer)]
+    /// How many there may be besides, whose address was lost with the answer.
+    var unnamed = 0
+
+    /// What it means.
+    var finding: Finding {
+        let counted = "\(cancelled) upload\(cancelled == 1 ? "" : "s") cancelled"
+        guard let first = left.first else {
+            guard unnamed > 0 else { return .ok("cleanup", counted) }
+            return Finding(
+                .warning,
+                "cleanup",
+                "\(counted); of \(unnamed) the answer was lost, and with it where to cancel",
+                mends: ["nothing: what is left of it goes by itself (limits.max-age)"]
+            )
+        }
+        return Finding(
+            .failure,
+            "cleanup",
+            "\(counted), \(left.count) left: \(first.answer.description)",
+            mends: left.map { "curl -X DELETE \($0.address)" }
+        )
+    }
+}

@@ -1,0 +1,46 @@
+// The room that the spool has, against what one upload may have.
+//
+// Pure: what was seen, and what that means.
+
+import SpoolgateTextFormats
+
+/// How much room the spool has.
+struct RoomSeen: Sendable, Equatable {
+    /// The spool.
+    var path: String
+    /// Whose it is.
+    var user: String
+    /// Bytes that are free on its file system.
+    var free: Int64
+    /// Bytes that must stay free.
+    var reserve: Int64
+    /// Most bytes of the spool; 0: no limit.
+    var quota: Int64
+    /// The greatest upload that any route takes.
+    var largest: Int64
+
+    /// What it means.
+    var finding: Finding {
+        let room = max(0, free - reserve)
+        let shown = "\(path), \(ByteSize.rounded(room)) free above the reserve"
+        guard room > 0 else {
+            return Finding(
+                .failure,
+                "spool",
+                "\(path): \(ByteSize.rounded(free)) free, all of it spool.reserve "
+                    + "(\(ByteSize.rounded(reserve))): nothing is taken",
+                mends: ["make room, or a smaller spool.reserve in spoolgate.yaml"]
+            )
+        }
+        let most = quota == 0 ? room : min(room, quota)
+        guard most >= largest else {
+            return Finding(
+                .warning,
+                "spool",
+                "\(shown); one upload may have \(ByteSize.rounded(largest)) (limits.max-size)",
+                mends: ["a larger disk or quota, or a smaller limits.max-size in spoolgate.yaml"]
+            )
+        }
+        return .ok("spool", shown)
+    }
+}

@@ -1,0 +1,249 @@
+// The way to the gateway: whether it can be reached, who answers there, and which address it tells.
+//
+// Pure: what was seen, and what that means.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// What connecting brought.
+struct ReachSeen: Sendable, Equatable {
+    /// Whether the URL is `https`.
+    var isSecure: Bool
+    /// The versions of HTTP that were asked for.
+    var asked: [ClientRequest.Version]
+    /// `TLS 1.3`; nil without TLS.
+    var tls: String?
+    /// Why there was no connection.
+    var fault: ClientFault?
+    /// Whether HTTP/2 was answered; nil: nobody asked, or nothing was answered at all.
+    var hasHTTP2: Bool?
+    /// What the server calls itself.
+    var server: String?
+
+    /// What it means.
+    var finding: Finding {
+        if let fault { return Finding(.failure, "reach", fault.reason, mends: [mend(fault)]) }
+        let wanted = asked.contains(.http2)
+        var text: String
+        switch (asked.contains(.http1), hasHTTP2) {
+        case (true, true?): text = "HTTP/1.1 and HTTP/2"
+        case (true, _): text = "HTTP/1.1"
+        case (false, true?): text = "HTTP/2"
+        case (false, _): text = "connected"
+        }
+        text = "\(tls ?? "no TLS"), \(text)" + (server.map { ", \($0)" } ?? "")
+        guard wanted, hasHTTP2 == false else { return .ok("reach", text) }
+        if !isSecure {
+            // Nobody expects it there, unless it is all that was asked for.
+            return asked.contains(.http1)
+                ? .ok("reach", text)
+                : Finding(.failure, "reach", "no HTTP/2 without TLS", mends: ["an https URL"])
+        }
+        let level: Finding.Level = asked.contains(.http1) ? .warning : .failure
+        return Finding(level, "reach", "\(text); HTTP/2 is not offered", mends: [Mend.http2])
+    }
+
+    private func mend(_ fault: ClientFault) -> String {
+        switch fault.kind {
+        case .noAddress: "look at the host's name, and at its record in the DNS"
+        case .noTLS:
+            "look at ssl_certificate and the names in it; --cacert for an authority of one's own"
+        default: "look whether nginx runs and listens there, and at what stands before it"
+        }
+    }
+}
+
+/// What the first creation brought.
+struct GatewaySeen: Sendable, Equatable {
+    /// The answer to it.
+    var answer: ProbeAnswer
+    /// The answer to OPTIONS; asked only where there was none to the creation.
+    var options: ProbeAnswer?
+    /// Where it was sent.
+    var url: ProbeURL
+    /// The interop version that it speaks with us.
+    var version: Int?
+
+    /// Whether the creation was refused for want of a login.
+    var wantsLogin: Bool { answer.status == 401 || answer.code == "anonymous-refused" }
+
+    /// Whether the gateway took the creation.
+    var isTaken: Bool {
+        answer.status == 201 && answer[.location] != nil && answer[.uploadOffset] != nil
+            && version != nil
+    }
+
+    /// Whether something else than the gateway knew nothing of the path.
+    var isElsewhere: Bool {
+        [404, 405].contains(answer.status) && answer.code == nil
+    }
+
+    /// What it means.
+    var finding: Finding {
+        if isTaken {
+            let limits = ProbeLimits(answer.head?.fields ?? [:]).maxSize.map {
+                ", uploads of up to \(ByteSize.rounded($0))"
+            }
+            return .ok("gateway", "interop version \(version ?? 0)\(limits ?? "")")
+        }
+        let (text, mends) = refusal
+        return Finding(.failure, "gateway", text, mends: mends)
+    }
+
+    private var refusal: (String, [String]) {
+        let told = answer.description
+        guard answer.head != nil else { return unanswered }
+        if let code = answer.code { return (told, mends(ofCode: code)) }
+        if isElsewhere {
+            return (
+                "\(told): no location of nginx hands \(url.path) to the gateway",
+                [Mend.snippet + "  (in this server block; it serves /files/)"]
+            )
+        }
+        switch answer.status {
+        case 401:
+            let realm = answer[.wwwAuthenticate].map { " (\($0))" } ?? ""
+            return ("\(told): a login stands in front\(realm)", ["-H 'Authorization: ...'"])
+        case 403:
+            return ("\(told): nobody may, or not from here", ["allow, deny: in the location"])
+        case 413: return (told, [Mend.size])
+        case 502, 503, 504:
+            return ("\(told): nginx does not reach the gateway", [Mend.units, Mend.local])
+        case 200..<300:
+            return (
+                "\(told): an answer without an upload resource", [Mend.snippet, Mend.location]
+            )
+        case 300..<400:
+            let target = answer[.location].map { " to \($0)" } ?? ""
+            return ("\(told): redirected\(target)", ["name the URL that clients upload to"])
+        default: return (told, [Mend.location])
+        }
+    }
+
+    private var unanswered: (String, [String]) {
+        let mends = [Mend.units, Mend.local]
+        if let options, [502, 503, 504].contains(options.status), !options.isProblem {
+            return (
+                "nginx does not reach the gateway: no answer to a creation, \(options.status) to "
+                    + "OPTIONS", mends
+            )
+        }
+        return ("to a creation \(answer.description)", mends)
+    }
+
+    private func mends(ofCode code: String) -> [String] {
+        switch code {
+        case "front-misconfigured": [Mend.location]
+        case "unknown-route":
+            ["fastcgi_param SPOOLGATE_ROUTE default;  (one of the routes in spoolgate.yaml)"]
+        case "anonymous-refused":
+            ["-H 'Authorization: ...'", Mend.login, Mend.owner]
+        case "check-unavailable": ["authorize: in spoolgate.yaml; look whether that service runs"]
+        case "client-too-many-requests": ["limit_conn, limit_req: wait, and probe again"]
+        default: ["journalctl -u spoolgate; the codes stand in spoolgate(8)"]
+        }
+    }
+}
+
+/// What a login brought that nobody has, where one is asked for.
+struct LoginSeen: Sendable, Equatable {
+    /// The answer to a creation with a name and a password that were made up.
+    var answer: ProbeAnswer
+
+    /// What it means.
+    var finding: Finding {
+        guard answer.status == 201 else {
+            let text = "a made-up name and password got \(answer.description)"
+            return [401, 403].contains(answer.status) ? .ok("login", text) : .skipped("login", text)
+        }
+        return Finding(
+            .failure,
+            "login",
+            "a made-up name and password were taken: anybody gets in, by any name",
+            mends: [Mend.login, Mend.owner]
+        )
+    }
+}
+
+/// The address that a creation's answer told.
+struct LocationSeen: Sendable, Equatable {
+    /// `Location` as it came.
+    var location: String
+    /// Where the creation was sent.
+    var url: ProbeURL
+
+    /// What it means.
+    var finding: Finding {
+        let mend = [Mend.origin(url.origin)]
+        guard let told = ProbeURL(location) else {
+            guard location.hasPrefix("/") else {
+                return Finding(.failure, "location", "'\(location)' is no address", mends: mend)
+            }
+            return Finding(
+                .warning,
+                "location",
+                "only a path, on which some clients fail",
+                mends: mend
+            )
+        }
+        guard !told.hasSameOrigin(as: url) else { return .ok("location", "on \(told.origin)") }
+        return Finding(
+            .warning,
+            "location",
+            "clients are sent to \(told.origin), not back to \(url.origin)",
+            mends: mend
+        )
+    }
+}
+
+/// Which names below the URL reach the gateway: nginx may have another location for an ending.
+struct NamesSeen: Sendable, Equatable {
+    /// One creation.
+    struct Creation: Sendable, Equatable {
+        /// The last part of its path.
+        var name: String
+        /// The answer to it.
+        var answer: ProbeAnswer
+    }
+
+    /// Endings for which web servers have locations: scripts, images, what a page consists of, archives, films, and
+    /// names that begin with a dot.
+    static let endings = [
+        ".php", ".jpg", ".png", ".gif", ".svg", ".css", ".js", ".html", ".txt", ".pdf", ".zip",
+        ".mp4", "/.htaccess",
+    ]
+
+    /// The creations.
+    var creations: [Creation]
+    /// The directory, with a slash at its end.
+    var directory: String
+
+    /// Makes it.
+    init(_ creations: [(name: String, answer: ProbeAnswer)], below directory: String) {
+        self.creations = creations.map { Creation(name: $0.name, answer: $0.answer) }
+        self.directory = directory
+    }
+
+    /// Whether the gateway itself answered a creation.
+    static func isTaken(_ answer: ProbeAnswer) -> Bool {
+        answer.code != nil || (answer.status == 201 && answer[.uploadOffset] != nil)
+    }
+
+    /// What it means.
+    var finding: Finding {
+        let wrong = creations.filter { !Self.isTaken($0.answer) }
+        guard let first = wrong.first else {
+            return .ok("names", "\(creations.count) endings of file names reach the gateway")
+        }
+        let others = wrong.dropFirst().map(\.name)
+        return Finding(
+            .failure,
+            "names",
+            "\(directory)\(first.name): \(first.answer.description): another location takes it"
+                + (others.isEmpty ? "" : ", and \(others.joined(separator: ", "))"),
+            mends: ["location ^~ \(directory) {"]
+        )
+    }
+}

@@ -1,0 +1,201 @@
+// Whether what the gateway sends leads back to it: to its own socket, or through an nginx of this machine.
+//
+// The gateway itself refuses a request that comes back (508); here the settings are told before that. What other
+// machines do is not known.
+
+import SpoolgatePosix
+import SpoolgateUpstream
+
+/// The ways back to one gateway.
+struct LoopSeen {
+    /// Where the gateway listens.
+    let address: ListenAddress
+    /// The files of the nginx that run here.
+    let files: [NginxDump]
+    /// Their locations that hand requests to the gateway.
+    let places: [NginxPlace]
+
+    /// Looks for the gateway that listens at `address` in files of nginx.
+    init(_ address: ListenAddress, _ files: [NginxDump]) {
+        self.address = address
+        self.files = files
+        places = files.flatMap { dump in
+            dump.gateways.filter { place in
+                // Where a variable names it, or a port, it may be this one.
+                guard case .unix(let path, _, _) = address, let socket = dump.socket(of: place)
+                else { return true }
+                return socket == path
+            }
+        }
+    }
+
+    /// Why requests to a target come back; nil if they do not, as far as is known.
+    ///
+    /// - Parameters:
+    ///   - target: of an upstream, or of a service.
+    ///   - kind: `upstream`, `authorizer` or `webhook`.
+    ///   - name: the route; `events` for the webhook.
+    ///   - service: the request target at a service; nil: it is an upstream, which gets its clients' own.
+    /// - Returns: what to say of it.
+    func finding(
+        _ target: UpstreamTarget,
+        _ kind: String,
+        _ name: String,
+        service: String?
+    ) -> Finding? {
+        switch target {
+        case .unix(let path):
+            guard case .unix(path, _, _) = address else { return nil }
+            return Self.finding(kind, "\(name): unix:\(path) is the gateway's own socket")
+        case .http(let base):
+            guard let url = ProbeURL(base) else { return nil }
+            let addresses = LocalAddress.all(of: url.host)
+            guard !addresses.isEmpty else { return nil }
+            if case .tcp(let own) = address,
+                NginxListen(own).hears(addresses, port: url.port)
+            {
+                return Self.finding(kind, "\(name): \(base) is the gateway's own socket")
+            }
+            guard let place = place(url, addresses, name, service) else { return nil }
+            let shown = place.location.arguments.joined(separator: " ")
+            return Self.finding(
+                kind,
+                "\(name): \(base) is this machine's nginx, whose location \(shown) at "
+                    + "\(place.location.place) hands requests back to the gateway"
+            )
+        case .directory, .bucket: return nil
+        }
+    }
+
+    private static func finding(_ kind: String, _ text: String) -> Finding {
+        Finding(
+            .failure,
+            kind,
+            text,
+            mends: ["name the address of the application itself in spoolgate.yaml"]
+        )
+    }
+
+    /// The location of the gateway's that requests come back to.
+    private func place(
+        _ url: ProbeURL,
+        _ addresses: [String],
+        _ route: String,
+        _ service: String?
+    ) -> NginxPlace? {
+        if let service {
+            return files.lazy.compactMap {
+                $0.gateway(service, of: [url.host], at: addresses, url.port)
+            }.first { isOurs($0) }
+        }
+        // The upstream is sent the client's own host and path.
+        let base = url.path == "/" ? "" : url.path
+        for place in places where place.route == route {
+            let found = files.lazy.compactMap {
+                $0.gateway(base + place.path, of: place.serverNames, at: addresses, url.port)
+            }.first { isOurs($0) }
+            if let found { return found }
+        }
+        return nil
+    }
+
+    private func isOurs(_ place: NginxPlace) -> Bool {
+        places.contains { $0.location == place.location }
+    }
+}
+
+extension NginxPlace {
+    /// The route that its requests name.
+    fileprivate var route: String {
+        value(of: "fastcgi_param", "SPOOLGATE_ROUTE")?.arguments.last ?? "default"
+    }
+
+    /// The names of the server block that it is in.
+    fileprivate var serverNames: [String] {
+        around.first { $0.name == "server" }?.serverNames ?? []
+    }
+}
+
+extension NginxDirective {
+    fileprivate var serverNames: [String] {
+        (block ?? []).filter { $0.name == "server_name" }.flatMap { $0.arguments }
+    }
+
+    fileprivate var listens: [NginxListen] {
+        let told = (block ?? []).filter { $0.name == "listen" }
+            .map { NginxListen($0.arguments.first ?? "") }
+        return told.isEmpty ? [NginxListen("80")] : told
+    }
+
+    fileprivate var isDefault: Bool {
+        (block ?? []).contains {
+            $0.name == "listen" && $0.arguments.contains("default_server")
+        }
+    }
+}
+
+/// The address of a `listen`.
+struct NginxListen {
+    /// nil: all addresses.
+    private let host: String?
+    /// nil: a unix socket.
+    let port: UInt16?
+
+    /// Reads `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
+    init(_ text: String) {
+        guard !text.hasPrefix("unix:") else {
+            (host, port) = (nil, nil)
+            return
+        }
+        if let port = UInt16(text) {
+            (host, self.port) = (nil, port)
+            return
+        }
+        let colon = text.hasSuffix("]") ? nil : text.lastIndex(of: ":")
+        let name = text[..<(colon ?? text.endIndex)].filter { $0 != "[" && $0 != "]" }
+        host = ["*", "0.0.0.0", "::", ""].contains(name) ? nil : name == "localhost" ? nil : name
+        port = colon.map { UInt16(text[text.index(after: $0)...]) ?? 0 } ?? 80
+    }
+
+    /// Whether a connection to one of these addresses and that port ends here.
+    func hears(_ addresses: [String], port: UInt16) -> Bool {
+        self.port == port && (host.map { addresses.contains($0) } ?? true)
+    }
+}
+
+extension NginxDump {
+    /// The location that serves a path, if it is a gateway's: of the server block that nginx chooses for one of the
+    /// names among those that hear the address and port, by the longest prefix.
+    ///
+    /// Regular expressions are not tried: what they take from the gateway is told elsewhere.
+    fileprivate func gateway(
+        _ path: String,
+        of names: [String],
+        at addresses: [String],
+        _ port: UInt16
+    ) -> NginxPlace? {
+        for http in directives where http.name == "http" {
+            let servers = (http.block ?? []).filter { server in
+                server.name == "server"
+                    && server.listens.contains { $0.hears(addresses, port: port) }
+            }
+            let chosen =
+                servers.first { !Set($0.serverNames).isDisjoint(with: names) }
+                ?? servers.first(where: \.isDefault) ?? servers.first
+            guard let chosen else { continue }
+            var best: (place: NginxPlace, length: Int)?
+            func look(_ around: [NginxDirective]) {
+                for location in around.first?.block ?? [] where location.name == "location" {
+                    let place = NginxPlace(around: [location] + around)
+                    if let length = place.match(path), length >= best?.length ?? 0 {
+                        best = (place, length)
+                    }
+                    look([location] + around)
+                }
+            }
+            look([chosen, http])
+            if let place = best?.place, place.location.isGateways { return place }
+        }
+        return nil
+    }
+}

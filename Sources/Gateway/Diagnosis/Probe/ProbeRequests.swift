@@ -1,0 +1,246 @@
+// The requests of a probe, and the uploads that they make, each of which is cancelled in the end.
+//
+// Nothing is judged here. The invariants: every creation says that more comes, and no append completes an
+// upload; what was created is known until it was cancelled.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// One upload of a probe.
+struct ProbeUpload: Equatable {
+    /// The path of its resource.
+    var target: String
+    /// Its resource as the creation told it.
+    var location: String
+    /// The fields that each request on it needs.
+    var fields: HTTPFields
+    /// Whether it was made without the fields of every request.
+    var isAnonymous = false
+}
+
+/// Sends requests, one at a time or one within another's content.
+final class ProbeRequests {
+    let question: ProbeQuestion
+    /// The version of the protocol that is spoken.
+    var interopVersion = Dialect.versions.upperBound
+    /// The version of HTTP that is spoken where none is asked for.
+    var version: ClientRequest.Version
+
+    /// The shortest round trip of all connections; nil before the first.
+    private(set) var roundTrip: Duration?
+
+    private let isStopped: () -> Bool
+    private var open: [ProbeUpload] = []
+    private var cancelled = 0
+    private var unnamed = 0
+
+    /// How long a request without content of note may be silent.
+    private static let patience = Duration.seconds(20)
+
+    init(_ question: ProbeQuestion, isStopped: @escaping () -> Bool) {
+        self.question = question
+        self.isStopped = isStopped
+        version = question.versions.first ?? .http1
+    }
+
+    // MARK: Sending
+
+    /// Sends one request; `canStop`: whether it may be broken off, which nothing may that makes an upload.
+    func send(
+        _ method: HTTPRequest.Method,
+        _ target: String,
+        _ fields: HTTPFields = [:],
+        version: ClientRequest.Version? = nil,
+        content: ClientContent? = nil,
+        timeout: Duration = patience,
+        canStop: Bool = true,
+        isAnonymous: Bool = false
+    ) -> ClientTransfer {
+        var request = ClientRequest(
+            method,
+            question.url.url(of: target),
+            fields: fields,
+            version: version ?? self.version,
+            content: content
+        )
+        if !isAnonymous { request.fields.append(contentsOf: question.fields) }
+        request.timeout = timeout
+        request.certificateAuthority = question.certificateAuthority
+        return run(request, canStop: canStop)
+    }
+
+    /// Connects, and says nothing; `wantsNewestTLS`: by TLS 1.3 or not at all.
+    func connect(wantsNewestTLS: Bool) -> ClientTransfer {
+        var request = ClientRequest(.head, question.url.text)
+        request.timeout = Self.patience
+        request.certificateAuthority = question.certificateAuthority
+        request.onlyConnects = true
+        request.wantsNewestTLS = wantsNewestTLS
+        return run(request, canStop: true)
+    }
+
+    private func run(_ request: ClientRequest, canStop: Bool) -> ClientTransfer {
+        let transfer = ClientTransfer(request, isStopped: canStop ? isStopped : { false })
+        transfer.run()
+        if transfer.roundTrip > .zero {
+            roundTrip = min(roundTrip ?? transfer.roundTrip, transfer.roundTrip)
+        }
+        return transfer
+    }
+
+    // MARK: Uploads
+
+    private var versionField: HTTPFields {
+        [.uploadDraftInteropVersion: String(interopVersion)]
+    }
+
+    /// Creates an upload of which more comes; `target`: where, if not at the URL that is looked at.
+    func create(
+        at target: String? = nil,
+        length: Int64? = nil,
+        version: ClientRequest.Version? = nil,
+        content: ClientContent? = nil,
+        fields further: HTTPFields = [:]
+    ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
+        var fields = versionField
+        fields[.uploadComplete] = "?0"
+        if let length { fields[.uploadLength] = String(length) }
+        fields.append(contentsOf: further)
+        return create(
+            fields,
+            own: versionField,
+            at: target,
+            version: version,
+            content: content
+        )
+    }
+
+    /// Creates an upload of tus.
+    func createByTus(length: Int64) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
+        let own: HTTPFields = [.tusResumable: Tus.version]
+        var fields = own
+        fields[.uploadLength] = String(length)
+        return create(fields, own: own, version: nil, content: nil)
+    }
+
+    /// Creates an upload by a login that was made up, and none of the fields of every request.
+    func createByUnknown() -> ClientTransfer {
+        let numbers = (0..<2).map { _ in String(UInt64.random(in: 0...(.max)), radix: 36) }
+        let login = Base64.encode(Array("probe-\(numbers[0]):\(numbers[1])".utf8))
+        var own = versionField
+        own[.authorization] = "Basic \(login)"
+        var fields = own
+        fields[.uploadComplete] = "?0"
+        return create(fields, own: own, version: nil, content: nil, isAnonymous: true).transfer
+    }
+
+    private func create(
+        _ fields: HTTPFields,
+        own: HTTPFields,
+        at target: String? = nil,
+        version: ClientRequest.Version?,
+        content: ClientContent?,
+        isAnonymous: Bool = false
+    ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
+        let transfer = send(
+            .post,
+            target ?? question.url.target,
+            fields,
+            version: version,
+            content: content,
+            canStop: false,
+            isAnonymous: isAnonymous
+        )
+        // Also where the answer got lost: the interim response names the same upload.
+        let heads = [transfer.head].compactMap { $0 } + transfer.interim.map(\.head)
+        let location = heads.lazy.filter { [201, 104].contains($0.status.code) }
+            // What another application made of the request is not ours to remove.
+            .filter { head in Self.ownFields.contains { head.fields.contains($0) } }
+            .compactMap { $0.fields[.location] }.first
+        guard let location, let target = ProbeURL(location)?.target ?? Self.path(location) else {
+            // Before the first one nobody knows whether the gateway is there at all.
+            if transfer.head == nil, cancelled + open.count > 0 { unnamed += 1 }
+            return (transfer, nil)
+        }
+        let upload = ProbeUpload(
+            target: target,
+            location: location,
+            fields: own,
+            isAnonymous: isAnonymous
+        )
+        open.append(upload)
+        return (transfer, upload)
+    }
+
+    /// Of these a gateway's answer to a creation has one at least.
+    private static let ownFields: [HTTPField.Name] = [
+        .uploadDraftInteropVersion, .uploadOffset, .uploadComplete, .tusResumable,
+    ]
+
+    private static func path(_ location: String) -> String? {
+        location.hasPrefix("/") ? location : nil
+    }
+
+    /// Appends to an upload; more comes.
+    func append(
+        to upload: ProbeUpload,
+        at offset: Int64,
+        _ content: ClientContent,
+        version: ClientRequest.Version? = nil,
+        fields further: HTTPFields = [:],
+        timeout: Duration = patience
+    ) -> ClientTransfer {
+        var fields = upload.fields
+        fields[.uploadOffset] = String(offset)
+        fields[.uploadComplete] = "?0"
+        fields[.contentType] = UploadResources.partialMediaType
+        fields.append(contentsOf: further)
+        return send(
+            .patch,
+            upload.target,
+            fields,
+            version: version,
+            content: content,
+            timeout: timeout
+        )
+    }
+
+    /// Asks for an upload's offset, over a connection of its own.
+    func offset(of upload: ProbeUpload) -> ProbeAnswer {
+        ProbeAnswer(send(.head, upload.target, upload.fields))
+    }
+
+    // MARK: The end
+
+    /// Cancels one upload.
+    @discardableResult
+    func cancel(_ upload: ProbeUpload) -> ProbeAnswer {
+        let answer = ProbeAnswer(
+            send(
+                .delete,
+                upload.target,
+                upload.fields,
+                canStop: false,
+                isAnonymous: upload.isAnonymous
+            )
+        )
+        if [204, 404, 410].contains(answer.status) {
+            open.removeAll { $0 == upload }
+            cancelled += 1
+        }
+        return answer
+    }
+
+    /// Cancels everything that is left, each twice if need be.
+    func cancelAll() -> CleanupSeen {
+        var left: [(address: String, answer: ProbeAnswer)] = []
+        for upload in open {
+            var answer = cancel(upload)
+            if open.contains(upload) { answer = cancel(upload) }
+            if open.contains(upload) { left.append((upload.location, answer)) }
+        }
+        return CleanupSeen(cancelled: cancelled, left: left, unnamed: unnamed)
+    }
+}

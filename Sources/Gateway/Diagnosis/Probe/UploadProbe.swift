@@ -1,0 +1,408 @@
+// Looks at the whole way from a client to the gateway, by uploading as clients do, and says what is wrong
+// with it.
+//
+// What is seen is judged in Judgement. The invariant: nothing is delivered. Every upload says that more
+// comes, none is completed, and each is cancelled, also where the probe is stopped; no request reaches the
+// upstream once the gateway has answered the first.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+/// One look at an upload URL.
+///
+/// One thread; runs once.
+package final class UploadProbe {
+    private let question: ProbeQuestion
+    private let requests: ProbeRequests
+    private let isStopped: () -> Bool
+    private let tell: (Finding) -> Void
+
+    /// Bytes of content in what trickles, and before a cut.
+    private static let part: Int64 = 4 << 20
+    /// How long content trickles.
+    private static let trickling = Duration.seconds(2)
+    /// How long what has left this machine may take to reach the gateway.
+    private static let settling = Duration.milliseconds(500)
+    /// How long an interim response is waited for, beside the way: shorter than any server waits for
+    /// content, since the address of the upload would be lost with the answer.
+    private static let interimPatience = Duration.milliseconds(800)
+    /// How long old workers of nginx may answer after a reload.
+    private static let reloading = Duration.seconds(1)
+    /// Content of a creation: small, and above what is too small for anything.
+    private static let small: Int64 = 64 << 10
+    /// Bytes of a field that is longer than nginx takes unless it is told to.
+    private static let longField = 32 << 10
+    /// Uploads by which several nodes are met.
+    private static let creations = 8
+    /// The length that is asked for where the gateway allows any.
+    private static let large: Int64 = 16 << 30
+
+    private var limits = ProbeLimits([:])
+    private var hasHTTP2 = false
+    /// Whether the first creation was answered over HTTP/2.
+    private var wasHTTP2 = false
+
+    /// Makes a probe.
+    ///
+    /// - Parameters:
+    ///   - question: what to look at.
+    ///   - isStopped: asked some times a second; true ends everything but the cancelling.
+    ///   - tell: gets each finding as it is made.
+    package init(
+        _ question: ProbeQuestion,
+        isStopped: @escaping () -> Bool,
+        tell: @escaping (Finding) -> Void
+    ) {
+        self.question = question
+        self.isStopped = isStopped
+        self.tell = tell
+        requests = ProbeRequests(question, isStopped: isStopped)
+    }
+
+    /// Looks at everything that was asked about.
+    package func run() {
+        defer { tell(requests.cancelAll().finding) }
+        guard let first = reach(), nodes(first) else { return }
+        let checks = [
+            { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
+            { self.tell(LocationSeen(location: first.location, url: self.question.url).finding) },
+            { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() },
+            { self.silence() },
+            { self.crossOrigin() },
+            { self.tus(first) },
+        ]
+        for check in checks where !isStopped() { check() }
+    }
+
+    // MARK: Getting there
+
+    /// Reaches the gateway and creates the first upload; nil where that fails.
+    private func reach() -> ProbeUpload? {
+        var seen = ReachSeen(isSecure: question.url.isSecure, asked: question.versions)
+        var connection = requests.connect(wantsNewestTLS: question.url.isSecure)
+        if question.url.isSecure {
+            seen.tls = "TLS 1.3"
+            if connection.fault?.kind == .noTLS {
+                connection = requests.connect(wantsNewestTLS: false)
+                seen.tls = "TLS 1.2"
+            }
+        }
+        if let fault = connection.fault {
+            seen.fault = fault
+            tell(seen.finding)
+            return nil
+        }
+        var (answer, upload, version) = begin()
+        if GatewaySeen(answer: answer, url: question.url, version: version).isElsewhere,
+            !isStopped()
+        {
+            Thread.pause(Self.reloading)
+            (answer, upload, version) = begin()
+        }
+        seen.server = answer[.server]
+        // The first one was sent over the version that is asked for first.
+        if question.versions == [.http2] {
+            seen.hasHTTP2 = answer.head.map { _ in wasHTTP2 }
+        } else if question.versions.contains(.http2) {
+            seen.hasHTTP2 = question.url.isSecure ? speaksHTTP2() : false
+        }
+        hasHTTP2 = seen.hasHTTP2 ?? false
+        tell(seen.finding)
+        guard seen.finding.level != .failure, !isStopped() else { return nil }
+        // The shipped nginx answers a creation with nothing where the gateway is not there.
+        let options =
+            answer.head == nil ? ProbeAnswer(requests.send(.options, question.url.target)) : nil
+        let gateway = GatewaySeen(
+            answer: answer,
+            options: options,
+            url: question.url,
+            version: version
+        )
+        tell(gateway.finding)
+        if gateway.wantsLogin || gateway.isTaken, !isStopped() {
+            login(isAsked: gateway.wantsLogin)
+        }
+        limits = ProbeLimits(answer.head?.fields ?? [:])
+        return gateway.isTaken ? upload : nil
+    }
+
+    /// Tries a login that nobody has, where one is asked for; `isAsked`: the gateway or nginx said so.
+    private func login(isAsked: Bool) {
+        guard isAsked || question.fields.contains(.authorization) else {
+            return tell(.skipped("login", "none was asked for"))
+        }
+        tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
+    }
+
+    /// Creates an upload in the newest version that both sides know.
+    private func begin() -> (answer: ProbeAnswer, upload: ProbeUpload?, version: Int?) {
+        var answer = ProbeAnswer(head: nil)
+        // Before the sixth there is no Upload-Limit.
+        for version in (6...Dialect.versions.upperBound).reversed() {
+            requests.interopVersion = version
+            let (transfer, upload) = requests.create()
+            wasHTTP2 = transfer.isHTTP2
+            answer = ProbeAnswer(transfer)
+            guard answer.status == 201, let upload else { return (answer, nil, nil) }
+            if answer[.uploadDraftInteropVersion] == String(version) {
+                return (answer, upload, version)
+            }
+            requests.cancel(upload)
+        }
+        return (answer, nil, nil)
+    }
+
+    /// Whether HTTP/2 is answered; nil where nothing is.
+    private func speaksHTTP2() -> Bool? {
+        let transfer = requests.create(version: .http2).transfer
+        return transfer.head.map { _ in transfer.isHTTP2 }
+    }
+
+    /// Looks whether what is on an upload reaches the node that has it, where there are several.
+    ///
+    /// - Returns: whether the other checks mean anything: elsewhere each would blame something else.
+    private func nodes(_ first: ProbeUpload) -> Bool {
+        guard NodesSeen.node(in: first.target) != nil else { return true }
+        // So many that two nodes are both met, most likely.
+        let others = (1..<Self.creations).compactMap { _ in
+            isStopped() ? nil : requests.create().upload
+        }
+        let seen = NodesSeen(
+            ([first] + others).map { upload in
+                (upload.target, ProbeAnswer(requests.send(.options, upload.target)))
+            }
+        )
+        for upload in others { requests.cancel(upload) }
+        guard !isStopped() else { return false }
+        tell(seen.finding)
+        return seen.finding.level != .failure
+    }
+
+    /// Looks whether files of other names, in the same directory, reach the gateway, too.
+    private func names() {
+        let url = question.url
+        guard url.path.hasSuffix("/") else {
+            return tell(.skipped("names", "the URL is not a directory's"))
+        }
+        func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
+            let name = "spoolgate-probe\(ending)"
+            let (transfer, upload) = requests.create(at: url.path + name)
+            // Its resource is below its name: what takes that is told by the answer.
+            let end = upload.map { requests.cancel($0) }
+            let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
+            return (name, answer ?? ProbeAnswer(transfer))
+        }
+        let plain = creation("").answer
+        guard NamesSeen.isTaken(plain) else {
+            return tell(.skipped("names", "the gateway takes this URL alone"))
+        }
+        let others = NamesSeen.endings.compactMap { isStopped() ? nil : creation($0) }
+        guard !isStopped() else { return }
+        tell(NamesSeen(others, below: url.path).finding)
+    }
+
+    // MARK: Content
+
+    private func streaming() {
+        guard let upload = requests.create().upload else {
+            return tell(notCreated("streaming"))
+        }
+        var seen: StreamingSeen?
+        let requests = requests
+        let content = ProbeContent.broken(
+            after: Self.part,
+            over: Self.trickling,
+            settling: Self.settling
+        ) { transfer in
+            let after = transfer.elapsed
+            let answer = requests.offset(of: upload)
+            seen = StreamingSeen(
+                sent: transfer.sent,
+                arrived: answer.offset,
+                after: after,
+                answer: answer
+            )
+            return .reset
+        }
+        let transfer = requests.append(to: upload, at: 0, content)
+        guard !isStopped() else { return }
+        let ended = StreamingSeen(
+            sent: transfer.sent,
+            arrived: nil,
+            after: transfer.elapsed,
+            answer: ProbeAnswer(transfer)
+        )
+        tell((seen ?? ended).finding)
+    }
+
+    private func cut() {
+        guard let upload = requests.create().upload else { return tell(notCreated("cut")) }
+        let content = ProbeContent.broken(after: Self.part, settling: Self.settling) { _ in .reset }
+        let transfer = requests.append(to: upload, at: 0, content)
+        guard !isStopped() else { return }
+        let kept = requests.offset(of: upload).offset
+        let resumed = kept.map { offset in
+            requests.append(to: upload, at: offset, ProbeContent.plain(limits.fitting(Self.small)))
+        }
+        tell(
+            CutSeen(
+                sent: transfer.sent,
+                kept: kept,
+                resumed: resumed.map { ProbeAnswer($0) },
+                answer: ProbeAnswer(transfer)
+            ).finding
+        )
+    }
+
+    private func size() {
+        guard requests.version == .http1 else {
+            return tell(.skipped("size", "asked over HTTP/1.1 only"))
+        }
+        let length = min(
+            limits.maxSize ?? Self.large,
+            limits.maxAppendSize ?? Self.large,
+            Self.large
+        )
+        let (creation, upload) = requests.create(length: length)
+        guard let upload else {
+            let answer = ProbeAnswer(creation)
+            return tell(SizeSeen(declared: length, isWelcome: false, answer: answer).finding)
+        }
+        var isWelcome = false
+        let transfer = requests.append(
+            to: upload,
+            at: 0,
+            ProbeContent.none(of: length) { isWelcome = true },
+            fields: [.expect: "100-continue"]
+        )
+        guard !isStopped() else { return }
+        let answer = ProbeAnswer(transfer)
+        tell(SizeSeen(declared: length, isWelcome: isWelcome, answer: answer).finding)
+    }
+
+    private func speed() {
+        var runs: [SpeedSeen.Run] = []
+        for version in ClientRequest.Version.allCases where isSpoken(version) && !isStopped() {
+            guard let upload = requests.create().upload else { return tell(notCreated("speed")) }
+            var begun = ContinuousClock.now
+            let size = limits.fitting(question.size)
+            let content = ProbeContent.plain(size) { begun = .now }
+            let transfer = requests.append(to: upload, at: 0, content, version: version)
+            let time = ContinuousClock.now - begun
+            let answer = ProbeAnswer(transfer)
+            runs.append(.init(version: version, bytes: transfer.sent, time: time, answer: answer))
+            requests.cancel(upload)
+        }
+        guard !isStopped() else { return }
+        tell(SpeedSeen(runs: runs, roundTrip: requests.roundTrip ?? .zero).finding)
+    }
+
+    private func silence() {
+        guard question.isThorough else { return }
+        guard let upload = requests.create().upload else { return tell(notCreated("silence")) }
+        var begun: ContinuousClock.Instant?
+        var wasBorne = false
+        let content = ProbeContent.broken(after: Self.small) { _ in
+            let now = ContinuousClock.now
+            begun = begun ?? now
+            guard now - (begun ?? now) >= SilenceSeen.length else { return .later }
+            wasBorne = true
+            return .reset
+        }
+        _ = requests.append(to: upload, at: 0, content, timeout: SilenceSeen.length * 2)
+        guard !isStopped() else { return }
+        let borne = begun.map { ContinuousClock.now - $0 } ?? .zero
+        tell(SilenceSeen(borne: borne, wasEnded: !wasBorne).finding)
+    }
+
+    // MARK: What is said
+
+    private func interim() {
+        for version in question.versions where !isStopped() {
+            guard isSpoken(version) else {
+                tell(.skipped("104-http2", "no HTTP/2"))
+                continue
+            }
+            let content = ProbeContent.held(
+                limits.fitting(Self.small),
+                for: Self.interimPatience + (requests.roundTrip ?? .zero) * 6,
+                unless: isStopped
+            )
+            let transfer = requests.create(version: version, content: content).transfer
+            let first = transfer.interim.first { $0.head.status.code == 104 }
+            let answer = ProbeAnswer(transfer)
+            tell(InterimSeen(version: version, first: first, answer: answer).finding)
+        }
+    }
+
+    private func errors(_ upload: ProbeUpload) {
+        let content = { ProbeContent.plain(1_000) }
+        let conflict = requests.append(to: upload, at: 7, content())
+        guard let gone = requests.create().upload else { return tell(notCreated("errors")) }
+        requests.cancel(gone)
+        let unknown = requests.append(to: gone, at: 0, content())
+        guard !isStopped() else { return }
+        tell(ErrorsSeen(conflict: ProbeAnswer(conflict), unknown: ProbeAnswer(unknown)).finding)
+    }
+
+    private func longField(_ upload: ProbeUpload) {
+        var long = upload
+        let field = HTTPField(
+            name: .made("x-spoolgate-probe"),
+            value: String(repeating: "x", count: Self.longField)
+        )
+        long.fields.append(field)
+        let answer = requests.offset(of: long)
+        guard !isStopped() else { return }
+        tell(LongFieldSeen(size: Self.longField, answer: answer).finding)
+    }
+
+    private func crossOrigin() {
+        guard let origin = question.origin else {
+            return tell(.skipped("cors", "not asked (--origin)"))
+        }
+        let (creation, upload) = requests.create(fields: [.origin: origin])
+        // On the resource: on the creation's URL the upstream would be asked where the gateway is not.
+        guard let upload else { return tell(notCreated("cors")) }
+        let asking: HTTPFields = [
+            .origin: origin, .accessControlRequestMethod: "PATCH",
+            .accessControlRequestHeaders:
+                "content-type,upload-complete,upload-draft-interop-version,upload-offset",
+        ]
+        let preflight = requests.send(.options, upload.target, asking, isAnonymous: true)
+        guard !isStopped() else { return }
+        let seen = CrossOriginSeen(
+            origin: origin,
+            preflight: ProbeAnswer(preflight),
+            creation: ProbeAnswer(creation)
+        )
+        tell(seen.finding)
+    }
+
+    private func tus(_ upload: ProbeUpload) {
+        let options = requests.send(.options, upload.target)
+        var seen = TusSeen(options: ProbeAnswer(options), creation: nil, retrieval: nil)
+        if seen.isSpoken {
+            let (creation, upload) = requests.createByTus(length: Self.small)
+            seen.creation = ProbeAnswer(creation)
+            seen.retrieval = upload.map { requests.offset(of: $0) }
+        }
+        guard !isStopped() else { return }
+        tell(seen.finding)
+    }
+
+    private func isSpoken(_ version: ClientRequest.Version) -> Bool {
+        question.versions.contains(version) && (version == .http1 || hasHTTP2)
+    }
+
+    private func notCreated(_ name: String) -> Finding {
+        Finding(
+            .failure,
+            name,
+            "one more upload could not be created",
+            mends: ["journalctl -u spoolgate; clients.maximum-uploads in spoolgate.yaml"]
+        )
+    }
+}

@@ -1,0 +1,191 @@
+// Who may be at work, and who may wait: bounds on the requests of one client and of all, so that no client
+// takes the threads that the others need.
+//
+// It counts and decides; what a request that is not admitted gets is Answering's (Gateway). Invariant: whatever
+// was counted is given back exactly once.
+
+import SpoolgatePosix
+package import SpoolgateUploadProtocol
+
+/// Where the front has room for a request.
+package enum ThreadPlace: Sendable, Equatable {
+    /// Among `threads.maximum`.
+    case regular
+    /// Only among those kept for short requests.
+    case reserve
+    /// Nowhere: it has to be turned away at once.
+    case none
+}
+
+/// Most requests at a time.
+package struct RequestBounds: Sendable, Equatable {
+    /// At work, of one client.
+    package let ofClient: Int
+    /// Of those, such as wait.
+    package let waitingOfClient: Int
+    /// Waiting, of all clients.
+    package let waiting: Int
+    /// Short ones of one client where there is no room else.
+    package let reserveOfClient: Int
+
+    /// Bounds in numbers.
+    package init(ofClient: Int, waitingOfClient: Int, waiting: Int, reserveOfClient: Int) {
+        self.ofClient = ofClient
+        self.waitingOfClient = waitingOfClient
+        self.waiting = waiting
+        self.reserveOfClient = reserveOfClient
+    }
+}
+
+/// The requests at work, counted by client.
+///
+/// Any thread.
+package final class Admission: Sendable {
+    private struct Count {
+        var active = 0
+        var inReserve = 0
+        var waiting = 0
+        var isNone: Bool { active == 0 && inReserve == 0 && waiting == 0 }
+    }
+
+    private struct State {
+        var bounds: RequestBounds
+        var clients: [ClientName: Count] = [:]
+        var waiting = 0
+
+        mutating func change<R>(_ client: ClientName, _ change: (inout Count) -> R) -> R {
+            func changed(_ count: inout Count) -> (R, isNone: Bool) {
+                (change(&count), count.isNone)
+            }
+            let (result, isNone) = changed(&clients[client, default: Count()])
+            if isNone { clients[client] = nil }
+            return result
+        }
+    }
+
+    /// What is said of a request.
+    package enum Answer {
+        /// Serve it; whoever asked gives the visit back by `leave`.
+        case admitted(AdmissionTicket)
+        /// Its client has as many at work as it may.
+        case clientIsBusy
+        /// There is no thread for it.
+        case noThread
+    }
+
+    private let state: Monitor<State>
+
+    /// Begins with nobody at work.
+    package init(_ bounds: RequestBounds) { state = Monitor(State(bounds: bounds)) }
+
+    /// Changes the bounds for who comes from now on.
+    package func setBounds(_ bounds: RequestBounds) { state.update { $0.bounds = bounds } }
+
+    /// Admits a request, or not.
+    ///
+    /// - Parameters:
+    ///   - client: whose it is.
+    ///   - isShort: whether it ends within moments, unless it waits: such a one is admitted where others
+    ///     are not, and must hurry then.
+    ///   - place: where the front has room.
+    /// - Returns: the visit, or why not.
+    package func admit(_ client: ClientName, isShort: Bool, at place: ThreadPlace) -> Answer {
+        state.update { state in
+            let bounds = state.bounds
+            return state.change(client) { count in
+                if place == .regular, count.active < bounds.ofClient {
+                    count.active += 1
+                    return .admitted(AdmissionTicket(client: client, isHurried: false))
+                }
+                guard isShort, place != .none, count.inReserve < bounds.reserveOfClient else {
+                    return place == .regular ? .clientIsBusy : .noThread
+                }
+                count.inReserve += 1
+                return .admitted(AdmissionTicket(client: client, isHurried: true))
+            }
+        }
+    }
+
+    /// A request that was admitted is over.
+    package func leave(_ visit: AdmissionTicket) {
+        state.update { state in
+            state.change(visit.client) { count in
+                if visit.isHurried { count.inReserve -= 1 } else { count.active -= 1 }
+            }
+        }
+    }
+
+    /// Lets a request wait; nil where it may, and then `stopWaiting` has to follow.
+    func startWaiting(_ visit: AdmissionTicket) -> Refusal? {
+        state.update { state in
+            guard !visit.isHurried, state.waiting < state.bounds.waiting else {
+                return .tooManyWait
+            }
+            guard state.clients[visit.client]?.waiting ?? 0 < state.bounds.waitingOfClient else {
+                return .clientWaits
+            }
+            state.waiting += 1
+            state.change(visit.client) { $0.waiting += 1 }
+            return nil
+        }
+    }
+
+    /// A request waits no more.
+    package func stopWaiting(_ visit: AdmissionTicket) {
+        state.update { state in
+            state.waiting -= 1
+            state.change(visit.client) { $0.waiting -= 1 }
+        }
+    }
+
+    /// Requests at work and waiting now.
+    package var load: (active: Int, waiting: Int) {
+        state.update { state in
+            (state.clients.values.reduce(0) { $0 + $1.active + $1.inReserve }, state.waiting)
+        }
+    }
+}
+
+/// One request that was admitted.
+package struct AdmissionTicket: Sendable {
+    /// Whose it is.
+    package let client: ClientName
+    /// Whether it has its place only because it is short: it must not wait for others.
+    package let isHurried: Bool
+}
+
+/// A place among those that wait, taken when it is needed and given back once.
+///
+/// Used by one thread.
+package final class WaitingPlace {
+    /// How long anybody may wait without a place: for one that lets go at once.
+    package static let briefWait = Duration.seconds(1)
+
+    private let admission: Admission
+    private let visit: AdmissionTicket?
+    private var isTaken = false
+    /// Why there was none.
+    package private(set) var refusal: Refusal?
+
+    /// Makes it; without a visit it is the queue's, whose threads are bounded.
+    package init(_ admission: Admission, for visit: AdmissionTicket?) {
+        self.admission = admission
+        self.visit = visit
+    }
+
+    deinit { giveBack() }
+
+    /// Takes it, unless that was done; false where there is none.
+    package func take() -> Bool {
+        guard let visit, !isTaken else { return true }
+        refusal = admission.startWaiting(visit)
+        isTaken = refusal == nil
+        return isTaken
+    }
+
+    /// Gives it back; harmless if it was not taken.
+    package func giveBack() {
+        if isTaken, let visit { admission.stopWaiting(visit) }
+        isTaken = false
+    }
+}

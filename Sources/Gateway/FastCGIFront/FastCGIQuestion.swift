@@ -1,0 +1,109 @@
+// One request to a FastCGI responder, without content, and its whole answer: how the command line asks a daemon.
+//
+// Invariant: what did not come whole is an error.
+
+package import SpoolgatePosix
+
+/// A question to a responder on a Unix socket.
+package struct FastCGIQuestion {
+    /// What came back.
+    package struct Answer: Sendable {
+        /// The status.
+        package var status: Int
+        /// The content.
+        package var content: [UInt8]
+    }
+
+    /// Most bytes of an answer.
+    private static let mostBytes = 16 << 20
+
+    private let path: String
+    private let timeout: Duration
+
+    /// Makes it: the socket's path, and how long the answer may be late.
+    package init(path: String, timeout: Duration) {
+        self.path = path
+        self.timeout = timeout
+    }
+
+    /// Asks by GET.
+    ///
+    /// - Parameter target: the path and query.
+    /// - Returns: the answer.
+    /// - Throws: `SystemError` where nobody listens, or no whole answer comes in time.
+    package func get(_ target: String) throws(SystemError) -> Answer {
+        let connection = try Connection.open(unix: path)
+        defer { connection.close() }
+        connection.setReceiveTimeout(timeout)
+        connection.setSendTimeout(timeout)
+        guard connection.send(Self.records(target)), let bytes = receive(on: connection),
+            let answer = Self.answer(bytes)
+        else {
+            throw SystemError(
+                call: "answer of",
+                subject: "\(path), which was asked for \(target)",
+                errno: SystemError.lost
+            )
+        }
+        return answer
+    }
+
+    private static func records(_ target: String) -> [UInt8] {
+        let parameters = [
+            ("REQUEST_METHOD", "GET"), ("REQUEST_URI", target), ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ]
+        var pairs: [UInt8] = []
+        for (name, value) in parameters {
+            // Each is shorter than 128 bytes, whose length is one byte (section 3.4).
+            pairs += [UInt8(name.utf8.count), UInt8(clamping: min(127, value.utf8.count))]
+            pairs += Array(name.utf8) + value.utf8.prefix(127)
+        }
+        return RecordHeader.record(
+            RecordType.beginRequest,
+            1,
+            [0, UInt8(RequestBeginning.responder), 0, 0, 0, 0, 0, 0]
+        ) + RecordHeader.record(RecordType.parameters, 1, pairs)
+            + RecordHeader.record(RecordType.parameters, 1, [])
+            + RecordHeader.record(RecordType.content, 1, [])
+    }
+
+    /// The bytes of the answer's stream; nil where it did not end as it should.
+    private func receive(on connection: Connection) -> [UInt8]? {
+        let deadline = Deadline.after(timeout)
+        var (parser, header) = (RecordParser(), RecordHeader(type: 0, id: 0, count: 0))
+        var answer: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 64 << 10)
+        while !deadline.hasPassed, answer.count < Self.mostBytes {
+            var isOver = false
+            let arrival = buffer.withUnsafeMutableBytes { room -> Connection.Arrival in
+                let arrival = connection.receive(into: room, waits: true)
+                guard case .bytes(let count) = arrival else { return arrival }
+                var rest = UnsafeRawBufferPointer(rebasing: room[..<count])
+                while let piece = parser.next(&rest) {
+                    switch piece {
+                    case .header(let found):
+                        header = found
+                        isOver = isOver || found.type == RecordType.endRequest
+                    case .content(let bytes):
+                        if header.type == RecordType.answer { answer += bytes }
+                    case .malformed: return .failed
+                    }
+                }
+                return arrival
+            }
+            if isOver { return answer }
+            guard case .bytes = arrival else { return nil }
+        }
+        return nil
+    }
+
+    /// Takes the head off an answer (RFC 3875 section 6.3); nil where there is none.
+    private static func answer(_ bytes: [UInt8]) -> Answer? {
+        guard let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) else { return nil }
+        let head = String(decoding: bytes[..<end.lowerBound], as: UTF8.self)
+        let status = head.split(separator: "\r\n")
+            .first { $0.lowercased().hasPrefix("status: ") }
+            .flatMap { Int($0.dropFirst(8).prefix(3)) }
+        return Answer(status: status ?? 200, content: Array(bytes[end.upperBound...]))
+    }
+}

@@ -1,0 +1,104 @@
+// Response heads as the bytes a web server expects from a FastCGI responder (RFC 3875 §6.3).
+//
+// Pure. Invariant: no field can end its line early or stand for the status: what could is left out.
+
+import HTTPTypes
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// Writes heads.
+enum ResponseBytes {
+    /// An interim head: the status line comes first, by which a web server knows it.
+    ///
+    /// Names in lower case: lighttpd (1.4.69) passes them on as they are, into HTTP/2 too.
+    static func interim(_ head: ResponseHead) -> ByteBuilder {
+        var bytes = ByteBuilder()
+        put(head.status, into: &bytes)
+        for field in head.fields { put(field, name: field.name.canonicalName, into: &bytes) }
+        bytes.put("\r\n")
+        return bytes
+    }
+
+    /// A final head.
+    ///
+    /// `Location` comes before `Status`: HAProxy below 3.2 makes 302 of a 201 whose `Location`
+    /// comes after it. `Status` is always there: without it a `Location` means 302.
+    ///
+    /// - Parameters:
+    ///   - head: the status and the fields.
+    ///   - contentLength: the value of `Content-Length`; nil: none is sent, unless the head has one
+    ///     and the response has no content by its nature.
+    ///   - hasContent: whether content may follow (not for HEAD, 204 and 304).
+    /// - Returns: the bytes, with the empty line at their end.
+    static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> ByteBuilder
+    {
+        var bytes = ByteBuilder()
+        let hasLocation = head.fields.contains(.location)
+        if hasLocation {
+            for field in head.fields where field.name == .location {
+                put(field, name: field.name.rawName, into: &bytes)
+            }
+        }
+        put(head.status, into: &bytes)
+        for field in head.fields where !hasLocation || field.name != .location {
+            put(field, name: field.name.rawName, into: &bytes)
+        }
+        // RFC 9110 §8.6: never with 204, and with 304 and HEAD what a GET would have had.
+        if head.status.code != 204 {
+            let own = hasContent ? nil : head.fields[.contentLength].flatMap { Int64($0) }
+            if let length = contentLength ?? own {
+                bytes.put("Content-Length: ")
+                bytes.put(decimal: length)
+                bytes.put("\r\n")
+            }
+        }
+        bytes.put("\r\n")
+        return bytes
+    }
+
+    private static func put(_ status: HTTPResponse.Status, into bytes: inout ByteBuilder) {
+        bytes.put("Status: ")
+        bytes.put(decimal: Int64(status.code))
+        bytes.put(UInt8(ascii: " "))
+        var phrase = status.reasonPhrase
+        let isPut = phrase.withUTF8 { phrase in
+            guard phrase.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
+                phrase.contains(where: { $0 > 0x20 })
+            else { return false }
+            bytes.put(phrase)
+            return true
+        }
+        // nginx cuts off a space at the end, without which a status line is none (RFC 9112 §4).
+        if !isPut { bytes.put(text: status.registeredPhrase) }
+        bytes.put("\r\n")
+    }
+
+    private static func put(
+        _ field: HTTPField,
+        name: String,
+        into bytes: inout ByteBuilder
+    ) {
+        var canonical = field.name.canonicalName
+        guard !canonical.withUTF8({ isReserved($0) }) else { return }
+        field.withUnsafeBytesOfValue { value in
+            guard !value.contains(where: { $0 == 0x0D || $0 == 0x0A || $0 == 0 }) else { return }
+            bytes.put(text: name)
+            bytes.put(": ")
+            bytes.put(value)
+            bytes.put("\r\n")
+        }
+    }
+
+    /// Whether a field of that name is the web server's or this writer's own: framing, and `Status`, which a
+    /// web server would take for the response's.
+    private static func isReserved(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        // By its length most names are none of them.
+        switch name.count {
+        case 6: name.equals("status")
+        case 10: name.equals("connection") || name.equals("keep-alive")
+        case 14: name.equals("content-length")
+        case 17: name.equals("transfer-encoding")
+        default: false
+        }
+    }
+}

@@ -1,0 +1,181 @@
+// `spoolgate check`: reads the settings as `serve` would, looks at what they name as the daemon's user
+// would, and prints what differs from the defaults; with --live, looks at what runs as well.
+
+import ArgumentParser
+import SpoolgateDiagnosis
+import SpoolgatePosix
+import SpoolgateSettings
+
+struct Check: SpoolgateCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Check the settings and print what differs from the defaults.",
+        discussion: """
+            Changes nothing. Exits 0 if a daemon could serve with these settings, else 78; with --live \
+            0 if all is well, 1 with warnings, 69 with failures.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @OptionGroup var address: ListenOption
+
+    @Option(
+        help: ArgumentHelp(
+            "Judge as this user, whom the daemon runs as; only root can (default for root and the "
+                + "system's settings: \(SettingsOptions.serviceUser)).",
+            valueName: "name"
+        )
+    )
+    var user: String?
+
+    @Flag(name: .shortAndLong, help: "Say nothing but what is wrong.")
+    var quiet = false
+
+    @Flag(
+        help: "Also look at what runs: socket, nginx, spool, upstreams, authorizers and units."
+    )
+    var live = false
+
+    @Flag(help: "With --live: one JSON object a line, for each check, and one for the sum.")
+    var json = false
+
+    func validate() throws {
+        if json, !live { throw ValidationError("--json goes with --live.") }
+        if quiet, live { throw ValidationError("--quiet and --live exclude each other.") }
+    }
+
+    func perform() throws(CommandFailure) {
+        // As another user one may not look into nginx.
+        let nginx = live ? NginxProcesses() : nil
+        let files = nginx?.dumps() ?? []
+        // Another user might not even see that it is there.
+        let file = options.file
+        let isSystems = SettingsOptions.isSystems(file)
+        let judge = try becomeJudge(ofSystems: isSystems)
+        if user == nil, isSystems { try requireJudge(judge) }
+        if let file { try requireReadable(file, by: judge) }
+        var settings = try options.settings(from: file)
+        if let listen = address.listen { settings.listen = listen }
+        let source = options.source(of: file)
+        // The shipped units make the socket's directory, or the socket.
+        let isUnits = isSystems && settings.listen.text == Settings().listen.text
+        var faults = SettingsFaults(
+            settings,
+            as: judge,
+            bindsItself: !isUnits,
+            makesDirectories: file == nil
+        ).sentences
+        if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
+        if let nginx {
+            let report = FindingReport("spoolgate check \(source)", json: json)
+            for finding in Self.findings(faults, settings) { report.tell(finding) }
+            let check = LiveCheck(settings, as: judge, nginx: nginx, files: files)
+            for finding in check.findings { report.tell(finding) }
+            return try report.end()
+        }
+        for fault in faults { printError(fault) }
+        guard faults.isEmpty else {
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "\(source): not usable as they are",
+                isTold: quiet
+            )
+        }
+        if quiet { return }
+        for warning in settings.ignored.map(\.description) + settings.openDoors {
+            printError("warning: \(warning)")
+        }
+        print("\(source): ok")
+        printDifferences(settings)
+    }
+
+    /// What `check` finds without --live, in the words of findings.
+    private static func findings(_ faults: [String], _ settings: Settings) -> [Finding] {
+        var findings = faults.map { fault in
+            // The sentences end in what mends them.
+            let parts = fault.split(separator: "; ").map(String.init)
+            let text = parts.count > 1 ? parts.dropLast().joined(separator: "; ") : fault
+            return Finding(
+                .failure,
+                "settings",
+                text,
+                mends: parts.count > 1 ? [parts[parts.count - 1]] : []
+            )
+        }
+        if faults.isEmpty { findings.append(.ok("settings", "usable")) }
+        findings += settings.ignored.map { Finding(.warning, "settings", $0.description) }
+        let doors = settings.openDoors
+        findings += doors.map { door in
+            let parts = door.split(separator: ". ", maxSplits: 1).map(String.init)
+            return Finding(.warning, "login", parts[0], mends: Array(parts.dropFirst()))
+        }
+        if doors.isEmpty { findings.append(.ok("login", "the settings say who may upload")) }
+        return findings
+    }
+
+    /// Becomes the user whom the daemon runs as, so that all that follows sees what it would see.
+    private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
+        let current = SystemUser.current
+        var judge = current
+        if let user {
+            guard let named = SystemUser(named: user) else {
+                throw CommandFailure(
+                    code: .unknownUser,
+                    sentence: "--user \(user): there is no such user; getent passwd lists them"
+                )
+            }
+            judge = named
+        } else if current.isRoot, isSystems {
+            judge = SystemUser(named: SettingsOptions.serviceUser) ?? current
+        }
+        guard judge.number != current.number else { return current }
+        do throws(SystemError) {
+            try judge.become()
+        } catch {
+            throw CommandFailure(
+                code: .noPermission,
+                sentence: "--user \(judge.name): \(error); only root can judge as another user"
+            )
+        }
+        return judge
+    }
+
+    /// Nobody but root and the service's user sees what the service will see.
+    private func requireJudge(_ judge: SystemUser) throws(CommandFailure) {
+        guard !judge.isRoot, let service = SystemUser(named: SettingsOptions.serviceUser),
+            judge.number != service.number
+        else { return }
+        throw CommandFailure(
+            code: .noPermission,
+            sentence: "user \(judge.name) does not see what the service sees, which runs as "
+                + "\(service.name); sudo spoolgate check, or --user \(judge.name)"
+        )
+    }
+
+    private func requireReadable(
+        _ file: String,
+        by user: SystemUser
+    ) throws(CommandFailure) {
+        do throws(PathObstacle) {
+            _ = try PathAccess.require(.read, to: file)
+        } catch {
+            // Reading it says what else is wrong.
+            guard case .denied = error else { return }
+            let fault = PathFault(user: user, use: .file, path: file)
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "cannot read the settings: \(fault.sentence(error))"
+            )
+        }
+    }
+
+    private func printDifferences(_ settings: Settings) {
+        // A route that only the file has differs by what it sets.
+        var plain = Settings()
+        for name in settings.routes.keys { plain.routes[name] = RouteSettings() }
+        let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })
+        for (key, value) in settings.table where defaults[key] != value {
+            print("  \(key): \(value)")
+        }
+    }
+}

@@ -1,0 +1,204 @@
+// `spoolgate list`: the uploads in the spool, as a table or its shape for people, or JSON lines for programs.
+//
+// Invariant: what is in memory does not grow with the spool.
+
+import ArgumentParser
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+struct List: SpoolgateCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the uploads in the spool.",
+        discussion: """
+            Safe beside a running daemon; nothing is changed. Those without activity for longest \
+            come first, where there are no more than \(UploadTable.sortedLimit); --sort shows the \
+            first \(UploadTable.sortedLimit) of more. On a terminal lines are cut to its width.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+    @OptionGroup var selection: UploadSelection
+
+    @Option(
+        help: ArgumentHelp(
+            "Only this state; may be repeated: \(UploadSummary.stateWords.joined(separator: ", ")).",
+            valueName: "state"
+        ),
+        completion: .list(UploadSummary.stateWords),
+        transform: reading(
+            "is no state; name \(UploadSummary.stateWords.joined(separator: ", "))."
+        ) { UploadSummary.stateWords.contains($0) ? $0 : nil }
+    )
+    var state: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Only uploads that take more than this on the disk: 500KiB, 20MiB, 50GiB.",
+            valueName: "size"
+        ),
+        transform: readSize
+    )
+    var largerThan: Int64?
+
+    @Option(
+        help: ArgumentHelp(
+            "size: the largest on the disk first; age: those without activity for longest first.",
+            valueName: "order"
+        ),
+        completion: .list(UploadOrder.Kind.allCases.map(\.rawValue)),
+        transform: reading("is no order; name size or age.") { UploadOrder.Kind(rawValue: $0) }
+    )
+    var sort: UploadOrder.Kind?
+
+    @Flag(help: "All columns, and lines as long as what is in them.")
+    var wide = false
+
+    @Flag(help: "How many there are of each state and route, by age, and the oldest of each.")
+    var shape = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Show it again and again on the terminal, with this pause: 2s. Ctrl-C ends it.",
+            valueName: "duration"
+        ),
+        transform: readDuration
+    )
+    var watch: Duration?
+
+    @Flag(help: "One JSON object a line; ignore members you do not know.")
+    var json = false
+
+    func validate() throws {
+        if shape, sort != nil { throw ValidationError("--shape has an order of its own.") }
+        guard let watch else { return }
+        if json { throw ValidationError("--watch is for people, and --json for programs.") }
+        if watch < .milliseconds(100) {
+            throw ValidationError("--watch pauses for 100ms at least.")
+        }
+        if !Terminal.output.isThere {
+            throw ValidationError("--watch draws on a terminal, and standard output is none.")
+        }
+    }
+
+    func perform() throws(CommandFailure) {
+        let settings = try options.settings()
+        let spool = try openSpool(settings)
+        if let watch {
+            try Screen.redraw(every: watch) { (screen) throws(CommandFailure) in
+                try look(spool, settings, on: screen)
+            }
+        } else if json, !shape {
+            try printObjects(spool, settings)
+        } else {
+            try look(spool, settings, on: nil)
+        }
+    }
+
+    /// Calls `body` with every upload that is selected at `now`.
+    private func forEachSelected(
+        _ spool: Spool,
+        at now: WallTime,
+        _ body: (UploadSummary) -> Void
+    ) throws(CommandFailure) {
+        try askSpool(
+            try spool.forEachUpload { summary in
+                guard selection.admits(summary, at: now),
+                    state.isEmpty || state.contains(summary.stateWord),
+                    largerThan.map({ summary.diskUsage > $0 }) ?? true
+                else { return }
+                body(summary)
+            }
+        )
+    }
+
+    private var isNarrow: Bool {
+        selection.isNarrow || selection.olderThan != nil || !state.isEmpty || largerThan != nil
+    }
+
+    // MARK: For people
+
+    private func look(
+        _ spool: Spool,
+        _ settings: Settings,
+        on screen: Screen?
+    ) throws(CommandFailure) {
+        let now = spool.clock.now
+        let progress = ProgressLine(isShown: screen == nil)
+        func step(_ count: Int) { progress.show("\(count) uploads read") }
+        func emit(_ line: String) {
+            if let screen { screen.add(line) } else { progress.print(line) }
+        }
+        let count: Int
+        if shape {
+            var shape = QueueShape(now: now)
+            try forEachSelected(spool, at: now) {
+                shape.add($0)
+                step(shape.count)
+            }
+            let width = wide ? nil : Terminal.output.size?.columns
+            let lines = json ? shape.objects : shape.lines(isWide: wide, width: width)
+            lines.forEach(emit)
+            count = shape.count
+        } else {
+            let style = UploadTable.Style(
+                order: screen == nil ? sort : sort ?? .age,
+                isWide: wide,
+                showsDisk: sort == .size || largerThan != nil,
+                showsQueries: settings.showsQueries,
+                width: Terminal.output.size?.columns,
+                limit: screen?.rows ?? UploadTable.sortedLimit
+            )
+            let table = UploadTable(style, now: now, step: step, emit: emit)
+            try forEachSelected(spool, at: now, table.add)
+            count = table.end()
+            if screen == nil, sort != nil { Self.noteLeftOut(count) }
+        }
+        progress.end()
+        guard count == 0 else { return }
+        if screen == nil { try selection.requireRoutes(of: settings) }
+        if !json { emit("No \(isNarrow ? "such " : "")uploads in \(spool.directory).") }
+    }
+
+    private static func noteLeftOut(_ count: Int) {
+        guard count > UploadTable.sortedLimit else { return }
+        try? StandardError().write(
+            line: "spoolgate: only the first \(UploadTable.sortedLimit) of \(count) are shown",
+            .notice
+        )
+    }
+
+    // MARK: For programs
+
+    private func printObjects(_ spool: Spool, _ settings: Settings) throws(CommandFailure) {
+        func printObject(_ summary: UploadSummary) {
+            print(JSON.line(summary.jsonMembers(settings)))
+        }
+        // Their identities alone: what clients said of one may be long.
+        var first = TopN<UploadOrder, UploadID>(limit: UploadTable.sortedLimit)
+        var count = 0
+        try forEachSelected(spool, at: spool.clock.now) { summary in
+            count += 1
+            guard let sort else { return printObject(summary) }
+            first.add(UploadOrder(summary, by: sort), summary.id)
+        }
+        for (_, id) in first.sorted() {
+            if let summary = try askSpool(try spool.look(at: id)) { printObject(summary) }
+        }
+        if sort != nil { Self.noteLeftOut(count) }
+        if count == 0 { try selection.requireRoutes(of: settings) }
+    }
+}
+
+/// Opens the spool that exists; a command that only looks must not make one.
+func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
+    do throws(SpoolError) {
+        return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)
+    } catch {
+        try requireRight([.read, .search], to: settings.spoolDirectory)
+        throw CommandFailure(code: .unavailable, sentence: error.sentence)
+    }
+}

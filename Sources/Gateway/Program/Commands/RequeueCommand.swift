@@ -1,0 +1,131 @@
+// `spoolgate requeue`: has uploads tried again, whatever became of them so far.
+//
+// Invariant: one that the upstream may have already is queued again only where somebody asked for
+// exactly that, by its identity or by --indeterminate.
+
+import ArgumentParser
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+struct Requeue: SpoolgateCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Have uploads tried again.",
+        discussion: """
+            Queues whole uploads again that wait, failed, are held, or whose outcome nobody knows; \
+            their time in the queue begins anew. Of an indeterminate one the upstream may have \
+            everything already: it gets it twice then. With --due the daemon only looks through the \
+            queue now, for those whose time has come. Safe beside a running daemon; an upload that \
+            is in use is left alone.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+    @OptionGroup var uploads: NamedUploads
+
+    @Flag(help: "All that wait or failed; what an operator holds stays held.")
+    var all = false
+
+    @Flag(help: "Only have the daemon run the queue now; nothing is changed.")
+    var due = false
+
+    @Option(
+        help: ArgumentHelp(
+            "With --all: only this queue, deferred or hold; may be repeated.",
+            valueName: "queue"
+        ),
+        completion: .list(Requeue.queues.map(\.rawValue)),
+        transform: reading("cannot be queued again; name deferred or hold.") { text in
+            Requeue.queues.first { $0.rawValue == text }
+        }
+    )
+    var queue: [Queue] = []
+
+    @Flag(help: "With --all: also those that the upstream may have already.")
+    var indeterminate = false
+
+    @Flag(help: "One JSON object a line, for each upload.")
+    var json = false
+
+    private static let queues = [Queue.deferred, .hold]
+
+    func validate() throws {
+        if [all, due, !uploads.ids.isEmpty].count(where: { $0 }) != 1 {
+            throw ValidationError("Name the uploads to queue again, or --all, or --due.")
+        }
+        if !all, indeterminate || !queue.isEmpty {
+            throw ValidationError("--queue and --indeterminate go with --all.")
+        }
+    }
+
+    func perform() throws(CommandFailure) {
+        if due { return try runQueue() }
+        var action = try UploadAction(options, word: "requeued", json: json)
+        for id in uploads.ids { action.apply(to: id, Self.requeue) }
+        if all { try requeueAll(&action) }
+        try action.end()
+    }
+
+    /// Has the daemons look through the queue.
+    private func runQueue() throws(CommandFailure) {
+        let spool = try openSpool(try options.settings())
+        let now = spool.clock.now
+        var count = 0
+        try askSpool(
+            try spool.forEachWaiting { _, time in
+                time.map { $0 <= now } ?? false
+            } _: { upload in
+                if upload.next.map({ $0 <= now }) ?? false { count += 1 }
+            }
+        )
+        guard try askSpool(try spool.wakeDaemons()) else {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no daemon serves from \(spool.directory), which could run the queue; "
+                    + "systemctl start spoolgate"
+            )
+        }
+        print(
+            json
+                ? JSON.line([("action", .string("run")), ("due", .integer(Int64(count)))])
+                : "The daemon runs the queue: \(uploads: count) due."
+        )
+    }
+
+    private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {
+        let queues = queue.isEmpty ? Self.queues : queue
+        let spool = action.spool
+        try askSpool(
+            try spool.forEachUpload { summary in
+                guard queues.contains(summary.queue), summary.holdCause != .held else { return }
+                requeue(summary, &action)
+            }
+        )
+    }
+
+    private func requeue(_ summary: UploadSummary, _ action: inout UploadAction) {
+        let isUnknown = summary.queue == .hold && summary.holdCause != .failed
+        guard !isUnknown || indeterminate else {
+            return action.refuse(
+                summary.id,
+                "its outcome is indeterminate, the upstream may have it already; name it, or add "
+                    + "--indeterminate"
+            )
+        }
+        action.apply(to: summary.id) { upload throws(SpoolError) in
+            // It may have got there since it was looked at.
+            guard indeterminate || upload.state.phase != .indeterminate else {
+                return .refused(upload.stateClause)
+            }
+            return try Self.requeue(upload)
+        }
+    }
+
+    private static func requeue(_ upload: Upload) throws(SpoolError) -> ActionOutcome {
+        switch upload.state.phase {
+        case .deferred, .failed, .held, .indeterminate: return try upload.requeueWhole()
+        case .receiving, .delivering, .delivered: return .refused(upload.stateClause)
+        }
+    }
+}

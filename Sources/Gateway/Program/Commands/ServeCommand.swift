@@ -1,0 +1,320 @@
+// `spoolgate serve`: the daemon, from its settings to its last answered request.
+//
+// Order matters: signals are blocked before the first thread, the spool knows of this daemon before the first
+// request, and the service manager hears of it when requests can come.
+
+import SpoolgateAdmin
+import ArgumentParser
+import SpoolgateDelivery
+import SpoolgateExchange
+import SpoolgateFastCGIFront
+import SpoolgateRequests
+import Glibc
+import SpoolgateJournal
+import Logging
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+struct Serve: SpoolgateCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run the gateway in the foreground.",
+        discussion: """
+            Without settings it listens on \(Settings().listen.text) and drops uploads into \
+            a directory. SIGTERM drains, SIGHUP reads the settings again, SIGUSR1 runs the queue.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @OptionGroup var address: ListenOption
+
+    @Option(
+        help: ArgumentHelp(
+            "The default route's upstream, instead of the settings': http://, https://, unix:/path "
+                + "or directory:/path.",
+            valueName: "target"
+        ),
+        transform: { text in
+            do throws(UpstreamTargetError) {
+                return try UpstreamTarget(text)
+            } catch {
+                throw ValidationError("'\(text)': \(error.reason).")
+            }
+        }
+    )
+    var upstream: UpstreamTarget?
+
+    func perform() throws(CommandFailure) {
+        let signals = Signals.block()
+        Thread.prepareProcess()
+        let settings = try effectiveSettings()
+        if options.file == nil { try settings.makeDirectories() }
+        let log = Log(
+            Self.logger(settings.logLevel, node: settings.node),
+            showsQueries: settings.showsQueries
+        )
+        for line in settings.ignored { log.settingIgnored(reason: line.description) }
+        let spool = try Self.openSpool(settings, log)
+        let threads = Self.threadBudget(settings, log)
+        let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
+        let server = try Self.startServer(settings, threads, gateway, log)
+        let admin = Admin(gateway, version: ProgramVersion.version, node: settings.node) {
+            FrontLoad(
+                busy: server.load.active,
+                maximum: threads.maximum,
+                isAccepting: server.isAccepting(within: .seconds(2))
+            )
+        }
+        let adminServer = Self.startAdmin(settings, admin, log)
+        let report = ServiceReport(ServiceManager())
+        try Self.startThreads(of: gateway, admin, spool, report, server, log)
+        log.serving(
+            listen: settings.listen.text,
+            spool: settings.spoolDirectory,
+            routes: settings.routes.keys.sorted()
+        )
+        report.tell(.ready, log)
+        let signal = obey(signals, gateway, report, settings, log)
+        report.tell(.stopping, log)
+        report.noteEnd()
+        admin.noteEnd()
+        log.draining(signal: signal)
+        let deadline = Deadline.after(settings.drainTimeout)
+        _ = gateway.deliveries.stopQueue(until: .after(.zero))
+        let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
+        let left = gateway.deliveries.stopQueue(until: deadline)
+        // An event whose answer is on its way would be sent once more by the next process.
+        gateway.events.stopSending(until: .after(.seconds(1)))
+        let undone = left + (isDrained ? 0 : server.load.active)
+        // What is under way still is left as by a death.
+        if undone == 0, !spool.isAfterDeath { spool.leave() }
+        _ = adminServer?.drain(until: .after(.seconds(1))) {}
+        log.stopped(left: undone)
+    }
+
+    /// Starts what works beside the requests.
+    private static func startThreads(
+        of gateway: Gateway,
+        _ admin: Admin,
+        _ spool: Spool,
+        _ report: ServiceReport,
+        _ server: FastCGIServer,
+        _ log: Log
+    ) throws(CommandFailure) {
+        do throws(SystemError) {
+            // Lets requests of another process that works in the spool have uploads that are being
+            // received here, as requests of this one do; and runs the queue when a command has changed it.
+            try Thread.start(name: "spool-watch") {
+                while true {
+                    Thread.pause(.milliseconds(100))
+                    // A spool that cannot be read is told by the request that reads it.
+                    try? spool.requestReleaseForOthers()
+                    if spool.isWoken() { gateway.deliveries.runQueue() }
+                }
+            }
+            try gateway.deliveries.startQueue()
+            try gateway.events.startSending()
+            try admin.start()
+            try report.start(admin, server, log)
+        } catch {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "no thread can be started: \(error); raise the limit of tasks (TasksMax)"
+            )
+        }
+    }
+
+    private func effectiveSettings() throws(CommandFailure) -> Settings {
+        var settings = try options.settings()
+        if let listen = address.listen { settings.listen = listen }
+        if let upstream {
+            settings.routes[RouteSettings.defaultName, default: RouteSettings()].upstream.targets =
+                [upstream]
+        }
+        if let lack = settings.lack {
+            throw CommandFailure(
+                code: .configuration,
+                sentence: "\(options.source(of: options.file)): \(lack)"
+            )
+        }
+        return settings
+    }
+
+    /// Serves until a signal says to end; its name.
+    private func obey(
+        _ signals: Signals,
+        _ gateway: Gateway,
+        _ report: ServiceReport,
+        _ started: Settings,
+        _ log: Log
+    ) -> String {
+        while true {
+            switch signals.next() {
+            case .terminate: return "TERM"
+            case .interrupt: return "INT"
+            case .user1: gateway.deliveries.runQueue()
+            case .user2: continue
+            case .hangUp:
+                report.tell(.reloading, log)
+                // Also where the settings are wrong: the file was rotated all the same.
+                gateway.events.reopen()
+                do throws(CommandFailure) {
+                    let settings = try effectiveSettings()
+                    gateway.reload(settings)
+                    for line in settings.ignored { log.settingIgnored(reason: line.description) }
+                    gateway.metrics.refusedReload.set(0)
+                    log.reloaded(unchanged: settings.needingRestart(since: started))
+                } catch {
+                    gateway.metrics.refusedReload.set(1)
+                    log.reloadRefused(reason: error.sentence)
+                }
+                report.tell(.ready, log)
+            }
+        }
+    }
+
+    /// The logger of lines of at least `level`, each with the `node` where there are several.
+    static func logger(_ level: Logger.Level, node: String?) -> Logger {
+        var handler = LineHandler(level: level)
+        handler[metadataKey: "node"] = node.map { "\($0)" }
+        return Logger(label: "spoolgate") { _ in handler }
+    }
+
+    /// The spool, with this process as one of its daemons.
+    private static func openSpool(
+        _ settings: Settings,
+        _ log: Log
+    ) throws(CommandFailure) -> Spool {
+        do throws(SpoolError) {
+            let spool = try Spool(
+                directory: settings.spoolDirectory,
+                reserve: settings.spoolReserve,
+                quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
+                node: settings.sharedNode
+            )
+            // At once: what the disk says from here on is not to be told, and nothing can be mended.
+            spool.onFenced { error in
+                log.fenced(reason: "\(error)")
+                _exit(CommandFailure.Code.inUse.rawValue)
+            }
+            try spool.enter()
+            return spool
+        } catch {
+            throw CommandFailure(code: .cannotCreate, sentence: error.sentence)
+        }
+    }
+
+    /// How many requests can be served at a time with the descriptors there are.
+    private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
+        let descriptors = DescriptorLimit.raise()
+        let budget = ThreadBudget(settings).within(
+            descriptors: descriptors,
+            open: DescriptorLimit.open,
+            deliveries: settings.maximumDeliveries
+        )
+        if budget.maximum < settings.maximumThreads {
+            log.threadsLowered(
+                to: budget.maximum,
+                from: settings.maximumThreads,
+                descriptors: descriptors
+            )
+        }
+        return budget
+    }
+
+    private static func startServer(
+        _ settings: Settings,
+        _ threads: ThreadBudget,
+        _ gateway: Gateway,
+        _ log: Log
+    ) throws(CommandFailure) -> FastCGIServer {
+        var front = FastCGIServer.Settings()
+        front.maximum = threads.maximum
+        front.reserve = threads.reserve
+        front.stallTimeout = settings.stallTimeout
+        do throws(SystemError) {
+            let server = try FastCGIServer(
+                settings: front,
+                listener: try Listener.open(settings.listen),
+                report: { Self.note($0, log) },
+                answer: { exchange, place in gateway.serve(exchange, at: place) }
+            )
+            try server.start()
+            return server
+        } catch {
+            throw CommandFailure(
+                code: .cannotCreate,
+                sentence: "cannot listen on \(settings.listen.text): \(error)"
+            )
+        }
+    }
+
+    private static func note(_ event: FrontEvent, _ log: Log) {
+        switch event {
+        case .acceptFailed(let error): log.frontTrouble("cannot take a connection: \(error)")
+        case .threadFailed(let error): log.frontTrouble("cannot start a thread: \(error)")
+        case .noRequest: log.noRequest()
+        case .incompleteAnswer: log.incompleteAnswer()
+        }
+    }
+
+    /// Starts the server that an operator asks; nil where it cannot be had: uploads go on without.
+    private static func startAdmin(
+        _ settings: Settings,
+        _ admin: Admin,
+        _ log: Log
+    ) -> FastCGIServer? {
+        var front = FastCGIServer.Settings()
+        front.name = "admin"
+        // Two that wait; whoever finds both taken comes again.
+        (front.minimumSpare, front.maximum, front.reserve, front.turningAway) = (2, 2, 0, 1)
+        front.maximumKept = 4
+        front.stallTimeout = .seconds(10)
+        do throws(SystemError) {
+            let server = try FastCGIServer(
+                settings: front,
+                listener: try Listener.open(settings.admin, backlog: 16),
+                report: { Self.note($0, log) },
+                answer: { exchange, _ in admin.serve(exchange) }
+            )
+            try server.start()
+            return server
+        } catch {
+            log.adminUnavailable(reason: "\(error)")
+            return nil
+        }
+    }
+}
+
+extension Settings {
+    /// Makes the directories of the built-in defaults, so that `serve` alone does its job.
+    ///
+    /// Paths from a settings file are never made: a missing one is more likely a disk that is not
+    /// mounted.
+    fileprivate func makeDirectories() throws(CommandFailure) {
+        var needed = [PathAccess.parent(of: spoolDirectory)]
+        if case .unix(let path, _, _) = listen { needed.append(PathAccess.parent(of: path)) }
+        for route in routes.values {
+            for case .directory(let path) in route.upstream.targets { needed.append(path) }
+        }
+        for path in needed where access(path, F_OK) != 0 {
+            try makeDirectory(path)
+        }
+    }
+
+    private func makeDirectory(_ path: String) throws(CommandFailure) {
+        let above = PathAccess.parent(of: path)
+        if access(above, F_OK) != 0 { try makeDirectory(above) }
+        guard mkdir(path, 0o750) == 0 || errno == EEXIST else {
+            let error = SystemError(call: "mkdir", subject: path, errno: errno)
+            throw CommandFailure(
+                code: .cannotCreate,
+                sentence: "\(error); name places of your own with --spool, --listen and --upstream"
+            )
+        }
+    }
+}

@@ -1,0 +1,123 @@
+// `spoolgate show`: everything that the spool knows of one upload, for a person or a program.
+//
+// It only looks. Invariant: what a field says that proves who somebody is, is not shown.
+
+import ArgumentParser
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+struct Show: SpoolgateCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show everything that is known of one upload.",
+        discussion: """
+            Safe beside a running daemon; nothing is changed. The values of fields that carry \
+            credentials are left out.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @Argument(
+        help: ArgumentHelp("The upload, by its identity.", valueName: "upload"),
+        transform: readUpload
+    )
+    var id: UploadID
+
+    @Flag(help: "One JSON object; ignore members you do not know.")
+    var json = false
+
+    func perform() throws(CommandFailure) {
+        let settings = try options.settings()
+        let spool = try openSpool(settings)
+        guard let summary = try askSpool(try spool.look(at: id)) else {
+            throw CommandFailure(
+                code: .unknownUpload,
+                sentence:
+                    "\(id): there is no such upload in \(spool.directory); it was removed, or it was "
+                    + "an ordinary upload, of which only the log tells"
+            )
+        }
+        let fields = summary.creation?.shownFields(settings) ?? []
+        if json {
+            print(line(summary, fields, settings))
+        } else {
+            printLines(summary, fields, showsQueries: settings.showsQueries)
+        }
+    }
+
+    private func line(
+        _ summary: UploadSummary,
+        _ fields: [(name: String, value: String)],
+        _ settings: Settings
+    ) -> String {
+        JSON.line(
+            summary.jsonMembers(settings) + [
+                ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
+                (
+                    "fields",
+                    .array(
+                        fields.map {
+                            .object([("name", .string($0.name)), ("value", .string($0.value))])
+                        }
+                    )
+                ),
+            ]
+        )
+    }
+
+    private func printLines(
+        _ summary: UploadSummary,
+        _ fields: [(name: String, value: String)],
+        showsQueries: Bool
+    ) {
+        func line(_ name: String, _ value: String?) {
+            guard let value else { return }
+            print(name + String(repeating: " ", count: max(1, 15 - name.count)) + value.forTerminal)
+        }
+        line("upload", "\(summary.id)\(summary.isInUse ? " (in use)" : "")")
+        line("state", summary.stateWord)
+        line("node", summary.node)
+        line("reason", summary.reason)
+        line("offset", "\(summary.offset)")
+        line("length", summary.length.map { "\($0)" } ?? "not known")
+        line("attempts", "\(summary.attempts)")
+        line("next attempt", summary.nextAttempt?.description)
+        line("promise", summary.creation?.promise.rawValue)
+        line("waits for", summary.awaited)
+        line("created", summary.creation?.created.description)
+        line("whole since", summary.wholeSince?.description)
+        line("last activity", summary.lastActivity.description)
+        line("disk usage", ByteSize.rounded(summary.diskUsage))
+        line("response", summary.status.map { "\($0)" })
+        guard let creation = summary.creation else { return }
+        line("route", creation.route)
+        line("owner", creation.principal?.text)
+        line("client", creation.remoteAddress)
+        line("resource", creation.resourcePath)
+        let target = creation.head.target.shownTarget(withQuery: showsQueries)
+        line("request", "\(creation.head.method.rawValue) \(target)")
+        for field in fields { line("", "\(field.name): \(field.value)") }
+    }
+}
+
+extension UploadCreation {
+    /// Fields whose values prove who somebody is, whatever the settings say.
+    private static let secret: Set = [
+        "authorization", "cookie", "proxy-authorization", "set-cookie",
+    ]
+
+    /// The creation's fields with credentials left out, its route's own among them.
+    fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
+        let own = settings.routes[exactly: route]?.fields.credentialFields ?? []
+        return head.fields.map { field in
+            let isSecret =
+                Self.secret.contains(field.name.canonicalName) || own.contains(field.name)
+            return (field.name.rawName, isSecret ? "(not shown)" : field.value)
+        }
+    }
+}

@@ -1,0 +1,104 @@
+// `spoolgate status`: how the running daemon is, as it says itself on its admin socket.
+
+import ArgumentParser
+import SpoolgateFastCGIFront
+import Glibc
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateTextFormats
+
+struct StatusCommand: SpoolgateCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Say how the running daemon is.",
+        discussion: """
+            Asks the daemon on its admin socket; reads nothing of the spool. With --check, one line \
+            and the exit status of a Nagios plugin: 0 all is well, 1 somebody should look, 2 it does \
+            not serve.
+            """
+    )
+
+    @OptionGroup var options: SettingsOptions
+
+    @Flag(help: "One line, and exit as a Nagios plugin: 0, 1 or 2.")
+    var check = false
+
+    @Flag(help: "One JSON object; ignore members you do not know.")
+    var json = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The daemon's socket, instead of the settings' admin-listen; no settings are read then.",
+            valueName: "path"
+        )
+    )
+    var socket: String?
+
+    private static let timeout = Duration.seconds(10)
+
+    func validate() throws {
+        if check, json { throw ValidationError("--check and --json are two answers: name one.") }
+    }
+
+    func perform() throws(CommandFailure) {
+        let answer: String
+        do throws(CommandFailure) { answer = try ask() } catch {
+            guard check else { throw error }
+            return try end("CRITICAL: \(error.sentence)")
+        }
+        if json { return print(answer, terminator: "") }
+        let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
+        guard let first = lines.first.map(String.init) else { return }
+        if check { return try end(first) }
+        let columns = Terminal.output.size?.columns ?? .max
+        for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
+    }
+
+    /// Ends as a Nagios plugin, by the level that the line begins with.
+    private func end(_ line: String) throws(CommandFailure) {
+        print(line)
+        guard !line.hasPrefix("OK:") else { return }
+        throw CommandFailure(
+            code: line.hasPrefix("WARNING:") ? .warnings : .critical,
+            sentence: line,
+            isTold: true
+        )
+    }
+
+    private func ask() throws(CommandFailure) -> String {
+        var path = socket ?? ""
+        if socket == nil { path = try options.settings().adminSocket }
+        let answer: FastCGIQuestion.Answer
+        do throws(SystemError) {
+            answer = try FastCGIQuestion(path: path, timeout: Self.timeout)
+                .get(json ? "/status" : "/status.txt")
+        } catch {
+            throw failure(error, path)
+        }
+        guard answer.status == 200 else {
+            throw CommandFailure(
+                code: .unavailable,
+                sentence: "\(path): the daemon answered \(answer.status)"
+            )
+        }
+        return String(decoding: answer.content, as: UTF8.self)
+    }
+
+    private func failure(_ error: SystemError, _ path: String) -> CommandFailure {
+        switch error.errno {
+        case EACCES, EPERM:
+            CommandFailure(
+                code: .noPermission,
+                sentence: "\(error); as root it can be asked: sudo spoolgate status"
+            )
+        case ENOENT, ECONNREFUSED:
+            CommandFailure(
+                code: .unavailable,
+                sentence: "nobody listens on \(path): no daemon runs with these settings "
+                    + "(systemctl status spoolgate)"
+            )
+        default:
+            CommandFailure(code: .unavailable, sentence: "the daemon gave no answer: \(error)")
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// The shape of what is in the spool, as qshape(1) of Postfix shows a queue: how many uploads of each state and
+// route are how old, what they take on the disk, and the oldest with its reason.
+//
+// Invariant: what is in memory grows with the routes, not with the spool.
+
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// Counts of uploads by state, route and age.
+struct QueueShape {
+    /// The upper ends of the ages that are told apart, in seconds; what is older has a column of its own.
+    private static let ends: [Int64] = [60, 600, 3_600, 21_600, 86_400, 604_800]
+
+    private struct Kind: Hashable {
+        var state: String
+        var route: String?
+    }
+
+    private struct Row {
+        var ages = [Int](repeating: 0, count: ends.count + 1)
+        var diskUsage: Int64 = 0
+        /// nil: there is no upload.
+        var oldest: (age: Int64, id: UploadID, reason: String?)?
+        var count: Int { ages.reduce(0, +) }
+    }
+
+    private let now: WallTime
+    private var rows: [Kind: Row] = [:]
+    /// How many uploads were added.
+    private(set) var count = 0
+
+    /// Begins with none; ages count back from `now`.
+    init(now: WallTime) { self.now = now }
+
+    /// Counts an upload.
+    mutating func add(_ summary: UploadSummary) {
+        count += 1
+        let age = max(0, now.seconds - since(summary).seconds)
+        let place = Self.ends.firstIndex { age < $0 } ?? Self.ends.count
+        let kind = Kind(state: summary.stateWord, route: summary.creation?.route)
+        var row = rows[kind] ?? Row()
+        row.ages[place] += 1
+        row.diskUsage += summary.diskUsage
+        if row.oldest.map({ age > $0.age }) ?? true {
+            row.oldest = (age, summary.id, summary.reason)
+        }
+        rows[kind] = row
+    }
+
+    /// Since when an upload is what it is: one that waits has waited since it was whole.
+    private func since(_ summary: UploadSummary) -> WallTime {
+        switch summary.queue {
+        case .incoming, .delivered, .corrupt: summary.lastActivity
+        case .active, .deferred, .hold: summary.wholeSince ?? summary.lastActivity
+        }
+    }
+
+    private var sorted: [(Kind, Row)] {
+        let places = Dictionary(
+            uniqueKeysWithValues: UploadSummary.stateWords.enumerated().map { ($1, $0) }
+        )
+        return rows.sorted { one, other in
+            (places[one.key.state] ?? 0, one.key.route ?? "")
+                < (places[other.key.state] ?? 0, other.key.route ?? "")
+        }.map { ($0.key, $0.value) }
+    }
+
+    // MARK: For people
+
+    /// The table: a line for each row, and its oldest upload below it.
+    ///
+    /// - Parameters:
+    ///   - isWide: whether the route has a column also where there is only one.
+    ///   - width: columns of the terminal, beyond which a line is cut; nil: it is not.
+    /// - Returns: the lines; none where there is no upload.
+    func lines(isWide: Bool, width: Int?) -> [String] {
+        guard count > 0 else { return [] }
+        let hasRoutes = isWide || Set(rows.keys.map(\.route)).count > 1
+        let limits = Self.ends.map(DurationText.rounded)
+        var head = ["STATE"] + (hasRoutes ? ["ROUTE"] : []) + ["UPLOADS"]
+        head += limits.map { "<\($0)" } + ["older", "DISK"]
+        var table = [head]
+        var below = [""]
+        var total = Row()
+        for (kind, row) in sorted {
+            table.append(
+                cells([kind.state] + (hasRoutes ? [(kind.route ?? "-").forTerminal] : []), row)
+            )
+            below.append(oldestText(row))
+            for place in row.ages.indices { total.ages[place] += row.ages[place] }
+            total.diskUsage += row.diskUsage
+        }
+        if rows.count > 1 {
+            table.append(cells(["all"] + (hasRoutes ? [""] : []), total))
+            below.append("")
+        }
+        let names = hasRoutes ? 2 : 1
+        let widths = head.indices.map { column in
+            table.reduce(0) { max($0, $1[column].terminalColumns) }
+        }
+        return zip(table, below).flatMap { cells, below in
+            let line = zip(cells, widths).enumerated().map { column, cell in
+                let (text, width) = cell
+                return column < names
+                    ? text.padded(toColumns: width) : text.indented(toColumns: width)
+            }.joined(separator: "  ")
+            return [line] + (below.isEmpty ? [] : [below])
+        }.map { line in width.map { line.cut(toColumns: $0) } ?? line }
+    }
+
+    private func cells(_ names: [String], _ row: Row) -> [String] {
+        names + ["\(row.count)"] + row.ages.map { "\($0)" } + [ByteSize.rounded(row.diskUsage)]
+    }
+
+    private func oldestText(_ row: Row) -> String {
+        guard let oldest = row.oldest else { return "" }
+        let reason = oldest.reason.map { ": \($0.forTerminal)" } ?? ""
+        return "    oldest \(DurationText.rounded(oldest.age)) \(oldest.id)\(reason)"
+    }
+
+    // MARK: For programs
+
+    /// One JSON object for each row.
+    var objects: [String] {
+        sorted.map { kind, row in
+            JSON.line([
+                ("state", .string(kind.state)),
+                ("route", kind.route.map { .string($0) } ?? .null),
+                ("uploads", .integer(Int64(row.count))),
+                ("ages", .array(row.ages.enumerated().map { ageObject($0, $1) })),
+                ("disk-usage", .integer(row.diskUsage)),
+                ("oldest", row.oldest.map { .string($0.id.description) } ?? .null),
+                ("oldest-age", row.oldest.map { .integer($0.age) } ?? .null),
+                ("oldest-reason", row.oldest.flatMap { $0.reason }.map { .string($0) } ?? .null),
+            ])
+        }
+    }
+
+    /// How many are younger than so many seconds, and not counted by one before.
+    private func ageObject(_ place: Int, _ count: Int) -> JSON {
+        let end: JSON = place < Self.ends.count ? .integer(Self.ends[place]) : .null
+        return .object([("below", end), ("uploads", .integer(Int64(count)))])
+    }
+}

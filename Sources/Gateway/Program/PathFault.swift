@@ -1,0 +1,167 @@
+// What a person is told of a path that a setting names and the daemon's user cannot use: the file or directory
+// that stands against it, as it is now, and a command that mends it.
+//
+// Invariant: no command opens to everybody what is a secret, and none changes more than what is named.
+
+import SpoolgatePosix
+
+/// What the daemon does with a path of the settings.
+enum PathUse {
+    /// Keeps everything of its own in the directory.
+    case ownDirectory
+    /// Puts files into the directory that others take.
+    case sharedDirectory
+    /// Makes a file or socket in the directory.
+    case place
+    /// Reads the file.
+    case file
+    /// Adds to the file.
+    case log
+    /// Runs the program.
+    case program
+    /// Connects to the socket.
+    case socket
+
+    var rights: AccessRights {
+        switch self {
+        case .ownDirectory, .sharedDirectory: .all
+        case .place: [.write, .search]
+        case .file: .read
+        case .log, .socket: .write
+        case .program: .search
+        }
+    }
+
+    fileprivate var verb: String {
+        switch self {
+        case .ownDirectory, .sharedDirectory, .log: "write to"
+        case .place: "make anything in"
+        case .file: "read"
+        case .program: "run"
+        case .socket: "connect to"
+        }
+    }
+
+    var isDirectory: Bool {
+        switch self {
+        case .ownDirectory, .sharedDirectory, .place: true
+        case .file, .log, .program, .socket: false
+        }
+    }
+}
+
+/// Puts into words why one user cannot use a path.
+struct PathFault {
+    let user: SystemUser
+    let use: PathUse
+    /// The path that the setting names.
+    let path: String
+
+    /// One sentence; its last part is a command to type, where there is one.
+    func sentence(_ obstacle: PathObstacle) -> String {
+        switch obstacle {
+        case .missing(let missing, let isLast):
+            let place = isLast ? "" : ", where \(path) is to be"
+            return "\(missing) is not there\(place); \(mendOfMissing)"
+        case .notDirectory(let facts):
+            return "\(facts.path) is no directory (\(facts.description)); name another path"
+        case .readOnly(let facts):
+            return "user \(user.name) cannot \(use.verb) \(facts.path) (\(facts.description)): its "
+                + "file system is mounted read-only; mount it for writing, or, where a unit of systemd "
+                + "protects it, name it in ReadWritePaths= there"
+        case .denied(let facts, let rights, isLast: false):
+            return "user \(user.name) cannot reach \(path), because it may not pass \(facts.path) "
+                + "(\(facts.description)); \(mendOfPassage(facts, rights))"
+        case .denied(let facts, let rights, isLast: true):
+            return "user \(user.name) cannot \(use.verb) \(facts.path) (\(facts.description)); "
+                + mend(facts, rights)
+        case .failed(let error): return "\(error)"
+        }
+    }
+
+    /// One sentence about a directory that is usable and somebody else's, or something in `directory`.
+    func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
+        "\(facts.path) is not user \(user.name)'s own (\(facts.description)); "
+            + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
+    }
+
+    /// One sentence about a directory that is not there and cannot be made by the user.
+    func sentence(notMade obstacle: PathObstacle) -> String {
+        guard case .denied(let facts, _, isLast: true) = obstacle else { return sentence(obstacle) }
+        return "\(path) is not there, and user \(user.name) cannot make it in \(facts.path) "
+            + "(\(facts.description)); \(mendOfMissing)"
+    }
+
+    private var groupName: String { SystemUser.name(ofGroup: user.group) }
+
+    private func chown(_ path: String) -> String { "chown \(user.name): \(path.shellWord)" }
+
+    private var mendOfMissing: String {
+        let make = "install -d -o \(user.name) -g \(groupName) -m"
+        switch use {
+        case .ownDirectory: return "\(make) 0700 \(path.shellWord)"
+        case .sharedDirectory: return "\(make) 2770 \(path.shellWord)"
+        case .place: return "\(make) 0755 \(path.shellWord)"
+        case .file, .log: return "put it there, or name the file that is meant"
+        case .program: return "install it, or name the program that is meant"
+        case .socket: return "start what listens there"
+        }
+    }
+
+    /// Which of owner, group and others the user is to a file.
+    private func part(_ facts: PathFacts) -> String {
+        if facts.owner == user.number { return "u" }
+        return SystemUser.isMember(ofGroup: facts.group) ? "g" : "o"
+    }
+
+    private func mendOfPassage(_ facts: PathFacts, _ rights: AccessRights) -> String {
+        let part = part(facts)
+        let open = "chmod \(part)+\(rights.letters) \(facts.path.shellWord)"
+        guard part == "o" else { return open }
+        return "\(setACL(facts, rights)), or, for everybody, \(open)"
+    }
+
+    private func mend(_ facts: PathFacts, _ rights: AccessRights) -> String {
+        let part = part(facts)
+        if part != "o" || use == .program {
+            let whom = use == .program ? "a" : part
+            return "chmod \(whom)+\(rights.letters) \(facts.path.shellWord)"
+        }
+        switch use {
+        case .ownDirectory, .log: return chown(facts.path)
+        case .file:
+            let file = facts.path.shellWord
+            return "chgrp \(groupName) \(file) && chmod g+\(rights.letters) \(file)"
+        case .socket where facts.permissions & 0o020 != 0 && facts.group != 0:
+            return
+                "usermod -aG \(SystemUser.name(ofGroup: facts.group)) \(user.name), then restart "
+                + "spoolgate"
+        case .sharedDirectory, .place, .program, .socket: return setACL(facts, use.rights)
+        }
+    }
+
+    private func setACL(_ facts: PathFacts, _ rights: AccessRights) -> String {
+        "setfacl -m u:\(user.name):\(rights.letters) \(facts.path.shellWord)"
+    }
+}
+
+extension AccessRights {
+    /// As chmod(1) takes them.
+    fileprivate var letters: String {
+        [(AccessRights.read, "r"), (.write, "w"), (.search, "x")]
+            .filter { contains($0.0) }.map(\.1).joined()
+    }
+}
+
+extension String {
+    /// The text as one word of a shell's.
+    fileprivate var shellWord: String {
+        let isPlain = unicodeScalars.allSatisfy { scalar in
+            scalar.properties.isAlphabetic || ("0"..."9").contains(scalar)
+                || "_./:=@%+,-".unicodeScalars.contains(scalar)
+        }
+        return isPlain
+            ? self
+            : "'\(split(separator: "'", omittingEmptySubsequences: false).joined(separator: #"'\''"#))'"
+    }
+}

@@ -1,0 +1,139 @@
+// What `purge` tells: a line for each upload, then a summary, for people or as JSON.
+
+import SpoolgateDelivery
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// What a purge has done so far.
+final class PurgeReport {
+    /// Whether nothing is removed, only told of.
+    let isDryRun: Bool
+    /// Whether it is told as JSON.
+    let isJSON: Bool
+    /// Bytes that the spool takes after it; nil: nobody asked.
+    var left: Int64?
+    private let progress = ProgressLine()
+    private var count = 0
+    private var removed = 0
+    private var inUse = 0
+    private var freed: Int64 = 0
+    /// Uploads that were kept because the settings do not have their route, and some of these routes.
+    private var kept = 0
+    private var unknownRoutes: Set<String> = []
+    private static let routeLimit = 10
+
+    init(isDryRun: Bool, isJSON: Bool) {
+        self.isDryRun = isDryRun
+        self.isJSON = isJSON
+    }
+
+    /// Whether there was nothing to tell of any upload.
+    var isEmpty: Bool { removed + inUse + kept == 0 }
+
+    private var word: String { isDryRun ? "would remove" : "removed" }
+
+    /// One more upload was looked at.
+    func looked() {
+        count += 1
+        progress.show("\(count) looked at, \(removed) \(word)")
+    }
+
+    /// An upload stays, because nobody knows what its route promised.
+    func keep(_ summary: UploadSummary) {
+        kept += 1
+        if unknownRoutes.count < Self.routeLimit {
+            unknownRoutes.insert(summary.creation?.route ?? "?")
+        }
+    }
+
+    /// An upload was removed, or it is in use.
+    func note(_ summary: UploadSummary, isRemoved: Bool) {
+        let action = isRemoved ? word : "in use"
+        if isRemoved {
+            removed += 1
+            freed += summary.diskUsage
+        } else {
+            inUse += 1
+        }
+        progress.print(
+            isJSON
+                ? JSON.line([
+                    ("upload", .string(summary.id.description)),
+                    ("queue", .string(summary.queue.rawValue)),
+                    ("cause", summary.holdCause.map { .string($0.rawValue) } ?? .null),
+                    ("action", .string(action)),
+                    ("disk-usage", .integer(summary.diskUsage)),
+                    ("last-activity", .string(summary.lastActivity.description)),
+                ])
+                : "\(action) \(summary.id) (\(summary.queue.rawValue)"
+                    + (summary.holdCause.map { ": \($0.rawValue), " } ?? ", ")
+                    + "\(ByteSize.rounded(summary.diskUsage)), "
+                    + "last activity \(summary.lastActivity))"
+        )
+    }
+
+    /// Content without a record was removed.
+    func removed(orphan id: UploadID, _ status: FileStatus) {
+        removed += 1
+        freed += status.diskUsage
+        progress.print(
+            isJSON
+                ? JSON.line([
+                    ("upload", .string(id.description)),
+                    ("queue", .null),
+                    ("action", .string(word)),
+                    ("disk-usage", .integer(status.diskUsage)),
+                    ("last-activity", .string(status.modified.description)),
+                ])
+                : "\(word) \(id) (content without a record, "
+                    + "\(ByteSize.rounded(status.diskUsage)), last activity \(status.modified))"
+        )
+    }
+
+    /// Everything was looked at.
+    ///
+    /// - Parameters:
+    ///   - retention: what was kept, and for how long.
+    ///   - clockLead: seconds by which the clock is ahead of what is believed of it; nil: it is not.
+    func end(_ retention: Retention, clockLead: Int64?) {
+        guard !isJSON else {
+            return progress.print(
+                JSON.line([
+                    ("summary", .string(isDryRun ? "dry-run" : "purge")),
+                    ("removed", .integer(Int64(removed))),
+                    ("freed", .integer(freed)),
+                    ("in-use", .integer(Int64(inUse))),
+                    ("unknown-route", .integer(Int64(kept))),
+                    ("clock-lead", .integer(clockLead ?? 0)),
+                    ("left", left.map { .integer($0) } ?? .null),
+                ])
+            )
+        }
+        if kept > 0 {
+            let routes = unknownRoutes.sorted().joined(separator: ", ").forTerminal
+            let times = Retention.queues.compactMap { queue in
+                retention.longest(queue).map { "\(queue.rawValue) \(DurationText.text($0))" }
+            }
+            progress.print(
+                "Kept \(uploads: kept) of routes that the settings do not have (\(routes)) for the "
+                    + "longest time of any route: \(times.joined(separator: ", "))."
+            )
+        }
+        if let clockLead {
+            progress.print(
+                "The clock is ahead by \(clockLead)s of the time that is known to have passed: "
+                    + "nothing counts as older for that before it has gone evenly for "
+                    + "\(DurationText.text(SpoolClock.patience)) of uptime."
+            )
+        }
+        let verb = isDryRun ? "Would remove" : "Removed"
+        let used = inUse == 0 ? "" : "; \(inUse) in use, left alone"
+        let rest = left.map { "; \(ByteSize.rounded($0)) left" } ?? ""
+        let freeing = isDryRun ? "freeing" : "freed"
+        progress.print(
+            "\(verb) \(uploads: removed), \(freeing) \(ByteSize.rounded(freed))\(used)\(rest)."
+        )
+    }
+}

@@ -1,0 +1,232 @@
+// One purge at work: what is over or was named, what is older than a time, or the oldest until the rest fits.
+//
+// An upload that anybody uses, or that changed since it was looked at, is left alone. Invariant: unless it is
+// forced nothing is removed that `Retention` still promises.
+
+import SpoolgateDelivery
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// One purge.
+final class Purging {
+    /// Uploads whose removals are made durable together: each takes a descriptor until then, and the
+    /// usual limit is 1,024, of which the spool's directories take a quarter.
+    private static let batch = 512
+    /// Content without a record belongs to nobody, but to a creation under way it may.
+    private static let orphanAge: Int64 = 3_600
+    /// The oldest that are found by one walk through the spool, where the oldest are wanted.
+    private static let round = 20_000
+
+    private let spool: Spool
+    private let events: Events
+    private let retention: Retention
+    private let queues: [Queue]
+    private let selection: UploadSelection
+    private let isForced: Bool
+    private let report: PurgeReport
+    private let now: WallTime
+    private var due: [UploadSummary] = []
+    /// Whether some of what was removed waited, or was in `corrupt`.
+    private var hasWaited = false
+
+    /// Prepares a purge of uploads in `queues` that `selection` has.
+    init(
+        spool: Spool,
+        events: Events,
+        retention: Retention,
+        queues: [Queue],
+        selection: UploadSelection,
+        isForced: Bool,
+        report: PurgeReport
+    ) {
+        self.spool = spool
+        self.events = events
+        self.retention = retention
+        self.queues = queues
+        self.selection = selection
+        self.isForced = isForced
+        self.report = report
+        // What is to go whatever was promised goes by the clock that a person sees.
+        now = isForced ? spool.clock.now : spool.clock.confirmed
+    }
+
+    // MARK: All
+
+    /// Removes what is due; with `total`, the oldest of it, until all that is left takes no more than so
+    /// many bytes on the disk.
+    func run(keeping total: Int64?) throws(SpoolError) {
+        defer {
+            spool.noteClock()
+            // What waits is what daemons tell of; where this cannot be told, their next run sees it.
+            if hasWaited { _ = try? spool.wakeDaemons() }
+        }
+        if let total {
+            report.left = try removeOldest(keeping: total)
+        } else {
+            try forEachDue { summary throws(SpoolError) in
+                due.append(summary)
+                if due.count >= Self.batch { try removeDue() }
+            }
+            try removeDue()
+        }
+        if queues.contains(.incoming), !selection.isNarrow {
+            let age = selection.olderThan?.components.seconds ?? Self.orphanAge
+            try spool.removeOrphans(
+                unchangedSince: WallTime(seconds: now.seconds - age),
+                isDryRun: report.isDryRun
+            ) { id, status in report.removed(orphan: id, status) }
+        }
+        if total == nil, isWhole { spool.notePurge() }
+        report.end(retention, clockLead: spool.clock.lead)
+    }
+
+    /// Whether all goes that is over, as when a daemon looks for it.
+    private var isWhole: Bool {
+        !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
+            && Retention.queues.allSatisfy(queues.contains)
+    }
+
+    private func forEachDue(
+        isFirst: Bool = true,
+        _ body: (UploadSummary) throws(SpoolError) -> Void
+    ) throws(SpoolError) {
+        let olderThan = selection.olderThan?.components.seconds ?? 0
+        let age = isForced ? olderThan : max(olderThan, retention.shortest(queues))
+        // Everything is that old, also what says that it is of the future.
+        let limit = WallTime(seconds: isForced && age == 0 ? .max : now.seconds - age)
+        try spool.forEachIdle(
+            in: queues,
+            since: limit,
+            seesUse: report.isDryRun,
+            step: report.looked
+        ) {
+            summary throws(SpoolError) in
+            guard selection.admits(summary.creation) else { return }
+            if !isForced, !report.isDryRun, try spool.mendTime(of: summary) { return }
+            if isDue(summary) { return try body(summary) }
+            if isFirst, !retention.knows(summary.creation?.route) { report.keep(summary) }
+        }
+    }
+
+    private func isDue(_ summary: UploadSummary) -> Bool {
+        isForced || retention.isOver(summary, at: now)
+    }
+
+    /// Removes what is due and was found; the bytes that frees.
+    @discardableResult
+    private func removeDue() throws(SpoolError) -> Int64 {
+        defer { due = [] }
+        var freed: Int64 = 0
+        try remove(due) { summary, isRemoved in
+            if isRemoved { freed += summary.diskUsage }
+            report.note(summary, isRemoved: isRemoved)
+        }
+        return freed
+    }
+
+    private func remove(
+        _ summaries: [UploadSummary],
+        _ note: (UploadSummary, _ isRemoved: Bool) -> Void
+    ) throws(SpoolError) {
+        if report.isDryRun {
+            for summary in summaries { note(summary, !summary.isInUse) }
+            return
+        }
+        try spool.remove(summaries) { summary, isRemoved in
+            note(summary, isRemoved)
+            guard isRemoved else { return }
+            events.note(Event(.purged, of: summary))
+            if [.deferred, .hold, .corrupt].contains(summary.queue) { hasWaited = true }
+        }
+    }
+
+    // MARK: The oldest
+
+    /// Removes the oldest of what is due until no more than `total` bytes are left; those that are.
+    private func removeOldest(keeping total: Int64) throws(SpoolError) -> Int64 {
+        var left: Int64 = 0
+        try spool.forEachUpload { left += $0.diskUsage }
+        var last: UploadOrder?
+        var isMore = true
+        while left > total, isMore {
+            var oldest = TopN<UploadOrder, UploadID>(limit: Self.round)
+            try forEachDue(isFirst: last == nil) { (summary) throws(SpoolError) in
+                let order = UploadOrder(summary, by: .age)
+                if last.map({ order > $0 }) ?? true { oldest.add(order, summary.id) }
+            }
+            let found = oldest.sorted()
+            isMore = found.count == Self.round
+            last = found.last?.key
+            left = try remove(found, from: left, to: total)
+        }
+        return left
+    }
+
+    private func remove(
+        _ found: [(key: UploadOrder, element: UploadID)],
+        from size: Int64,
+        to total: Int64
+    ) throws(SpoolError) -> Int64 {
+        var left = size
+        // What will be left if all that is due can be removed.
+        var expected = left
+        for (order, id) in found {
+            if expected <= total || due.count >= Self.batch {
+                left -= try removeDue()
+                expected = left
+            }
+            guard left > total else { break }
+            // It may have changed since the walk.
+            guard let summary = try spool.look(at: id), UploadOrder(summary, by: .age) == order,
+                queues.contains(summary.queue), isDue(summary)
+            else { continue }
+            due.append(summary)
+            expected -= summary.diskUsage
+        }
+        return left - (try removeDue())
+    }
+
+    // MARK: By name
+
+    /// Removes uploads that were named; each gets a line.
+    func remove(_ ids: [UploadID]) throws(CommandFailure) {
+        var lines = ActionLines(json: report.isJSON)
+        for id in ids {
+            do throws(SpoolError) {
+                guard let summary = try spool.look(at: id) else {
+                    lines.tellUnknown(id)
+                    continue
+                }
+                if summary.isInUse {
+                    lines.tellInUse(id)
+                } else if let refusal = refusal(of: summary) {
+                    lines.tell(id, "refused", .refused, refusal)
+                } else {
+                    try remove([summary]) { summary, isRemoved in
+                        if isRemoved {
+                            report.note(summary, isRemoved: true)
+                        } else {
+                            lines.tellInUse(id)
+                        }
+                    }
+                }
+            } catch {
+                lines.tell(id, "failed", .unavailable, error.sentence)
+            }
+        }
+        report.end(retention, clockLead: nil)
+        try lines.end()
+    }
+
+    /// Why an upload may not be removed; nil: it may.
+    private func refusal(of summary: UploadSummary) -> String? {
+        let state = "it is \(summary.stateWord)"
+        if summary.queue == .active { return "\(state); see what becomes of it" }
+        if isDue(summary) { return nil }
+        let end = retention.end(of: summary).map { "till \($0)" } ?? "until somebody says otherwise"
+        return "\(state), and kept \(end); --force removes it all the same"
+    }
+}

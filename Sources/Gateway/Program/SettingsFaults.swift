@@ -1,0 +1,227 @@
+// What in the file system does not fit the settings, as the user sees it whom this process is.
+//
+// It only looks: nothing is made, opened for writing or connected to.
+
+import SpoolgateDelivery
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+/// Looks at everything that settings name, for one user.
+struct SettingsFaults {
+    /// One sentence for each fault, with the setting's key.
+    private(set) var sentences: [String] = []
+    private let user: SystemUser
+    private let makesDirectories: Bool
+
+    /// Looks at what `settings` name.
+    ///
+    /// - Parameters:
+    ///   - settings: the settings.
+    ///   - user: whom this process is.
+    ///   - bindsItself: whether the daemon makes the socket of `listen`, and nobody for it.
+    ///   - makesDirectories: whether the daemon makes the directories that are not there.
+    init(
+        _ settings: Settings,
+        as user: SystemUser,
+        bindsItself: Bool,
+        makesDirectories: Bool
+    ) {
+        self.user = user
+        self.makesDirectories = makesDirectories
+        if bindsItself, case .unix(let path, _, let group) = settings.listen {
+            require(.place, PathAccess.parent(of: path), "listen")
+            if let group { requireGroup(group) }
+        }
+        if bindsItself, let path = settings.adminPath {
+            require(.place, PathAccess.parent(of: path), "admin-listen")
+        }
+        if let sentence = spoolFault(settings.spoolDirectory) {
+            sentences.append("spool.directory: \(sentence)")
+        }
+        for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
+            require(route, "routes.\(name)")
+        }
+        require(settings.events.webhook, "events.webhook")
+        if case .file(let path) = settings.events.destination {
+            requireLog(path, "events.to")
+        }
+    }
+
+    private mutating func require(_ route: RouteSettings, _ key: String) {
+        for target in route.upstream.targets { require(target, "\(key).upstream") }
+        if route.upstream.isBucket,
+            requireFile(route.upstream.bucket.credentialsFile, "\(key).s3.credentials"),
+            let fault = route.upstream.bucket.accessKeyFault
+        {
+            sentences.append("\(key).s3.credentials: \(fault.reason)")
+        }
+        requireFile(route.upstream.certificateAuthority, "\(key).tls.ca")
+        requireFile(route.upstream.clientCertificate, "\(key).tls.certificate")
+        requireFile(route.upstream.clientKey, "\(key).tls.key")
+        require(route.authorization, "\(key).authorize")
+        if let program = route.inspection.command.first {
+            require(.program, program, "\(key).inspect.command")
+        }
+        guard route.form == .path else { return }
+        if let directory = route.path.directory {
+            require(.sharedDirectory, directory, "\(key).path.directory")
+        }
+        if requireFile(route.path.keyFile, "\(key).path.key-file"), let fault = route.keyFault {
+            sentences.append("\(key).path.key-file: \(fault)")
+        }
+    }
+
+    private mutating func require(_ target: UpstreamTarget, _ key: String) {
+        switch target {
+        case .directory(let path): require(.sharedDirectory, path, key)
+        case .unix(let path): require(.socket, path, key)
+        case .http, .bucket: break
+        }
+    }
+
+    private mutating func require(_ service: ServiceSettings, _ key: String) {
+        if let target = service.url?.target { require(target, "\(key).url") }
+        requireFile(service.certificateAuthority, "\(key).tls.ca")
+        requireFile(service.clientCertificate, "\(key).tls.certificate")
+        requireFile(service.clientKey, "\(key).tls.key")
+    }
+
+    @discardableResult
+    private mutating func requireFile(_ path: String?, _ key: String) -> Bool {
+        guard let path else { return true }
+        return require(.file, path, key)
+    }
+
+    /// Looks whether the user can use a path so; whether it can.
+    @discardableResult
+    private mutating func require(_ use: PathUse, _ path: String, _ key: String) -> Bool {
+        let fault = PathFault(user: user, use: use, path: path)
+        do throws(PathObstacle) {
+            let facts = try PathAccess.require(use.rights, to: path)
+            guard facts.isDirectory == use.isDirectory else {
+                guard use.isDirectory else {
+                    sentences.append("\(key): \(path) is a directory; name a file in it")
+                    return false
+                }
+                throw .notDirectory(facts)
+            }
+            return true
+        } catch {
+            if case .missing = error {
+                // What listens there may be started later.
+                if use == .socket { return true }
+                if use.isDirectory, makesDirectories, canMake(path) { return true }
+            }
+            sentences.append("\(key): \(fault.sentence(error))")
+            return false
+        }
+    }
+
+    /// Whether the user can make a directory that is not there, and those above it that are not.
+    private func canMake(_ path: String) -> Bool {
+        let parent = PathAccess.parent(of: path)
+        do throws(PathObstacle) {
+            _ = try PathAccess.require([.write, .search], to: parent)
+            return true
+        } catch {
+            guard case .missing = error, parent != path else { return false }
+            return canMake(parent)
+        }
+    }
+
+    private mutating func requireGroup(_ name: String) {
+        guard let group = SystemUser.group(named: name) else {
+            sentences.append("socket-group: there is no group '\(name)'; groupadd --system \(name)")
+            return
+        }
+        guard !user.isRoot, !SystemUser.isMember(ofGroup: group) else { return }
+        sentences.append(
+            "socket-group: user \(user.name) is not in the group '\(name)' and cannot give it the "
+                + "socket; usermod -aG \(name) \(user.name)"
+        )
+    }
+
+    /// A file that is there has to be writable, another one's directory.
+    private mutating func requireLog(_ path: String, _ key: String) {
+        do throws(PathObstacle) {
+            _ = try PathAccess.require([], to: path)
+        } catch {
+            if case .missing = error {
+                require(.place, PathAccess.parent(of: path), key)
+                return
+            }
+        }
+        require(.log, path, key)
+    }
+
+    // MARK: The spool
+
+    /// Why a directory is no spool for the user; nil where it is one, is empty, or can be made.
+    private func spoolFault(_ path: String) -> String? {
+        let fault = PathFault(user: user, use: .ownDirectory, path: path)
+        do throws(PathObstacle) {
+            let facts = try PathAccess.require(.all, to: path)
+            guard facts.isDirectory else { throw .notDirectory(facts) }
+            let isOwn = facts.owner == user.number || user.isRoot
+            return isOwn ? faultInside(path, fault) : fault.sentence(notOwn: facts)
+        } catch .missing(_, isLast: true) {
+            do throws(PathObstacle) {
+                _ = try PathAccess.require(PathUse.place.rights, to: PathAccess.parent(of: path))
+                return nil
+            } catch {
+                return fault.sentence(notMade: error)
+            }
+        } catch {
+            return fault.sentence(error)
+        }
+    }
+
+    /// Why a directory that is the user's own is no spool; nil where it is one or is empty.
+    private func faultInside(_ path: String, _ fault: PathFault) -> String? {
+        do {
+            let names = try Directory(path: path).names()
+            if names.isEmpty { return nil }
+            if !user.isRoot {
+                for name in names.sorted() {
+                    let facts = try PathAccess.require([], to: "\(path)/\(name)")
+                    if facts.owner != user.number {
+                        return fault.sentence(notOwn: facts, in: path)
+                    }
+                }
+            }
+            _ = try Spool(existing: path)
+            return nil
+        } catch let error as SpoolError {
+            return error.sentence
+        } catch let obstacle as PathObstacle {
+            return fault.sentence(obstacle)
+        } catch {
+            return "\(error)"
+        }
+    }
+}
+
+extension Settings {
+    /// Routes on which neither the settings nor anybody they name decides who may upload: one sentence each.
+    var openDoors: [String] {
+        routes.sorted { $0.key < $1.key }
+            .filter { $0.value.anonymous == nil && $0.value.authorization.url == nil }
+            .map { name, route in
+                let most = ByteSize.text(route.limits.maxSize)
+                let room =
+                    spoolQuota == 0
+                    ? "until the disk is full to spool.reserve (spool.quota is 0)"
+                    : "until spool.quota (\(ByteSize.text(spoolQuota))) is full"
+                return
+                    "routes.\(name): nothing here decides who may upload; unless nginx does, anybody "
+                    + "can send uploads of up to \(most) each, \(room). Have nginx ask for a login and "
+                    + "set anonymous: refuse, or name who is asked in authorize.url, or set "
+                    + "anonymous: allow if that is meant"
+            }
+    }
+}

@@ -1,0 +1,62 @@
+// Which uploads a command is about, by what is known of them: the options that `list` and `purge` share.
+
+import ArgumentParser
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// What uploads are selected by.
+struct UploadSelection: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Only uploads without activity for this long: 90s, 30m, 24h, 7d.",
+            valueName: "duration"
+        ),
+        transform: readDuration
+    )
+    var olderThan: Duration?
+
+    @Option(help: ArgumentHelp("Only this route; may be repeated.", valueName: "name"))
+    var route: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Only this owner; may be repeated; '' for uploads without one.",
+            valueName: "name"
+        )
+    )
+    var owner: [String] = []
+
+    /// Whether anything is left out by route or owner.
+    var isNarrow: Bool { !route.isEmpty || !owner.isEmpty }
+
+    /// Whether an upload is of a route and an owner that were named, if any were.
+    func admits(_ creation: UploadCreation?) -> Bool {
+        guard isNarrow else { return true }
+        guard let creation else { return false }
+        let principal = creation.principal ?? ""
+        return (route.isEmpty || route.contains { $0.hasSameBytes(as: creation.route) })
+            && (owner.isEmpty || owner.contains { ExactText($0) == principal })
+    }
+
+    /// Whether an upload is selected at `now`.
+    func admits(_ summary: UploadSummary, at now: WallTime) -> Bool {
+        let idle = now.seconds - summary.lastActivity.seconds
+        return admits(summary.creation) && olderThan.map { idle >= $0.components.seconds } ?? true
+    }
+
+    /// Says which of the routes named cannot be meant, after no upload was found.
+    func requireRoutes(of settings: Settings) throws(CommandFailure) {
+        guard let strange = route.first(where: { settings.routes[exactly: $0] == nil }) else {
+            return
+        }
+        let known = settings.routes.keys.sorted().joined(separator: ", ")
+        throw CommandFailure(
+            code: .unknownUpload,
+            sentence: "--route \(strange): no upload was found, and the settings have no such "
+                + "route; they have: \(known)"
+        )
+    }
+}

@@ -1,0 +1,135 @@
+// An ordinary upload: received whole, however slowly it comes, then delivered with its length; or, where
+// the route says `ordinary: pass`, streamed as it comes.
+//
+// It has no upload resource, so nobody can come back for it: what does not arrive whole is gone with the
+// request. It has a record only where the route replies `accepted`. Invariant: it waits for no other upload.
+
+import SpoolgateDelivery
+import SpoolgateExchange
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateUploadProtocol
+
+extension Request {
+    /// Takes an ordinary upload, or one that is to be delivered like one (`isUntold(_:)`), and answers as its
+    /// route replies.
+    func takeOrdinaryUpload(isMarked: Bool) {
+        // What is marked as an upload is whole in one small message and has digests to be verified.
+        if route.settings.ordinary == .pass, !isMarked {
+            return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
+        }
+        let plan: DigestPlan
+        do throws(Refusal) {
+            plan = try DigestPlan(ordinary: head.fields, route: route)
+        } catch {
+            return refuse(error)
+        }
+        do throws(SpoolError) {
+            let upload = try newOrdinaryUpload()
+            defer { upload.unlock() }
+            do throws(SpoolError) {
+                try take(upload, plan)
+            } catch {
+                // Its client sends it again: it must not be delivered as well.
+                try? upload.remove(durably: true)
+                throw error
+            }
+        } catch {
+            note(error, upload: nil)
+            refuse(error.refusal)
+        }
+    }
+
+    private func newOrdinaryUpload() throws(SpoolError) -> Upload {
+        let expected = head.contentLength.count ?? 0
+        switch route.settings.reply {
+        case .upstream:
+            return try gateway.spool.createUnrecorded(newUpload(), expecting: expected)
+        case .accepted:
+            return try gateway.spool.create(
+                newResource(),
+                length: head.contentLength.count,
+                expecting: expected,
+                requestRelease: {}
+            )
+        }
+    }
+
+    private func take(_ upload: Upload, _ plan: DigestPlan) throws(SpoolError) {
+        let reading = DigestReading(plan.algorithms)
+        let end = try gateway.transfers.countingOrdinary { () throws(SpoolError) in
+            try receive(upload, reading)
+        }
+        switch end {
+        case .ended where !exchange.isPeerGone:
+            switch plan.checked(reading.finish()) {
+            case .success(let digests): try send(upload, digests)
+            case .failure(let refusal):
+                try upload.remove()
+                refuse(refusal)
+            }
+        case .ended, .interrupted:
+            try upload.remove()
+            exchange.abort()
+        case .exceeded:
+            try upload.remove()
+            refuse(route.settings.limits.tooLarge)
+        }
+    }
+
+    /// Receives the content; what is little stays in the buffer if there is no record.
+    private func receive(
+        _ upload: Upload,
+        _ reading: DigestReading
+    ) throws(SpoolError) -> ReceptionEnd {
+        let room = route.settings.limits.maxSize
+        let pool = gateway.spool.buffers
+        let buffer = try pool.take()
+        var isKept = false
+        defer { if !isKept { pool.put(buffer) } }
+        let reception = Reception(exchange: exchange, buffer: buffer)
+        if !upload.isRecorded, head.contentLength.count ?? 0 <= Upload.mostInBuffer {
+            let end = reception.hold(atMost: Int(min(Int64(Upload.mostInBuffer), room)))
+            buffer.withBytes { reading.update($0) }
+            if let end {
+                upload.keep(buffer)
+                isKept = true
+                return end
+            }
+            guard Int64(buffer.count) <= room else { return .exceeded }
+            try buffer.withBytes { bytes throws(SpoolError) in try upload.append(bytes) }
+        }
+        return try reception.receive(
+            room: room - upload.offset,
+            store: { bytes throws(SpoolError) in
+                reading.update(bytes)
+                try upload.append(bytes)
+            },
+            whenSlow: { () throws(SpoolError) in try upload.store() }
+        )
+    }
+
+    /// Delivers it, or leaves it to the queue.
+    @inline(never)
+    private func send(_ upload: Upload, _ digests: UploadDigests) throws(SpoolError) {
+        guard !upload.isRecorded else {
+            log.received(upload.creation.id, offset: upload.offset)
+            journal.completed(upload)
+            return try UploadOperation(self, upload, isCreation: true).accept()
+        }
+        var listener = ResponseListener(
+            responses,
+            completing: head.fields,
+            isOrdinary: isOrdinary
+        )
+        listener.exchange = exchange
+        if let refusal = try delivery(on: route, journal)
+            .deliver(upload, to: listener, digests)
+        {
+            noteTurnedAway(refusal)
+            refuse(refusal)
+        }
+    }
+}

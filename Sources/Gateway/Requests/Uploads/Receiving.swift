@@ -1,0 +1,136 @@
+// The content of a message that goes to an upload, its creation's or an append's, and the end of that message
+// (draft-12 §4.2, §4.4).
+//
+// The decisions are `UploadState`'s, the bytes the spool's; here stands the order of events.
+
+import SpoolgateDelivery
+import SpoolgateExchange
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateUploadProtocol
+
+extension UploadOperation {
+    /// Receives the message's content, within a ceiling, and answers the message.
+    func receive(
+        upTo ceiling: UploadState.Ceiling,
+        _ completeness: Completeness
+    ) throws(SpoolError) {
+        let check = try beginCheck()
+        let isLast = completeness == .complete || completeness == .atLength && ceiling.isLength
+        // Its offset will be told at the end, or what follows the end needs it on the disk.
+        if !isLast || upload.isPromisedByAttempt || route.settings.reply == .accepted {
+            upload.expectPromise()
+        }
+        let end = try gateway.transfers.receive(
+            into: upload,
+            from: request.context.remoteAddress,
+            isLast: isLast
+        ) { buffer, transfer throws(SpoolError) in
+            try receive(into: buffer, upTo: ceiling, check, transfer)
+        }
+        try answer(end, check, ceiling, completeness)
+    }
+
+    private func receive(
+        into buffer: ContentBuffer,
+        upTo ceiling: UploadState.Ceiling,
+        _ check: ContentCheck?,
+        _ transfer: Transfer
+    ) throws(SpoolError) -> ReceptionEnd {
+        var progress = ReceptionProgress(
+            progressReport,
+            rate: request.interimRate,
+            from: offset
+        )
+        // A client that takes offset == length for success must not hear that of content that
+        // never ended.
+        let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
+        // What may have to be taken back goes through here.
+        if check == nil,
+            let end = try receiveByLane(
+                most: ceiling.offset - offset - (keepsLast ? 1 : 0),
+                afterEach: { count throws(SpoolError) in
+                    transfer.add(Int(count))
+                    try progress.note(upload)
+                }
+            )
+        {
+            return end
+        }
+        return try Reception(exchange: exchange, buffer: buffer).receive(
+            room: ceiling.offset - offset,
+            keepsLast: keepsLast,
+            store: { bytes throws(SpoolError) in
+                check?.reading.update(bytes)
+                try upload.append(bytes)
+                transfer.add(bytes.byteCount)
+            },
+            afterEach: { () throws(SpoolError) in
+                // What may be taken back is not told.
+                if check == nil { try progress.note(upload) }
+            },
+            // Memory is for content that is soon whole.
+            whenSlow: { () throws(SpoolError) in try upload.store() }
+        )
+    }
+
+    /// Answers a message whose content has ended, one way or another.
+    @inline(never)
+    private func answer(
+        _ end: ReceptionEnd,
+        _ check: ContentCheck?,
+        _ ceiling: UploadState.Ceiling,
+        _ completeness: Completeness
+    ) throws(SpoolError) {
+        if let check, try !endCheck(check, end) { return }
+        switch end {
+        case .ended:
+            log.received(upload.creation.id, offset: offset)
+            try carryOut(upload.state.decideAtEnd(completeness, dialect: dialect))
+        case .interrupted(let reason):
+            journal.interrupted(upload, reason: reason)
+            if isCreation, dialect.forgetsFailedCreation { try upload.remove() }
+            exchange.abort()
+        case .exceeded:
+            try refuseExcess(ceiling)
+        }
+    }
+
+    /// The content went on past what this message or the representation may have.
+    private func refuseExcess(_ ceiling: UploadState.Ceiling) throws(SpoolError) {
+        let (refusal, deactivates) = upload.state.decideExcess(
+            ceiling,
+            dialect: dialect,
+            limits: route.settings.limits
+        )
+        guard deactivates || isCreation && dialect.forgetsFailedCreation else {
+            return try refuseDurably(refusal)
+        }
+        try upload.remove(durably: true)
+        journal.deactivated(upload, refusal)
+        refuse(refusal)
+    }
+
+    /// Answers a message whose content was received, or has none to receive.
+    @inline(never)
+    func carryOut(_ answer: UploadState.Answer) throws(SpoolError) {
+        switch answer {
+        case .goOn:
+            try upload.sync()
+            exchange.answer(
+                locationOfCreation.map { responses.created(location: $0, offset: offset) }
+                    ?? responses.appended(offset: offset)
+            )
+        case .deliver:
+            if upload.state.length == nil { try upload.setLength(offset) }
+            if upload.state.phase == .receiving { journal.completed(upload) }
+            try complete()
+        case .accepted: answerAccepted(upload.creation, length: offset)
+        case .replay(let refusal): try replay(otherwise: refusal)
+        case .refuse(let refusal): try refuseDurably(refusal)
+        case .breakOff: breakOff(.deliveryUnderWay)
+        }
+    }
+}

@@ -1,0 +1,39 @@
+// The status resource: how far an upload has come, as JSON.
+
+import SpoolgateExchange
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+extension Request {
+    /// Tells as JSON how far an upload has come; touches nothing and waits for nobody.
+    func tellStatus(of id: UploadID) {
+        do throws(SpoolError) {
+            guard let summary = try gateway.spool.look(at: id), let creation = summary.creation,
+                isOurs(creation)
+            else { return refuse(.unknownUpload) }
+            exchange.answer(
+                Response(
+                    .ok,
+                    json: .object([
+                        ("upload", .string(id.description)),
+                        ("state", .string(summary.stateWord)),
+                        ("offset", .integer(summary.offset)),
+                        ("length", summary.length.map { .integer($0) } ?? .null),
+                        ("created", .string(creation.created.description)),
+                        ("attempts", .integer(Int64(summary.attempts))),
+                        (
+                            "next-attempt",
+                            summary.nextAttempt.map { .string($0.description) } ?? .null
+                        ),
+                        ("status", summary.status.map { .integer(Int64($0)) } ?? .null),
+                    ])
+                )
+            )
+        } catch {
+            refuse(error, upload: id, exists: false)
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// What a request does on one upload that it holds: with the upload's own limits, in its name, and in the words of the
+// protocol that made it.
+
+import SpoolgateDelivery
+import SpoolgateExchange
+import HTTPTypes
+import SpoolgateJournal
+import SpoolgatePosix
+import SpoolgateSettings
+import SpoolgateSpool
+import SpoolgateUploadProtocol
+
+/// One request's operation on one upload, held by reference as the request is.
+///
+/// Lives on the request's thread.
+final class UploadOperation: Answering {
+    let request: Request
+    let upload: Upload
+    /// Whether the request has created the upload.
+    let isCreation: Bool
+    /// The request's route, with the upload's own size.
+    let route: Route
+    let journal: Journal
+    let responses: any ResponseWording
+
+    init(_ request: Request, _ upload: Upload, isCreation: Bool = false) {
+        self.request = request
+        self.upload = upload
+        self.isCreation = isCreation
+        journal = request.gateway.deliveries.journal.of(upload.creation)
+        var responses: any ResponseWording
+        (route, responses) = request.limited(request.responses, to: upload.creation.maxSize)
+        if request.isUnmarked, upload.creation.kind.family == .tus {
+            responses = request.gateway.responses(to: request.head, .tus, on: route)
+        }
+        // To the others a creation makes no difference.
+        self.responses =
+            responses.dialect.repeatsAfterError ? responses.on(upload.creation.head) : responses
+    }
+
+    var head: RequestHead { request.head }
+    var offset: Int64 { upload.offset }
+    /// The upload resource's URI, if the request is the creation.
+    var locationOfCreation: String? {
+        isCreation ? request.location(upload.creation.resourcePath) : nil
+    }
+
+    /// How the client can hear of progress: not that of a creation without content
+    /// (`Dialect.allowsInterim(toCreationOf:)`).
+    var progressReport: ProgressReport? {
+        guard !isCreation || head.contentLength != .known(0) else { return nil }
+        return ProgressReport(to: exchange, request.context, responses)
+    }
+
+    /// Refuses for good what the client is told of an upload, whose offset is made durable first.
+    func refuseDurably(_ refusal: Refusal) throws(SpoolError) {
+        try upload.sync()
+        refuse(refusal, offset: offset)
+    }
+}

@@ -1,0 +1,174 @@
+// A route's settings: one row a key, in the order in which `check` prints them.
+
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateSpool
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+extension RouteSettings {
+    private typealias Key = SettingsKey<RouteSettings>
+
+    private static let sizes = 1...UploadLimits.mostSize
+
+    /// Every setting of a route.
+    static let keys: [SettingsKey<RouteSettings>] =
+        [
+            Key("upstream", \.upstream.targets, .targets()),
+            Key("anonymous", \.anonymous, .word()),
+            Key("upload-resources", \.uploadResources, .prefix()),
+            Key("limits.max-size", \.limits.maxSize, .size(sizes)),
+            Key("limits.min-size", \.limits.minSize, .size(0...sizes.upperBound)),
+            Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
+            Key("limits.min-append-size", \.limits.minAppendSize, atMost: \.mostOfAppend) {
+                .size(0...$0)
+            },
+            Key("limits.max-age", \.limits.maxAge, .seconds(60...31_536_000)),
+            Key("timeouts.connect", \.upstream.connectTimeout, .duration(1...3_600)),
+            Key("timeouts.stall", \.upstream.stallTimeout, .duration(1...86_400)),
+            Key("timeouts.response", \.upstream.responseTimeout, .duration(1...86_400)),
+            Key("tls.ca", \.upstream.certificateAuthority, .path()),
+            Key("tls.certificate", \.upstream.clientCertificate, .path()),
+            Key("tls.key", \.upstream.clientKey, .path()),
+            Key("s3.region", \.upstream.bucket.region, .region()),
+            Key("s3.credentials", \.upstream.bucket.credentialsFile, .path()),
+            Key("s3.part-size", \.upstream.bucket.partSize, .size(BucketSettings.partSizes)),
+            Key("s3.fields", \.upstream.bucket.fields, .objectFields()),
+            Key("reply", \.reply, .word()),
+            Key("promise", \.promise, .choice()),
+            Key("ordinary", \.ordinary, .choice()),
+            Key("spool-receive", \.spoolReceive, .word()),
+            Key("tus", \.tus, .word()),
+            Key("tus-answer", \.tusAnswer, .word()),
+            Key("rfc-clients", \.hasRFCClients, .boolean()),
+            Key("queue.maximum-concurrent", \.queue.maximumConcurrent, .integer(1...4096)),
+            Key(
+                "queue.minimum-backoff",
+                \.queue.minimumBackoff,
+                atMost: \.queue.maximumBackoff
+            ) { .duration(1...$0.components.seconds) },
+            Key("queue.maximum-backoff", \.queue.maximumBackoff, .duration(1...604_800)),
+            Key("queue.lifetime", \.queue.lifetime, .duration(60...31_536_000)),
+            Key("queue.failed-retention", \.queue.failedRetention, .duration(60...31_536_000)),
+            Key("queue.maximum-hold-size", \.queue.maximumHoldSize, .size(0...(1 << 50))),
+            Key("max-response-size", \.maxResponseSize, .size(0...(64 << 20))),
+            Key("response-retention", \.responseRetention, .duration(60...31_536_000)),
+            Key("honours-idempotency-key", \.honoursIdempotencyKey, .boolean()),
+            Key("not-processed", \.notProcessed, .statuses([502, 503])),
+            Key("form", \.form, .choice()),
+            Key("multipart.file-field", \.multipart.fileField, .text()),
+            Key("multipart.fields", \.multipart.fields, .constants()),
+            Key("multipart.from-fields", \.multipart.fromFields, .copies()),
+            Key("multipart.metadata", \.multipart.metadata, .boolean()),
+            Key("path.encoding", \.path.encoding, .word()),
+            Key("path.directory", \.path.directory, .path()),
+            Key("path.key-file", \.path.keyFile, .path()),
+            Key("path.key-id", \.path.keyID, .text()),
+            Key("path.retention", \.path.retention, .duration(3_600...31_536_000)),
+            Key("digest", \.digest, .digest()),
+            Key("fields.forward", \.fields.forward, .names()),
+            Key("fields.strip", \.fields.strip, .names()),
+            Key("fields.set", \.fields.set, .fields()),
+            Key("fields.metadata-prefix", \.fields.metadataPrefix, .fieldPrefix()),
+            Key("forwarding", \.fields.forwarding, .word()),
+            Key("trust-forwarded", \.fields.trustsForwarded, .boolean()),
+            Key("credentials", \.fields.credentials, .word()),
+            Key("credential-fields", \.fields.furtherCredentialFields, .names()),
+        ]
+        + ServiceSettings.keys.map { Key("authorize", \.authorization, $0) }
+        + [
+            Key("inspect.command", \.inspection.command, .command()),
+            Key("inspect.timeout", \.inspection.timeout, .duration(1...3_600)),
+            Key("inspect.maximum-concurrent", \.inspection.maximumConcurrent, .integer(1...1024)),
+            Key("cors.origins", \.crossOrigin.origins, .origins()),
+            Key("cors.credentials", \.crossOrigin.allowsCredentials, .boolean()),
+            Key(
+                "cors.max-age",
+                \.crossOrigin.maxAge,
+                .duration(1...86_400, allowsZero: true)
+            ),
+            Key("cors.request-fields", \.crossOrigin.requestFields, .anyNames()),
+            Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
+        ]
+
+    /// Above it, no append but the last could be right.
+    private var mostOfAppend: Int64 { limits.maxAppendSize ?? Self.sizes.upperBound }
+
+    /// The first setting that does not go with the others, and why; nil where all can be carried out.
+    var contradiction: (key: String, reason: String)? {
+        if form != .body, let store {
+            return ("form", "\(store) upstream takes uploads as they are; use form: body")
+        }
+        if upstream.isBucket {
+            if upstream.bucket.credentialsFile == nil {
+                return ("upstream", "it needs s3.credentials, the file of its access key")
+            }
+            if limits.maxSize > BucketSettings.largestObject {
+                let most = ByteSize.text(BucketSettings.largestObject)
+                return ("limits.max-size", "an object of a bucket has at most \(most)")
+            }
+        }
+        if form == .path, path.directory == nil || path.keyFile == nil {
+            return ("form", "it needs path.directory and path.key-file")
+        }
+        if promise == .process, reply == .accepted {
+            return (
+                "promise",
+                "reply: accepted promises that an upload survives a power cut; use promise: power-cut"
+            )
+        }
+        if ordinary == .pass, let need = needOfWhole {
+            return (
+                "ordinary",
+                "what passes as it comes cannot have \(need), which needs the whole; "
+                    + "leave that out, or use ordinary: spool"
+            )
+        }
+        if tus == .pass, let need = needOfWhole {
+            return (
+                "tus",
+                "what passes as it comes cannot have \(need), which needs the whole; "
+                    + "leave that out, or use tus: on or off"
+            )
+        }
+        if crossOrigin.origins.contains(CrossOrigin.anyOrigin) {
+            if crossOrigin.origins.count > 1 {
+                return ("cors.origins", "\"*\" stands for all origins, and then alone")
+            }
+            if crossOrigin.allowsCredentials {
+                return (
+                    "cors.credentials",
+                    "with origins: \"*\" any page could upload in its visitors' names; name the origins"
+                )
+            }
+        }
+        return nil
+    }
+
+    /// The first of the settings that need an ordinary upload whole; nil where there is none.
+    private var needOfWhole: String? {
+        if !inspection.command.isEmpty { return "inspect.command" }
+        if let digest { return "digest: \(digest.rawValue)" }
+        if form != .body { return "form: \(form.rawValue)" }
+        if reply == .accepted { return "reply: accepted" }
+        return store.map { "\($0) upstream" }
+    }
+
+    /// Which of the upstreams it has that store uploads as they are; nil: another one.
+    private var store: String? {
+        switch upstream.targets.first {
+        case .directory: "a directory:"
+        case .bucket: "an s3:"
+        case .http, .unix, nil: nil
+        }
+    }
+}
+
+extension FieldPolicy {
+    /// The fields that are credentials beside those that always are.
+    fileprivate var furtherCredentialFields: [HTTPField.Name] {
+        get { Array(credentialFields.dropFirst(FieldPolicy().credentialFields.count)) }
+        set { credentialFields = FieldPolicy().credentialFields + newValue }
+    }
+}

@@ -1,0 +1,167 @@
+// A settings file becomes Settings, strictly.
+//
+// A key that no table has is an error with its place, as is a value that its kind does not take.
+
+package import SpoolgatePosix
+import SpoolgateUpstream
+
+extension Settings {
+    /// The largest settings file that is read.
+    private static let fileLimit = 1 << 20
+
+    /// Reads a settings file.
+    ///
+    /// - Throws: `SettingsFault.unreadable` if the file cannot be read, `.wrong` with line and column if
+    ///   it is not what settings must be.
+    package static func load(_ path: String) throws(SettingsFault) -> Settings {
+        let text: String
+        do {
+            text = try TextFile.read(path, limit: fileLimit)
+        } catch {
+            throw .unreadable(error)
+        }
+        do throws(SettingsError) {
+            try requireUTF8(text, file: path)
+            return try Settings(text, file: path)
+        } catch {
+            throw .wrong(error)
+        }
+    }
+
+    /// Refuses a file with bytes that are no UTF-8, which reading made U+FFFD: a path that
+    /// differs from what was written would be used in silence.
+    private static func requireUTF8(_ text: String, file: String) throws(SettingsError) {
+        guard let scalars = text.unicodeScalars.firstIndex(of: "\u{FFFD}") else { return }
+        let offset = text.utf8.distance(from: text.startIndex, to: scalars)
+        throw SettingsError(
+            file: file,
+            place: SourcePlace(of: offset, in: text.utf8),
+            reason: "this is not UTF-8; save the file so"
+        )
+    }
+
+    /// Decodes the text of a settings file; what it does not name keeps its default, but for the routes
+    /// and their upstreams: a file has those that it names.
+    package init(_ text: String, file: String) throws(SettingsError) {
+        self.init()
+        var missing = RouteSettings()
+        missing.upstream.targets = []
+        routes = [RouteSettings.defaultName: missing]
+        guard let root = try YAMLDocument.root(of: text, file: file) else { return }
+        let values = try SettingsValue(file: file, name: "", node: root)
+            .values(of: Self.keys.map(\.name) + ["routes"], &ignored)
+        try SettingsKey.take(values, by: Self.keys, into: &self)
+        let named = try values["routes"]?.sections() ?? []
+        if !named.isEmpty { routes = [:] }
+        for (name, _, section) in named {
+            var route = missing
+            let values = try section.values(of: RouteSettings.keys.map(\.name), &ignored)
+            try SettingsKey.take(values, by: RouteSettings.keys, into: &route)
+            if let (key, reason) = route.contradiction, let value = values[key] {
+                throw value.fault("'\(try value.scalar(else: reason))': \(reason)")
+            }
+            routes[name] = route
+        }
+        if let (key, reason) = contradiction, let value = values[key] { throw value.fault(reason) }
+    }
+}
+
+/// Why there are no settings.
+package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The file cannot be read.
+    case unreadable(SystemError)
+    /// The file says something that settings cannot be.
+    case wrong(SettingsError)
+
+    /// One line for the operator.
+    package var description: String {
+        switch self {
+        case .unreadable(let error): "cannot read the settings: \(error)"
+        case .wrong(let error): error.description
+        }
+    }
+}
+
+/// What a file says for one key, or in one section.
+struct SettingsValue {
+    let file: String
+    /// The dotted key, empty for the root; part of every error.
+    let name: String
+    let node: YAMLNode
+
+    /// An error at this place.
+    func fault(_ reason: String) -> SettingsError {
+        SettingsError(file: file, place: node.place, reason: "\(name): \(reason)")
+    }
+
+    /// The text of a scalar; anything else is refused with `reason`.
+    func scalar(else reason: String) throws(SettingsError) -> String {
+        guard case .scalar(let text, _) = node.content else { throw fault(reason) }
+        return text
+    }
+
+    /// The items of a list; one value alone is a list of one.
+    var listed: [SettingsValue] {
+        guard case .sequence(let nodes) = node.content else { return [self] }
+        return nodes.map { SettingsValue(file: file, name: name, node: $0) }
+    }
+
+    /// The entries of a mapping, in the file's order, each with its key's place; anything else is
+    /// refused with the sentence `words`.
+    func entries(
+        else words: String
+    ) throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)] {
+        guard case .mapping(let entries) = node.content else {
+            throw SettingsError(file: file, place: node.place, reason: words)
+        }
+        return entries.map { key, place, node in
+            let name = name.isEmpty ? key : "\(name).\(key)"
+            return (key, place, SettingsValue(file: file, name: name, node: node))
+        }
+    }
+
+    /// The entries of a section; none where nothing is said.
+    func sections()
+        throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)]
+    {
+        guard !node.isNull else { return [] }
+        return try entries(
+            else: "\(name.isEmpty ? "the settings" : name) must be keys with values"
+        )
+    }
+
+    /// The values of a section's settings by dotted key, those left out for which nothing is said.
+    ///
+    /// `known` are the dotted keys of all its settings. Lines that set a removed one join `ignored`.
+    func values(
+        of known: [String],
+        _ ignored: inout [SettingsError]
+    ) throws(SettingsError) -> [String: SettingsValue] {
+        var values: [String: SettingsValue] = [:]
+        for (key, place, value) in try sections() {
+            let below = known.filter { $0.hasPrefix("\(key).") }
+                .map { String($0.dropFirst(key.count + 1)) }
+            if known.contains(key), !key.contains(".") {
+                values[key] = value.node.isNull ? nil : value
+            } else if !below.isEmpty, !key.contains(".") {
+                for (name, value) in try value.values(of: below, &ignored) {
+                    values["\(key).\(name)"] = value
+                }
+            } else if let removed = Settings.removed.first(where: { value.name.hasSuffix($0.key) })
+            {
+                let fact = "no longer a setting, and ignored: \(removed.value); remove the line"
+                ignored.append(value.fault(fact))
+            } else {
+                let words = known.map { $0.prefix { $0 != "." } }
+                let choice = words.enumerated().filter { words.firstIndex(of: $1) == $0 }.map(\.1)
+                throw SettingsError(
+                    file: file,
+                    place: place,
+                    reason: "\(value.name): no such setting; known here: "
+                        + choice.joined(separator: ", ")
+                )
+            }
+        }
+        return values
+    }
+}

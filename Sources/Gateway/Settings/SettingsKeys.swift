@@ -1,0 +1,79 @@
+// The daemon's settings: one row a key, in the order in which `check` prints them.
+
+import Logging
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+extension Settings {
+    private typealias Key = SettingsKey<Settings>
+
+    /// Every setting of the daemon; the section `routes` has a table of its own.
+    static let keys: [SettingsKey<Settings>] =
+        [
+            Key("listen", \.listen, .address(), needsRestart: true),
+            Key("socket-mode", \.listen.mode, .mode(), needsRestart: true),
+            Key("socket-group", \.listen.group, .text(), needsRestart: true),
+            Key("admin-listen", \.adminPath, .socket(), needsRestart: true),
+            Key("node", \.node, .node(), needsRestart: true),
+            Key("log-level", \.logLevel, .word(), needsRestart: true),
+            Key("log-queries", \.showsQueries, .boolean(), needsRestart: true),
+            Key("spool.directory", \.spoolDirectory, .path(), needsRestart: true),
+            Key("spool.shared", \.sharesSpool, .boolean(), needsRestart: true),
+            Key("spool.reserve", \.spoolReserve, .size(0...(1 << 50))),
+            Key("spool.quota", \.spoolQuota, .size(0...(1 << 50)), needsRestart: true),
+            Key("spool.maximum-uploads", \.maximumUploads, .integer(0...100_000_000)),
+            Key("threads.maximum", \.maximumThreads, .integer(1...65_536), needsRestart: true),
+            Key("threads.maximum-waiting", \.maximumWaitingThreads, .integer(0...65_536)),
+            Key("clients.maximum-concurrent", \.clients.maximumConcurrent, .integer(0...65_536)),
+            Key("clients.maximum-uploads", \.clients.maximumUploads, .integer(0...100_000_000)),
+            Key("timeouts.stall", \.stallTimeout, .duration(1...86_400), needsRestart: true),
+            Key("timeouts.drain", \.drainTimeout, .duration(0...86_400), needsRestart: true),
+            Key("timeouts.in-use", \.inUseTimeout, .duration(1...3_600)),
+            Key("delivery.maximum-concurrent", \.maximumDeliveries, .integer(1...4096)),
+            Key("delivery.queue-run-interval", \.queueRunInterval, .duration(1...86_400)),
+            Key("interim.progress-interval", \.interim.progressInterval, .duration(1...3_600)),
+            Key("interim.progress-size", \.interim.progressSize, .size(0...(1 << 40))),
+            Key("interim.heartbeat", \.interim.heartbeat, .duration(1...3_600, allowsZero: true)),
+            Key("interop-alias", \.interopAliases, .aliases()),
+            Key("correlation-field", \.correlationField, .passingName()),
+            Key("events.to", \.events.destination, .destination()),
+        ]
+        + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
+        + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
+
+    /// What settings of earlier versions became, by their dotted keys; those of a route without its name.
+    ///
+    /// A line that sets one has no effect and is no error, so that the daemon starts after an upgrade.
+    static let removed = [
+        "threads.minimum-spare": "16 threads are always ready",
+        "threads.reserve": "64 requests beyond threads.maximum may ask for offsets or cancel",
+        "clients.maximum-waiting": "one client's requests may wait in a quarter of the threads",
+        ".inspect.status": "the client of a refused upload gets 422",
+    ]
+
+    /// Every setting's dotted key and its value as it would be written in the file, in the file's order.
+    package var table: [(key: String, value: String)] {
+        var table = Self.keys.map { (key: $0.name, value: $0.text(self)) }
+        for (name, route) in routes.sorted(by: { $0.key < $1.key }) {
+            table += RouteSettings.keys.map { ("routes.\(name).\($0.name)", $0.text(route)) }
+        }
+        return table
+    }
+
+    /// The dotted keys whose values differ from those of `started` and need a restart.
+    package func needingRestart(since started: Settings) -> [String] {
+        Self.keys.filter { $0.needsRestart && $0.text(self) != $0.text(started) }.map(\.name)
+    }
+}
+
+extension ServiceSettings {
+    /// The settings of a service, below a section of its own.
+    static let keys: [SettingsKey<ServiceSettings>] = [
+        SettingsKey("url", \.url, .service()),
+        SettingsKey("timeout", \.timeout, .duration(1...3_600)),
+        SettingsKey("tls.ca", \.certificateAuthority, .path()),
+        SettingsKey("tls.certificate", \.clientCertificate, .path()),
+        SettingsKey("tls.key", \.clientKey, .path()),
+    ]
+}

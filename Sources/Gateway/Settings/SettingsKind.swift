@@ -1,0 +1,426 @@
+// The kinds of values that settings have: how each is read, refused and written.
+//
+// Strict: a value of the wrong kind or out of range is an error with its place.
+
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+/// How the values of a setting are read and written.
+struct SettingsKind<Value>: Sendable {
+    /// What a value is, in words.
+    var expected = "one text"
+    /// Reads what a file says.
+    let read: @Sendable (SettingsValue) throws(SettingsError) -> Value
+    /// A value as it would be written in a file.
+    let text: @Sendable (Value) -> String
+
+    /// The same kind where there may be no value.
+    var optional: SettingsKind<Value?> {
+        SettingsKind<Value?>(
+            expected: expected,
+            read: { value throws(SettingsError) in try read(value) },
+            text: { $0.map(text) ?? "" }
+        )
+    }
+}
+
+extension SettingsKind {
+    /// A scalar that is `expected`; `read` gives nil for what is not, and that is refused with `refusal`
+    /// behind the text, or as not what is expected.
+    private init(
+        _ expected: String = "one text",
+        refusal: String? = nil,
+        text: @escaping @Sendable (Value) -> String = { "\($0)" },
+        read: @escaping @Sendable (String) -> Value?
+    ) {
+        self.expected = expected
+        self.text = text
+        self.read = { value throws(SettingsError) in
+            let text = try value.scalar(else: "expected \(expected)")
+            guard let read = read(text) else {
+                throw value.fault("'\(text)'\(refusal ?? " is not \(expected)")")
+            }
+            return read
+        }
+    }
+
+    /// A scalar whose reader says itself what is wrong with a text.
+    private init(
+        text: @escaping @Sendable (Value) -> String,
+        read: @escaping @Sendable (String) throws(UpstreamTargetError) -> Value
+    ) {
+        self.text = text
+        self.read = { value throws(SettingsError) in
+            let text = try value.scalar(else: "expected one text")
+            do throws(UpstreamTargetError) {
+                return try read(text)
+            } catch {
+                throw value.fault("'\(text)': \(error.reason)")
+            }
+        }
+    }
+
+    /// A list of elements, each of the kind that may stand behind those before it; one value alone is a
+    /// list of one.
+    private static func list<Element>(
+        text: @escaping @Sendable ([Element]) -> String,
+        of kind: @escaping @Sendable (_ before: [Element]) -> SettingsKind<Element>
+    ) -> Self where Value == [Element] {
+        Self(
+            read: { value throws(SettingsError) in
+                let words = "expected \(kind([]).expected), or a list of such"
+                for item in value.listed { _ = try item.scalar(else: words) }
+                var elements: [Element] = []
+                for item in value.listed { elements.append(try kind(elements).read(item)) }
+                return elements
+            },
+            text: text
+        )
+    }
+
+    /// The operator's own names with values, in the file's order.
+    private static func pairs<Pair>(
+        _ expected: String,
+        text: @escaping @Sendable (Pair) -> (name: String, value: String),
+        read: @escaping @Sendable (_ name: String, _ text: String) -> Pair?
+    ) -> Self where Value == [Pair] {
+        Self(
+            read: { value throws(SettingsError) in
+                var pairs: [Pair] = []
+                for entry in try value.entries(else: "\(value.name): must be names with values") {
+                    let text = try entry.value.scalar(else: "expected \(expected)")
+                    guard let pair = read(entry.key, text) else {
+                        throw entry.value.fault("expected \(expected)")
+                    }
+                    pairs.append(pair)
+                }
+                return pairs
+            },
+            text: { pairs in
+                let members = pairs.map(text).map { (name: $0.name, value: JSON.string($0.value)) }
+                return members.isEmpty ? "" : JSON.object(members).text
+            }
+        )
+    }
+
+    private static func listText(_ texts: [String]) -> String {
+        texts.isEmpty ? "" : JSON.array(texts.map { .string($0) }).text
+    }
+
+    // MARK: Numbers
+
+    /// `true` or `false`.
+    static func boolean() -> Self where Value == Bool { Self("true or false") { Bool($0) } }
+
+    /// An integer within a range.
+    static func integer(_ range: ClosedRange<Int>) -> Self where Value == Int {
+        Self("a whole number from \(range.lowerBound) to \(range.upperBound)") { text in
+            Int(text).flatMap { range.contains($0) ? $0 : nil }
+        }
+    }
+
+    /// The permission bits of a file.
+    static func mode() -> Self where Value == UInt32 {
+        Self("an octal mode such as \"0660\"", text: { "\"0\(String($0, radix: 8))\"" }) { text in
+            text.count <= 4 ? UInt32(text, radix: 8) : nil
+        }
+    }
+
+    /// A size in bytes, within a range.
+    static func size(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
+        let least = ByteSize.text(range.lowerBound)
+        let most = ByteSize.text(range.upperBound)
+        return Self(
+            "a size from \(least) to \(most), such as 64KiB or 16GiB",
+            text: { ByteSize.text($0) }
+        ) { text in
+            ByteSize.read(text).flatMap { range.contains($0) ? $0 : nil }
+        }
+    }
+
+    /// A duration, within a range of seconds; where `allowsZero`, zero too.
+    static func duration(_ range: ClosedRange<Int64>, allowsZero: Bool = false) -> Self
+    where Value == Duration {
+        Self(
+            "\(allowsZero ? "0s, or " : "")a duration from \(range.lowerBound)s to "
+                + "\(range.upperBound)s, such as 30s or 24h",
+            text: { DurationText.text($0) }
+        ) { text in
+            let range = Duration.seconds(range.lowerBound)...Duration.seconds(range.upperBound)
+            return DurationText.read(text)
+                .flatMap { range.contains($0) || allowsZero && $0 == .zero ? $0 : nil }
+        }
+    }
+
+    /// A duration kept in whole seconds.
+    static func seconds(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
+        let kind = SettingsKind<Duration>.duration(range)
+        return Self(
+            read: { value throws(SettingsError) in try kind.read(value).components.seconds },
+            text: { kind.text(.seconds($0)) }
+        )
+    }
+
+    // MARK: Texts
+
+    private static func text(
+        _ expected: String,
+        where isTaken: @escaping @Sendable (String) -> Bool
+    ) -> Self where Value == String {
+        Self(expected) { isTaken($0) ? $0 : nil }
+    }
+
+    /// A text; not empty.
+    static func text() -> Self where Value == String { text("a text") { !$0.isEmpty } }
+
+    /// An absolute path.
+    static func path() -> Self where Value == String {
+        text("an absolute path without control characters") { $0.isAbsolutePath }
+    }
+
+    /// What can name a node.
+    static func node() -> Self where Value == String {
+        Self("1 to 8 letters in lower case or digits") {
+            UploadResources.isNode($0.utf8) ? $0 : nil
+        }
+    }
+
+    /// The path prefix of resources.
+    static func prefix() -> Self where Value == String {
+        text("a path that begins and ends with /") {
+            $0.hasPrefix("/") && $0.hasSuffix("/") && $0.count > 1
+        }
+    }
+
+    /// What the names of fields begin with.
+    static func fieldPrefix() -> Self where Value == String {
+        text("the beginning of a field name that ends in -") {
+            $0.hasSuffix("-") && $0.count > 1 && FieldPolicy.name($0 + "a") != nil
+        }
+    }
+
+    /// One of an enumeration's words.
+    static func word() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
+        let words = Value.allCases.map(\.rawValue)
+        let expected =
+            words.count == 2
+            ? words.joined(separator: " or ") : "one of \(words.joined(separator: ", "))"
+        return Self(expected, text: { $0.rawValue }) { Value(rawValue: $0) }
+    }
+
+    /// One of an enumeration's words that other settings may rule out (`RouteSettings.contradiction`).
+    static func choice() -> Self where Value: RawRepresentable<String> & CaseIterable & Sendable {
+        let words = Value.allCases.map(\.rawValue).joined(separator: ", ")
+        return Self(refusal: ": it is none of \(words)", text: { $0.rawValue }) {
+            Value(rawValue: $0)
+        }
+    }
+
+    /// A digest's name, or `none`.
+    static func digest() -> Self where Value == DigestAlgorithm? {
+        let words = ["none"] + DigestAlgorithm.integrity.map(\.rawValue)
+        return Self(words.joined(separator: ", "), text: { $0?.rawValue ?? "none" }) { text in
+            text == "none"
+                ? .some(nil)
+                : DigestAlgorithm.integrity.first { $0.rawValue == text }.map { .some($0) }
+        }
+    }
+
+    /// A program's absolute path and its arguments.
+    static func command() -> Self where Value == [String] {
+        list(text: { $0.count > 1 ? listText($0) : $0.first ?? "" }) { before in
+            .text("an absolute path and arguments without NUL") {
+                !$0.contains("\0") && (!before.isEmpty || $0.isAbsolutePath)
+            }
+        }
+    }
+
+    // MARK: Addresses
+
+    /// Where the web server connects.
+    static func address() -> Self where Value == ListenAddress {
+        Self(ListenAddress.forms, text: \.text) { ListenAddress($0) }
+    }
+
+    /// The path of a unix socket.
+    static func socket() -> Self where Value == String {
+        Self("unix:/path", text: { "unix:\($0)" }) { text in
+            guard text.hasPrefix("unix:") else { return nil }
+            let path = String(text.dropFirst(5))
+            return path.isAbsolutePath ? path : nil
+        }
+    }
+
+    /// The journal, or a file's absolute path.
+    static func destination() -> Self where Value == EventSettings.Destination {
+        Self("an absolute path or journal", text: \.text) { text in
+            text == "journal" ? .journal : text.isAbsolutePath ? .file(text) : nil
+        }
+    }
+
+    /// The address of a service's resource.
+    static func service() -> Self where Value == ServiceURL {
+        Self(text: \.text) { text throws(UpstreamTargetError) in try ServiceURL(text) }
+    }
+
+    /// Origins of pages, or `*`.
+    static func origins() -> Self where Value == [String] {
+        list(text: listText) { _ in
+            .text(
+                "\"*\" or an origin as browsers name it, such as https://app.example or "
+                    + "http://localhost:5173: in lower case, without a slash at its end and without the "
+                    + "scheme's own port"
+            ) { $0 == CrossOrigin.anyOrigin || CrossOrigin.isOrigin($0) }
+        }
+    }
+
+    /// The targets of an upstream, at least one.
+    ///
+    /// One is written plain where YAML takes it so, several as a list of quoted ones: paths and
+    /// addresses may have brackets.
+    static func targets() -> Self where Value == [UpstreamTarget] {
+        let kind = list { targets in
+            let quoted = targets.map { JSON.string($0.text).text }
+            guard targets.count < 2 else { return "[\(quoted.joined(separator: ", "))]" }
+            let text = targets.first?.text ?? ""
+            return text.contains(" ") ? quoted[0] : text
+        } of: { before in
+            SettingsKind<UpstreamTarget>(text: \.text) { text throws(UpstreamTargetError) in
+                try UpstreamTarget(text, after: before)
+            }
+        }
+        return Self(
+            read: { value throws(SettingsError) in
+                let targets = try kind.read(value)
+                guard !targets.isEmpty else { throw value.fault("expected at least one") }
+                return targets
+            },
+            text: kind.text
+        )
+    }
+
+    // MARK: Fields
+
+    private static var decidable: String {
+        "the name of a field that may be decided on: none of connections, framing or Upload-*"
+    }
+
+    private static func name(_ expected: String) -> Self where Value == HTTPField.Name {
+        Self(expected, text: \.rawName) { FieldPolicy.name($0) }
+    }
+
+    /// The name of a field that may hold anything of the gateway's own making.
+    static func passingName() -> Self where Value == HTTPField.Name {
+        name("a field name that passes to the upstream, such as X-Request-Id")
+    }
+
+    /// Names of fields that may be forwarded or stripped.
+    static func names() -> Self where Value == [HTTPField.Name] {
+        list(text: { listText($0.map(\.rawName)) }) { _ in .name(decidable) }
+    }
+
+    /// Statuses out of a few.
+    static func statuses(_ known: [Int]) -> Self where Value == [Int] {
+        list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
+            SettingsKind<Int>(
+                known.map { String($0) }.joined(separator: " or "),
+                text: { String($0) }
+            ) { text in known.first { String($0) == text } }
+        }
+    }
+
+    /// Names of any fields.
+    static func anyNames() -> Self where Value == [HTTPField.Name] {
+        list(text: { listText($0.map(\.rawName)) }) { _ in
+            SettingsKind<HTTPField.Name>("the name of a field, such as X-Api-Key", text: \.rawName)
+            {
+                $0 == "*" ? nil : HTTPField.Name($0)
+            }
+        }
+    }
+
+    /// The region of a store, as it stands in signatures.
+    static func region() -> Self where Value == String {
+        text("a region, such as eu-central-1: up to 63 lower-case letters, digits and hyphens") {
+            (1...63).contains($0.utf8.count)
+                && $0.utf8.allSatisfy {
+                    $0.isDigit || (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "-")
+                }
+        }
+    }
+
+    /// Fields of every object of a bucket, with their values.
+    static func objectFields() -> Self where Value == [HTTPField] {
+        pairs(
+            "Cache-Control, Expires or an X-Amz- field that the gateway does not set itself, and a "
+                + "value of ASCII characters for it",
+            text: { ($0.name.rawName, $0.value) }
+        ) { name, value in
+            guard let name = HTTPField.Name(name), HTTPField.isValidValue(value) else { return nil }
+            let field = HTTPField(name: name, value: value)
+            return BucketSettings.takes(field) ? field : nil
+        }
+    }
+
+    /// Fields with their values.
+    static func fields() -> Self where Value == [HTTPField] {
+        pairs("\(decidable), and a value for it", text: { ($0.name.rawName, $0.value) }) {
+            name,
+            value in
+            guard HTTPField.isValidValue(value) else { return nil }
+            return FieldPolicy.name(name).map { HTTPField(name: $0, value: value) }
+        }
+    }
+
+    /// Form fields with their values.
+    static func constants() -> Self where Value == [ConstantField] {
+        pairs("a text", text: { ($0.name, $0.value) }) { name, value in
+            name.isEmpty ? nil : ConstantField(name: name, value: value)
+        }
+    }
+
+    /// Form fields, each with the request field that it is copied from.
+    static func copies() -> Self where Value == [CopiedField] {
+        pairs("the name of a field", text: { ($0.name, $0.source.rawName) }) { name, text in
+            guard !name.isEmpty, let source = HTTPField.Name(text) else { return nil }
+            return CopiedField(name: name, source: source)
+        }
+    }
+
+    /// Interop versions that are not known here, each with a known one.
+    static func aliases() -> Self where Value == [Int: Int] {
+        let known = Dialect.versions
+        let kind = SettingsKind<[(named: Int, served: Int)]>.pairs(
+            "a version that is not known here, such as \(known.upperBound + 1), with one of "
+                + "\(known.lowerBound) to \(known.upperBound)",
+            text: { ("\($0.named)", "\($0.served)") }
+        ) { name, text in
+            guard let named = Int(name), named > 0, !known.contains(named), let served = Int(text),
+                known.contains(served)
+            else { return nil }
+            return (named, served)
+        }
+        return Self(
+            read: { value throws(SettingsError) in
+                try kind.read(value).reduce(into: [:]) { $0[$1.named] = $1.served }
+            },
+            text: { aliases in
+                kind.text(aliases.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })
+            }
+        )
+    }
+}
+
+extension UpstreamTarget {
+    fileprivate var text: String {
+        switch self {
+        case .http(let base): base
+        case .unix(let path): "unix:\(path)"
+        case .directory(let path): "directory:\(path)"
+        case .bucket(let address): address.text
+        }
+    }
+}

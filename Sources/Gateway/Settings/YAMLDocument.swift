@@ -1,0 +1,206 @@
+// A YAML document as a tree with the place of every node, read by libyaml's event interface.
+//
+// Only what a settings file needs: mappings, sequences and plain or quoted scalars. Anchors, aliases,
+// tags and second documents are errors, so that what stands in the file is what is meant.
+
+import CSpoolgateYAML
+
+/// Where something stands in a settings file, both counted from 1.
+package struct SourcePlace: Sendable, Equatable {
+    /// The line.
+    package var line: Int
+    /// The column.
+    package var column: Int
+}
+
+extension SourcePlace {
+    /// The place of the byte at `offset` of UTF-8 text; columns count characters, as libyaml's do.
+    init(of offset: Int, in text: some Collection<UInt8>) {
+        self.init(line: 1, column: 1)
+        for byte in text.prefix(offset) {
+            if byte == UInt8(ascii: "\n") {
+                line += 1
+                column = 1
+            } else if byte & 0xC0 != 0x80 {
+                column += 1
+            }
+        }
+    }
+}
+
+/// Why a settings file is refused: one sentence and its place.
+package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The file's name as the operator gave it.
+    package var file: String
+    /// Where the fault stands.
+    package var place: SourcePlace
+    /// What is wrong and what would be right.
+    package var reason: String
+
+    /// `settings.yaml:12:5: reason`.
+    package var description: String { "\(file):\(place.line):\(place.column): \(reason)" }
+}
+
+/// One node of a document.
+struct YAMLNode {
+    enum Content {
+        /// A scalar; `isPlain` tells `80` from `"80"`.
+        case scalar(String, isPlain: Bool)
+        case mapping([(key: String, place: SourcePlace, value: YAMLNode)])
+        case sequence([YAMLNode])
+    }
+
+    var content: Content
+    var place: SourcePlace
+
+    /// Whether the node says nothing: an empty plain scalar, `~` or `null`.
+    var isNull: Bool {
+        guard case .scalar(let text, isPlain: true) = content else { return false }
+        return text.isEmpty || text == "~" || text == "null"
+    }
+}
+
+/// Reads one document.
+struct YAMLDocument: ~Copyable {
+    /// Settings nest four deep; more is a mistake, and recursion needs a bound.
+    private static let depthLimit = 16
+
+    private let file: String
+    private let text: [UInt8]
+    private let parser: UnsafeMutablePointer<yaml_parser_t>
+
+    /// Parses `text`.
+    ///
+    /// - Returns: the root, or nil for a file without a document.
+    static func root(of text: String, file: String) throws(SettingsError) -> YAMLNode? {
+        let document = YAMLDocument(text, file: file)
+        return try document.read()
+    }
+
+    private init(_ text: String, file: String) {
+        self.file = file
+        self.text = Array(text.utf8)
+        parser = .allocate(capacity: 1)
+        yaml_parser_initialize(parser)
+    }
+
+    deinit {
+        yaml_parser_delete(parser)
+        parser.deallocate()
+    }
+
+    private borrowing func read() throws(SettingsError) -> YAMLNode? {
+        // The input must outlive the parse: libyaml keeps the pointer it is given.
+        let input = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: max(text.count, 1))
+        defer { input.deallocate() }
+        _ = input.initialize(from: text)
+        yaml_parser_set_input_string(parser, input.baseAddress, text.count)
+        try expect(YAML_STREAM_START_EVENT)
+        let first = try next()
+        guard first.kind == YAML_DOCUMENT_START_EVENT else { return nil }
+        let root = try node(next(), depth: 0)
+        try expect(YAML_DOCUMENT_END_EVENT)
+        let last = try next()
+        guard last.kind == YAML_STREAM_END_EVENT else {
+            throw fault(last.place, "a second document; the settings are one document")
+        }
+        return root
+    }
+
+    /// One parser event, copied out of libyaml's memory.
+    private struct Event {
+        var kind: yaml_event_type_t
+        var place: SourcePlace
+        var text = ""
+        var isPlain = false
+        var isDecorated = false
+    }
+
+    private borrowing func next() throws(SettingsError) -> Event {
+        var raw = yaml_event_t()
+        guard yaml_parser_parse(parser, &raw) == 1 else {
+            let problem = parser.pointee.problem.map { String(cString: $0) } ?? "not YAML"
+            // Where the bytes themselves are wrong there is no mark, only how far they were read.
+            let place =
+                parser.pointee.error == YAML_READER_ERROR
+                ? SourcePlace(of: parser.pointee.problem_offset, in: text)
+                : Self.place(parser.pointee.problem_mark)
+            throw fault(place, "this is not YAML: \(problem)")
+        }
+        defer { yaml_event_delete(&raw) }
+        var event = Event(kind: raw.type, place: Self.place(raw.start_mark))
+        switch raw.type {
+        case YAML_SCALAR_EVENT:
+            let scalar = raw.data.scalar
+            event.text = String(
+                decoding: UnsafeBufferPointer(start: scalar.value, count: scalar.length),
+                as: UTF8.self
+            )
+            event.isPlain = scalar.style == YAML_PLAIN_SCALAR_STYLE
+            event.isDecorated = scalar.anchor != nil || scalar.tag != nil
+        case YAML_MAPPING_START_EVENT:
+            let start = raw.data.mapping_start
+            event.isDecorated = start.anchor != nil || start.tag != nil
+        case YAML_SEQUENCE_START_EVENT:
+            let start = raw.data.sequence_start
+            event.isDecorated = start.anchor != nil || start.tag != nil
+        default: event.isDecorated = raw.type == YAML_ALIAS_EVENT
+        }
+        guard !event.isDecorated else {
+            throw fault(event.place, "anchors, aliases and tags are not used in settings")
+        }
+        return event
+    }
+
+    private borrowing func expect(_ kind: yaml_event_type_t) throws(SettingsError) {
+        let event = try next()
+        guard event.kind == kind else { throw fault(event.place, "this is not one YAML document") }
+    }
+
+    private borrowing func node(_ event: Event, depth: Int) throws(SettingsError) -> YAMLNode {
+        guard depth < Self.depthLimit else { throw fault(event.place, "nested too deep") }
+        switch event.kind {
+        case YAML_SCALAR_EVENT:
+            return YAMLNode(
+                content: .scalar(event.text, isPlain: event.isPlain),
+                place: event.place
+            )
+        case YAML_SEQUENCE_START_EVENT:
+            var items: [YAMLNode] = []
+            while true {
+                let item = try next()
+                if item.kind == YAML_SEQUENCE_END_EVENT { break }
+                items.append(try node(item, depth: depth + 1))
+            }
+            return YAMLNode(content: .sequence(items), place: event.place)
+        case YAML_MAPPING_START_EVENT:
+            var entries: [(key: String, place: SourcePlace, value: YAMLNode)] = []
+            while true {
+                let key = try next()
+                if key.kind == YAML_MAPPING_END_EVENT { break }
+                guard key.kind == YAML_SCALAR_EVENT else {
+                    throw fault(key.place, "a key must be a plain word")
+                }
+                if let first = entries.first(where: { $0.key == key.text }) {
+                    throw fault(
+                        key.place,
+                        "the key '\(key.text)' stands here a second time, the first is in line "
+                            + "\(first.place.line); put both under one"
+                    )
+                }
+                entries.append((key.text, key.place, try node(next(), depth: depth + 1)))
+            }
+            return YAMLNode(content: .mapping(entries), place: event.place)
+        default:
+            throw fault(event.place, "this is not one YAML document")
+        }
+    }
+
+    private borrowing func fault(_ place: SourcePlace, _ reason: String) -> SettingsError {
+        SettingsError(file: file, place: place, reason: reason)
+    }
+
+    private static func place(_ mark: yaml_mark_t) -> SourcePlace {
+        SourcePlace(line: Int(mark.line) + 1, column: Int(mark.column) + 1)
+    }
+}

@@ -1,0 +1,74 @@
+// One open file of the spool with the name it is known by in messages.
+//
+// Closed when the last reference goes. Invariant: the name is where the file was opened, for people;
+// no call uses it again.
+
+import SpoolgatePosix
+
+/// An open data file or record.
+final class OpenFile: Sendable {
+    /// The open descriptor.
+    let descriptor: Descriptor
+    private let directory: Directory
+    private let name: String
+
+    /// Takes an open file; `name` is below `directory`.
+    init(_ descriptor: consuming Descriptor, _ name: String, in directory: Directory) {
+        self.descriptor = descriptor
+        self.name = name
+        self.directory = directory
+    }
+
+    /// Opens an existing file for reading and writing; nil if there is none.
+    static func open(
+        _ name: String,
+        in directory: Directory,
+        forWriting: Bool = true
+    ) throws(SystemError) -> OpenFile? {
+        guard let descriptor = try directory.open(name, forWriting: forWriting) else { return nil }
+        return OpenFile(descriptor, name, in: directory)
+    }
+
+    /// Its path, for messages.
+    var subject: String { directory.path(of: name) }
+
+    /// What the file system knows of it.
+    func status() throws(SystemError) -> FileStatus { try descriptor.status(subject: subject) }
+
+    /// Takes the lock that stands for exclusive use of an upload; false if somebody else has it.
+    func tryLock() throws(SystemError) -> Bool { try descriptor.tryLock(subject: subject) }
+
+    /// Reads up to `count` bytes from `position` on.
+    func bytes(at position: Int64, count: Int) throws(SystemError) -> [UInt8] {
+        try descriptor.bytes(at: position, count: count, subject: subject)
+    }
+}
+
+extension Disk {
+    /// Writes all of `bytes` at `position`.
+    func write(_ bytes: [UInt8], to file: OpenFile, at position: Int64) throws(SystemError) {
+        var position = position
+        try write(
+            bytes.span.bytes,
+            to: file.descriptor,
+            at: &position,
+            subject: file.subject
+        )
+    }
+
+    /// Makes a file's content and size durable.
+    func sync(_ file: OpenFile) throws(SystemError) {
+        try sync(file.descriptor, subject: file.subject)
+    }
+
+    /// Writes a part of a file again as it is read, so that the next sync covers it.
+    func writeAgain(_ part: Range<Int64>, of file: OpenFile) throws(SystemError) {
+        let bytes = try file.bytes(at: part.lowerBound, count: Int(clamping: part.count))
+        try write(bytes, to: file, at: part.lowerBound)
+    }
+
+    /// Sets a file's size.
+    func truncate(_ file: OpenFile, to size: Int64) throws(SystemError) {
+        try truncate(file.descriptor, to: size, subject: file.subject)
+    }
+}

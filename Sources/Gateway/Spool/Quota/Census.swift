@@ -1,0 +1,96 @@
+// What there is in a spool, counted by looking at it.
+//
+// It knows no bounds and keeps nothing. Invariant: what is in memory does not grow with the spool.
+
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+/// What there is in a spool.
+struct Census: Equatable {
+    /// Bytes of content in files with a name.
+    var data: Int64 = 0
+    /// Bytes of records, those in `corrupt` included.
+    var records: Int64 = 0
+    /// Uploads with a record, without those in `corrupt`.
+    var uploads = 0
+    /// Those that are not delivered, by the hash of their client: a name each would take memory for
+    /// every upload of an owner.
+    var unfinished: [Int: Int] = [:]
+
+    /// Adds another count to one.
+    static func += (one: inout Census, other: Census) {
+        one.data += other.data
+        one.records += other.records
+        one.uploads += other.uploads
+        one.unfinished.merge(other.unfinished, uniquingKeysWith: +)
+    }
+
+    /// Counts an upload in or out.
+    mutating func add(_ count: Int, of client: Int, isFinished: Bool) {
+        uploads = max(0, uploads + count)
+        if !isFinished { add(count, unfinishedOf: client) }
+    }
+
+    /// Counts an upload in or out that is not delivered, with the bytes of its record.
+    mutating func add(_ count: Int, of client: Int, record: Int64) {
+        add(count, of: client, isFinished: false)
+        records += record
+    }
+
+    /// Counts an upload of a client that is not delivered in or out.
+    mutating func add(_ count: Int, unfinishedOf client: Int) {
+        let number = unfinished[client, default: 0] + count
+        unfinished[client] = number > 0 ? number : nil
+    }
+}
+
+extension SpoolLayout {
+    /// Counts what there is; without reading records, nothing in `unfinished`.
+    func census(readingRecords: Bool) throws(SystemError) -> Census {
+        var census = Census()
+        try walk(unread: { (_, error) throws(SystemError) in throw error }) {
+            (found) throws(SystemError) in
+            if let (counted, _) = try self.census(of: found, readingRecord: readingRecords) {
+                census += counted
+            }
+        }
+        for name in try corrupt.names() {
+            census.records += try corrupt.status(of: name)?.size ?? 0
+        }
+        return census
+    }
+
+    /// What one upload counts, and its record where that is to be read and is a file; nil where it is gone.
+    func census(
+        of found: Found,
+        readingRecord: Bool
+    ) throws(SystemError) -> (Census, Result<LoadedRecord, UnreadableRecord>?)? {
+        let name = FileName(found.id)
+        var census = Census()
+        if found.hasData { census.data = try directory(of: name).status(of: name.data)?.size ?? 0 }
+        guard found.hasRecord else { return (census, nil) }
+        census.uploads = 1
+        guard readingRecord else {
+            census.records = try directory(of: name).status(of: name.record)?.size ?? 0
+            return (census, nil)
+        }
+        do throws(SystemError) {
+            guard let file = try openRecord(name, forWriting: false) else { return nil }
+            census.records = try file.status().size
+            // A long walk must not take the place of what requests ask for.
+            let record = try LoadedRecord.read(
+                file,
+                of: found.id,
+                size: census.records,
+                knowing: nil
+            )
+            if case .success(let loaded) = record, loaded.state.queue != .delivered {
+                census.unfinished = [loaded.creation.client.hashValue: 1]
+            }
+            return (census, record)
+        } catch {
+            guard error.isNotRegular else { throw error }
+            return (census, nil)
+        }
+    }
+}

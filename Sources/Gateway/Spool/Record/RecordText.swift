@@ -1,0 +1,244 @@
+// The lasting parts of a record as lines of text: the creation and the stored response; see
+// spoolgate-spool(5), RECORDS.
+//
+// It makes bytes from values and values from bytes and touches no file. Values hold any byte a field
+// value can have; in the others backslash, CR, LF and NUL are escaped. Invariant: reading gives back
+// exactly what was written, or an error; nothing is guessed at.
+
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// Why a record cannot be read.
+struct UnreadableRecord: Error, Equatable {
+    /// What is to be done with it.
+    enum Kind: Sendable {
+        /// It was written and is not what was written: it is set aside.
+        case damaged
+        /// It was never written whole, and promises nothing: it is removed.
+        case unwritten
+        /// A newer program wrote it: it is left alone.
+        case newer
+    }
+
+    /// For the operator: what is wrong with it.
+    var reason: String
+    /// What is to be done with it.
+    var kind = Kind.damaged
+
+    /// What a newer program wrote, with the first word that is not known here.
+    static func newer(_ word: String) -> UnreadableRecord {
+        UnreadableRecord(
+            reason: "a newer version of spoolgate wrote it ('\(word)' is not known here); use that "
+                + "version",
+            kind: .newer
+        )
+    }
+}
+
+extension UploadCreation {
+    private static let firstLine: StaticString = "spoolgate-record 2"
+
+    /// The creation as text, with its checksum.
+    var recordText: [UInt8] {
+        var writer = LineWriter()
+        writer.add(line: Self.firstLine)
+        writer.add("id", escaping: id.description)
+        writer.add("route", escaping: route)
+        writer.add("owner", escaping: owner?.text)
+        writer.add("authorized-owner", escaping: authorizedOwner?.text)
+        writer.add("max-size", maxSize)
+        writer.add("method", escaping: head.method.rawValue)
+        writer.add("target", escaping: head.target)
+        writer.add("content-length", head.contentLength.count)
+        writer.add("resource", escaping: resourcePath)
+        writer.add("remote", escaping: remoteAddress)
+        writer.add("scheme", escaping: scheme)
+        writer.add("created", created.seconds)
+        writer.add("repeatable", escaping: isRepeatable ? "yes" : "no")
+        writer.add("promise", escaping: promise.rawValue)
+        writer.add(head.fields)
+        writer.addSum(for: id)
+        return writer.bytes
+    }
+
+    /// Reads the creation of `id` from the start of `bytes`.
+    ///
+    /// - Returns: the creation and the bytes it takes; nil if `bytes` end before it does.
+    static func read(
+        recordText bytes: ArraySlice<UInt8>,
+        of id: UploadID
+    ) throws(UnreadableRecord) -> (UploadCreation, Int)? {
+        var reader = LineReader(bytes)
+        guard let first = reader.line() else { return nil }
+        guard first.equals(firstLine) else {
+            let shown = String(decoding: first.prefix(40), as: UTF8.self)
+            throw UnreadableRecord(reason: "its first line is '\(shown)'")
+        }
+        var values: [String: String] = [:]
+        var fields = HTTPFields()
+        while true {
+            let before = reader.position
+            guard let line = reader.line() else { return nil }
+            let (name, value) = LineReader.split(line)
+            switch name {
+            case "field": fields.append(try LineReader.field(value))
+            case "sum":
+                let covered = bytes[bytes.startIndex..<before]
+                guard Checksum.isSum(value, of: covered, for: id) else {
+                    throw UnreadableRecord(reason: "the creation's checksum does not match")
+                }
+                let creation = try UploadCreation(values: values, fields: fields)
+                return (creation, reader.position - bytes.startIndex)
+            default: values[name] = LineReader.unescaped(value)
+            }
+        }
+    }
+
+    private init(
+        values: [String: String],
+        fields: HTTPFields
+    ) throws(UnreadableRecord) {
+        let known: Set = [
+            "id", "route", "owner", "authorized-owner", "max-size", "method", "target",
+            "content-length", "resource", "remote",
+            "scheme", "created", "repeatable", "promise",
+        ]
+        if let name = Set(values.keys).subtracting(known).min() { throw .newer(name) }
+        guard let id = values["id"].flatMap({ UploadID($0) }), let route = values["route"],
+            let method = values["method"].flatMap({ HTTPRequest.Method($0) }),
+            let target = values["target"], let resource = values["resource"],
+            let created = values["created"].flatMap({ RecordNumber.moment($0) }),
+            let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable),
+            let promise = values["promise"]
+        else { throw UnreadableRecord(reason: "a line of the creation is missing or wrong") }
+        var contentLength = ContentLength.unknown
+        if let text = values["content-length"] {
+            guard let length = RecordNumber.read(text) else {
+                throw UnreadableRecord(reason: "content-length is '\(text)'")
+            }
+            contentLength = .known(length)
+        }
+        guard let promise = UploadPromise(rawValue: promise) else { throw .newer(promise) }
+        let maxSize = values["max-size"].map { RecordNumber.read($0) ?? 0 }
+        guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is no size") }
+        self.init(
+            id: id,
+            route: route,
+            owner: values["owner"].map { ExactText($0) },
+            authorizedOwner: values["authorized-owner"].map { ExactText($0) },
+            maxSize: maxSize,
+            head: RequestHead(
+                method: method,
+                target: target,
+                fields: fields,
+                contentLength: contentLength
+            ),
+            resourcePath: resource,
+            remoteAddress: values["remote"],
+            scheme: values["scheme"],
+            created: WallTime(seconds: created),
+            isRepeatable: repeatable == "yes",
+            promise: promise
+        )
+    }
+}
+
+extension StoredResponse {
+    private static let firstLine: StaticString = "spoolgate-response 2"
+
+    /// The response as text, its content, and the checksum of both.
+    func recordText(of id: UploadID) -> [UInt8] {
+        var writer = LineWriter()
+        writer.add(line: Self.firstLine)
+        writer.add("status", escaping: "\(head.status.code) \(head.status.reasonPhrase)")
+        writer.add(head.fields)
+        // The last line of the head says how much content follows it, or that it is not kept.
+        writer.add("content", escaping: content.map { String($0.count) } ?? "-")
+        writer.add(content: content ?? [])
+        writer.addSum(for: id)
+        return writer.bytes
+    }
+
+    /// Reads a response from exactly `bytes`.
+    init(recordText bytes: [UInt8], of id: UploadID) throws(UnreadableRecord) {
+        guard let text = LineWriter.verified(bytes, for: id) else {
+            throw UnreadableRecord(reason: "the stored response's checksum does not match")
+        }
+        var reader = LineReader(text)
+        let first = reader.line() ?? []
+        guard first.equals(Self.firstLine) else {
+            throw .newer(String(decoding: first.prefix(40), as: UTF8.self))
+        }
+        var status: HTTPResponse.Status?
+        var fields = HTTPFields()
+        while let line = reader.line() {
+            let (name, value) = LineReader.split(line)
+            switch name {
+            case "status": status = Self.status(LineReader.unescaped(value))
+            case "field": fields.append(try LineReader.field(value))
+            case "content":
+                let rest = text[reader.position...]
+                let count = Int(String(decoding: value, as: UTF8.self))
+                // The writer ends the content with a line end of its own.
+                guard let status, rest.count == (count ?? 0) + 1 else {
+                    throw UnreadableRecord(reason: "the stored response is incomplete")
+                }
+                let content = count == nil ? nil : Array(rest.dropLast())
+                self.init(head: ResponseHead(status: status, fields: fields), content: content)
+                return
+            default: throw .newer(name)
+            }
+        }
+        throw UnreadableRecord(reason: "the stored response is incomplete")
+    }
+
+    /// The status of a response whose text begins with `bytes`; nil where they end before it.
+    static func status(beginning bytes: [UInt8]) -> Int? {
+        // Cut anywhere behind the number, which is all that is asked for.
+        var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
+        guard reader.line()?.equals(firstLine) == true, let line = reader.line()
+        else { return nil }
+        let (name, value) = LineReader.split(line)
+        guard name == "status", value.contains(UInt8(ascii: " ")) else { return nil }
+        return status(LineReader.unescaped(value))?.code
+    }
+
+    private static func status(_ text: String) -> HTTPResponse.Status? {
+        let parts = text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let code = parts.first.flatMap({ Int($0) }), (200...999).contains(code) else {
+            return nil
+        }
+        return HTTPResponse.Status(
+            code: code,
+            reasonPhrase: parts.count > 1 ? String(parts[1]) : ""
+        )
+    }
+}
+
+extension HTTPFields {
+    private static let firstLine: StaticString = "spoolgate-completion 2"
+
+    /// The fields of a completing request as text, with its checksum.
+    func completionText(of id: UploadID) -> [UInt8] {
+        var writer = LineWriter()
+        writer.add(line: Self.firstLine)
+        writer.add(self)
+        writer.addSum(for: id)
+        return writer.bytes
+    }
+
+    /// Reads the fields from exactly `bytes`; nil where they do not match their checksum.
+    init?(completionText bytes: [UInt8], of id: UploadID) {
+        guard let text = LineWriter.verified(bytes, for: id) else { return nil }
+        var reader = LineReader(text)
+        guard reader.line()?.equals(Self.firstLine) == true else { return nil }
+        self.init()
+        while let line = reader.line() {
+            let (name, value) = LineReader.split(line)
+            guard name == "field", let field = try? LineReader.field(value) else { return nil }
+            append(field)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+// The key that requests to a bucket are signed with, read from a file of two forms.
+//
+//   AKIAIOSFODNN7EXAMPLE          [default]
+//   wJalrXUtnFEMI/...             aws_access_key_id = AKIAIOSFODNN7EXAMPLE
+//   (a session token, perhaps)    aws_secret_access_key = wJalrXUtnFEMI/...
+//
+// Invariant: nothing of it stands in an error or a description.
+
+import SpoolgatePosix
+import SpoolgateTextFormats
+
+/// Why a file has no access key.
+package struct AccessKeyFault: Error, Equatable {
+    /// One sentence for the operator, without bytes of the file.
+    package var reason: String
+}
+
+/// An access key of a store that speaks S3.
+struct AccessKey: CustomStringConvertible {
+    /// What the store knows it by.
+    let id: String
+    /// What proves it.
+    let secret: String
+    /// What goes with a key for a limited time; nil: nothing.
+    let token: String?
+
+    /// Not what it was made of: texts are logged.
+    let description = "an access key"
+
+    /// Larger files are none.
+    private static let limit = 64 << 10
+
+    /// Reads a file; others must not be able to read it, nor its group to change it.
+    init(file: String) throws(AccessKeyFault) {
+        let bytes: [UInt8]
+        do throws(SystemError) {
+            bytes = try SecretFile.read(file, limit: Self.limit)
+        } catch {
+            throw AccessKeyFault(
+                reason: error.call == "stat"
+                    ? "\(file) may be read by others, or changed by its group, or is no file; "
+                        + "make its mode 0600 or 0640"
+                    : "read the access key: \(error)"
+            )
+        }
+        do throws(AccessKeyFault) {
+            try self.init(text: String(decoding: bytes, as: UTF8.self))
+        } catch {
+            throw AccessKeyFault(reason: "\(file) \(error.reason)")
+        }
+    }
+
+    /// Reads the text of a file; the reason of a fault is what stands behind the file's name.
+    init(text: String) throws(AccessKeyFault) {
+        let lines = text.split { $0 == "\n" || $0 == "\r\n" }
+            .map { Substring($0).withoutOuterWhitespace }
+            .filter { !$0.isEmpty && !$0.hasPrefix("#") && !$0.hasPrefix(";") }
+        let values =
+            lines.contains { $0.hasPrefix("[") } ? try Self.inSection(lines) : lines.map { $0 }
+        guard (2...3).contains(values.count) else {
+            throw AccessKeyFault(
+                reason: "has \(values.count) lines; an access key has two, its identity and its "
+                    + "secret, and perhaps a third, a session token; or the file is one of the AWS "
+                    + "tools, with a section [default]"
+            )
+        }
+        guard values.allSatisfy({ $0.utf8.allSatisfy { (0x21...0x7e).contains($0) } }),
+            !values[0].contains("/"), !values[0].contains(",")
+        else {
+            throw AccessKeyFault(
+                reason: "has spaces or other characters inside a line that no access key has"
+            )
+        }
+        id = String(values[0])
+        secret = String(values[1])
+        token = values.count > 2 ? String(values[2]) : nil
+    }
+
+    /// What the section `default` says: identity, secret and perhaps a token.
+    private static func inSection(_ lines: [Substring]) throws(AccessKeyFault) -> [Substring] {
+        guard let start = lines.firstIndex(of: "[default]") else {
+            throw AccessKeyFault(reason: "has no section [default]")
+        }
+        var values: [Substring: Substring] = [:]
+        for line in lines[(start + 1)...].prefix(while: { !$0.hasPrefix("[") }) {
+            let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2 else { continue }
+            values[parts[0].withoutOuterWhitespace] = parts[1].withoutOuterWhitespace
+        }
+        guard let id = values["aws_access_key_id"], !id.isEmpty,
+            let secret = values["aws_secret_access_key"], !secret.isEmpty
+        else {
+            throw AccessKeyFault(
+                reason: "has not both aws_access_key_id and aws_secret_access_key in its section "
+                    + "[default]"
+            )
+        }
+        let token = values["aws_session_token"].flatMap { $0.isEmpty ? nil : $0 }
+        return [id, secret] + (token.map { [$0] } ?? [])
+    }
+}
+
+extension BucketSettings {
+    /// Why the file of the access key has none; nil where it has one.
+    package var accessKeyFault: AccessKeyFault? {
+        do throws(AccessKeyFault) {
+            _ = try accessKey
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// The access key, as its file has it at this moment.
+    var accessKey: AccessKey {
+        get throws(AccessKeyFault) {
+            guard let credentialsFile else {
+                throw AccessKeyFault(reason: "s3.credentials is not set")
+            }
+            return try AccessKey(file: credentialsFile)
+        }
+    }
+}

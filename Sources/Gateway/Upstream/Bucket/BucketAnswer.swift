@@ -1,0 +1,108 @@
+// What a store answers to one request about an object, and what that means where it is a no.
+//
+// Invariant: no answer of a store is a client's final response: which of them would be is the operator's
+// business, whose key, bucket and quota they are about.
+
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+/// Why an object is not there, as the outcome of the attempt.
+struct NotStored: Error {
+    let outcome: AttemptOutcome
+}
+
+/// Takes the answer to one request, its content up to a cap.
+///
+/// One thread.
+final class BucketAnswer: ResponseSink {
+    private(set) var head: ResponseHead?
+    private(set) var contentLength: Int64?
+    private var content: [UInt8] = []
+    private let meanwhile: () -> Void
+    /// More than any answer that is read has.
+    private static let cap = 64 << 10
+
+    /// `meanwhile` is called at least once a second once there is a connection.
+    init(meanwhile: @escaping () -> Void) { self.meanwhile = meanwhile }
+
+    func onProgress() { meanwhile() }
+
+    func receive(interim head: ResponseHead) {}
+
+    func receive(head: ResponseHead, contentLength: Int64?) {
+        self.head = head
+        self.contentLength = contentLength
+    }
+
+    func receive(content part: RawSpan) {
+        part.withUnsafeBytes { content += $0.prefix(Self.cap - content.count) }
+    }
+
+    /// The status; 0 before the head came.
+    var status: Int { head?.status.code ?? 0 }
+
+    /// Whether the request was carried out; a store may say in the content alone that it was not
+    /// (CompleteMultipartUpload).
+    var isDone: Bool { (200..<300).contains(status) && error == nil }
+
+    /// Whether the store asks for the same request again: it, or something in front of it, could not take it just now.
+    var asksToRepeat: Bool {
+        [429, 500, 502, 503, 504].contains(status)
+            || ["SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"].contains(error)
+    }
+
+    /// Seconds that the store asks to wait.
+    var retryAfter: Int? { head?.fields[.retryAfter].flatMap { Int(digits: $0) } }
+
+    /// The text of the first XML element of that name; nil where there is none, or it has anything but
+    /// plain text.
+    func element(_ name: String) -> String? {
+        let text = String(decoding: content, as: UTF8.self)
+        guard let start = text.firstRange(of: "<\(name)>")?.upperBound,
+            let end = text[start...].firstIndex(of: "<"), text[end...].hasPrefix("</\(name)>")
+        else { return nil }
+        let found = text[start..<end]
+        return found.isEmpty || found.contains("&") ? nil : String(found)
+    }
+
+    /// The code of an error document: letters, digits and dots; nil where there is none.
+    var error: String? {
+        guard String(decoding: content, as: UTF8.self).contains("<Error") else { return nil }
+        return element("Code").flatMap { code in
+            code.utf8.allSatisfy { $0.isUnreserved } ? String(code.prefix(64)) : nil
+        } ?? "an error without a code"
+    }
+
+    /// Why it was not carried out; `purpose` says what was attempted on what.
+    func refusal(_ purpose: String) -> NotStored {
+        let code = error
+        let reason = "\(purpose): the store answered \(status)\(code.map { " (\($0))" } ?? "")"
+        if status == 507 || code == "QuotaExceeded" {
+            return NotStored(outcome: .noRoom(reason: "\(reason); raise the bucket's quota"))
+        }
+        return NotStored(
+            outcome: .putOff(reason: reason + Self.hint(status, code), retryAfter: retryAfter)
+        )
+    }
+
+    private static func hint(_ status: Int, _ code: String?) -> String {
+        switch (code, status) {
+        case ("SignatureDoesNotMatch", _), ("InvalidAccessKeyId", _),
+            ("AuthorizationHeaderMalformed", _), ("InvalidToken", _), ("ExpiredToken", _):
+            "; look at the key in s3.credentials and at s3.region"
+        case ("RequestTimeTooSkewed", _): "; set this machine's clock"
+        case ("NoSuchBucket", _): "; make the bucket, or mend its name in upstream"
+        case ("NotImplemented", _), (_, 501):
+            "; look whether this store knows If-None-Match with PUT"
+        case (_, 300..<400): "; name the endpoint of the bucket's region, and s3.region"
+        case (_, 403): "; look whether the key in s3.credentials may put objects there"
+        default: ""
+        }
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let retryAfter = made("retry-after")
+}

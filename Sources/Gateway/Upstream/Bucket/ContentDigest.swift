@@ -1,0 +1,25 @@
+// The SHA-256 of content before it is sent.
+
+import SpoolgateCrypto
+import SpoolgatePosix
+
+extension UpstreamContent {
+    /// Its SHA-256; reads it once in constant memory.
+    ///
+    /// - Parameter onProgress: called between two parts.
+    /// - Returns: 32 bytes.
+    /// - Throws: what reading throws, or `ContentLengthMismatch`.
+    func digest(_ onProgress: () -> Void) throws -> [UInt8] {
+        let digest = RunningDigest(.sha256)
+        guard let source = ContentSource(self) else { return digest.finish() }
+        let size = Int(min(1 << 20, source.length ?? 1 << 20))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
+        defer { buffer.deallocate() }
+        while true {
+            let count = try source.read(into: buffer)
+            guard count > 0 else { return digest.finish() }
+            digest.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            onProgress()
+        }
+    }
+}

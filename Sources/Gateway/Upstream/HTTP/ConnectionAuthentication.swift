@@ -1,0 +1,77 @@
+// Authentication that holds for a connection and not for a request: NTLM, Negotiate and Kerberos.
+//
+// Such a server takes every further request on the connection as sent by the client that logged in (RFC 4559 §6,
+// [MS-NTHT] §1.3). The gateway sends the requests of many clients over its connections, so a connection that has
+// carried or was offered such a scheme is closed after its exchange. A login takes several requests on one
+// connection and therefore never succeeds through the gateway.
+//
+// Pure. The invariant: a scheme is found in any position of a list, in any case of letters, but not inside a quoted
+// string.
+
+import HTTPTypes
+import SpoolgateUploadProtocol
+
+extension HTTPFields {
+    /// Whether challenges or credentials among these fields of a response use a scheme that authenticates the
+    /// connection.
+    var authenticateConnection: Bool {
+        for field in self {
+            // The first letter alone tells most fields of a message apart from these.
+            switch field.name.canonicalName.utf8.first {
+            case UInt8(ascii: "a"), UInt8(ascii: "p"), UInt8(ascii: "w"):
+                if field.authenticatesConnection { return true }
+            default: break
+            }
+        }
+        return false
+    }
+}
+
+extension HTTPField {
+    /// Whether this field names a scheme that authenticates the connection.
+    var authenticatesConnection: Bool {
+        switch name.canonicalName {
+        case "authorization", "www-authenticate", "proxy-authenticate", "authentication-info",
+            "proxy-authentication-info":
+            Self.namesConnectionScheme(value)
+        // What Microsoft's servers say of it themselves.
+        case "persistent-auth": value.lowercased().contains("true")
+        default: false
+        }
+    }
+
+    private static let connectionSchemes = ["ntlm", "negotiate", "kerberos", "nego2"]
+
+    /// Whether an element of a list begins with such a scheme (RFC 9110 §11.6.1).
+    private static func namesConnectionScheme(_ value: String) -> Bool {
+        var isQuoted = false
+        var isEscaped = false
+        var word: [UInt8]? = []
+        for byte in value.utf8 {
+            if isQuoted {
+                isQuoted = isEscaped || byte != UInt8(ascii: "\"")
+                isEscaped = !isEscaped && byte == UInt8(ascii: "\\")
+                continue
+            }
+            switch byte {
+            case UInt8(ascii: ","):
+                if isConnectionScheme(word) { return true }
+                word = []
+            case UInt8(ascii: " "), UInt8(ascii: "\t"):
+                if isConnectionScheme(word) { return true }
+                // Only the first word of an element is a scheme.
+                if word?.isEmpty == false { word = nil }
+            case UInt8(ascii: "\""):
+                isQuoted = true
+                word = nil
+            default: word?.append(byte)
+            }
+        }
+        return isConnectionScheme(word)
+    }
+
+    private static func isConnectionScheme(_ word: [UInt8]?) -> Bool {
+        guard let word, !word.isEmpty else { return false }
+        return connectionSchemes.contains(String(decoding: word, as: UTF8.self).lowercased())
+    }
+}

@@ -1,0 +1,99 @@
+// The targets of one upstream over HTTP: which of them gets a request, and the connections to each.
+//
+// The exchange with one of them is HTTPAttempt.swift's. The invariant: the next target is tried only while
+// not one byte of the request can have left.
+
+import SpoolgateCurl
+import SpoolgatePosix
+
+/// One upstream's targets over HTTP.
+///
+/// Any thread; connections are kept and reused.
+final class HTTPTargets: Sendable {
+    private let places: [Place]
+    private let order: TargetOrder
+    private let settings: UpstreamSettings
+    private let skipped: @Sendable (String) -> Void
+
+    /// One target and the connections to it.
+    private struct Place {
+        let location: UpstreamLocation
+        let connections = ConnectionPool()
+    }
+
+    /// Connects to nothing yet.
+    ///
+    /// - Parameters:
+    ///   - locations: the targets, at least one, in the order in which they are tried.
+    ///   - settings: the limits of each attempt.
+    ///   - skipped: told why targets were not reached, in one sentence, where another one was.
+    init(
+        _ locations: [UpstreamLocation],
+        _ settings: UpstreamSettings,
+        skipped: @escaping @Sendable (String) -> Void
+    ) {
+        precondition(!locations.isEmpty, "an upstream has a target")
+        places = locations.map { Place(location: $0) }
+        order = TargetOrder(count: places.count)
+        self.settings = settings
+        self.skipped = skipped
+    }
+
+    /// Sends one request, as `Upstream.attempt` says.
+    func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
+        var reasons: [String] = []
+        var allTimedOut = true
+        for index in order.indices() {
+            let location = places[index].location
+            guard let connection = places[index].connections.take() else {
+                reasons.append("no memory for a connection to \(location.name)")
+                return .notTried(reason: Self.sentence(reasons))
+            }
+            let attempt = HTTPAttempt(
+                request,
+                to: location,
+                settings: settings,
+                over: connection,
+                sink: sink
+            )
+            let outcome = attempt.run()
+            if attempt.mayKeepConnection { places[index].connections.giveBack(connection) }
+            if case .notTried(let reason) = outcome {
+                reasons.append(reason)
+                return .notTried(reason: Self.sentence(reasons))
+            }
+            guard case .notReached(let reason, let timedOut) = outcome else {
+                if attempt.wasTried { order.wasReached(index) }
+                if !reasons.isEmpty { skipped(Self.sentence(reasons)) }
+                return outcome
+            }
+            reasons.append(reason)
+            allTimedOut = allTimedOut && timedOut
+            // What is wrong with the request itself is no target's fault, and wrong for all of them.
+            guard attempt.wasTried else { break }
+            order.wasNotReached(index)
+            guard attempt.canGoElsewhere else { break }
+        }
+        return .notReached(reason: Self.sentence(reasons), timedOut: allTimedOut)
+    }
+
+    private static func sentence(_ reasons: [String]) -> String {
+        reasons.joined(separator: "; and ")
+    }
+}
+
+extension UpstreamLocation {
+    /// How libcurl connects to it.
+    func endpoint(_ settings: UpstreamSettings) -> CurlEndpoint {
+        var endpoint = CurlEndpoint(
+            url: url,
+            socket: socket,
+            isSecure: isSecure,
+            connectTimeout: settings.connectTimeout
+        )
+        endpoint.certificateAuthority = settings.certificateAuthority
+        endpoint.clientCertificate = settings.clientCertificate
+        endpoint.clientKey = settings.clientKey
+        return endpoint
+    }
+}

@@ -1,0 +1,88 @@
+// Redirects that ask for the same request at another place, and which of them may be followed.
+//
+// The gateway has the whole content, and a client that sent it in parts has only the last one: so the gateway
+// follows, within the upstream. Pure. Invariant: no request leaves for another host than the upstream's.
+
+package import HTTPTypes
+import SpoolgateTextFormats
+
+/// A redirect of an upstream (RFC 9110 §15.4).
+package enum Redirection {
+    /// Whether a response asks to send the same request, content included, to another place.
+    ///
+    /// 303 never does. After 301 and 302 clients send a POST as GET, so there the response is the application's own
+    /// (RFC 9110 §15.4.2, §15.4.3).
+    ///
+    /// - Parameters:
+    ///   - status: the response's.
+    ///   - method: the request's.
+    /// - Returns: whether the same method and content are asked for.
+    package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
+        switch status {
+        case 307, 308: true
+        case 301, 302: method == .put || method == .patch
+        default: false
+        }
+    }
+
+    /// The request target to follow a redirect to.
+    ///
+    /// - Parameters:
+    ///   - reference: the value of `Location`, a URI reference (RFC 3986 §4.1).
+    ///   - target: the target of the request that was redirected, without the upstream's base path.
+    ///   - location: the upstream.
+    ///   - host: the `Host` that the upstream was told: an application makes its own URLs of it, with any scheme, so
+    ///     they mean the upstream and not the way through the web server.
+    /// - Returns: a target, without the base path; nil if it leads anywhere else, or is no URI.
+    static func target(
+        of reference: String,
+        from target: String,
+        at location: UpstreamLocation,
+        toldHost host: String?
+    ) -> String? {
+        let rest = reference.prefix { $0 != "#" }
+        guard rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
+        let absolute = rest.hasPrefix("//") ? (location.isSecure ? "https:" : "http:") + rest : rest
+        if let url = AbsoluteURL(absolute) {
+            if url.origin == AbsoluteURL(location.url)?.origin {
+                return relative(url.path, to: location.basePath)
+            }
+            // The host is the web server's, and so is the path: without the base path.
+            let isTold = AbsoluteURL("\(url.origin[0])://\(host ?? "")")?.origin == url.origin
+            return isTold ? withoutDots(url.path) : nil
+        }
+        let base = location.basePath + target.prefix { $0 != "?" }
+        if rest.isEmpty { return target }
+        if rest.hasPrefix("?") { return relative(base + rest, to: location.basePath) }
+        if rest.hasPrefix("/") { return relative(String(rest), to: location.basePath) }
+        // The first segment of a relative path has no colon (RFC 3986 §4.2): this is another scheme.
+        guard !rest.prefix(while: { $0 != "/" && $0 != "?" }).contains(":") else { return nil }
+        let directory = base.lastIndex(of: "/").map { base[...$0] } ?? "/"
+        return relative("\(directory)\(rest)", to: location.basePath)
+    }
+
+    /// A path behind the base path; nil if it is not below that.
+    private static func relative(_ path: String, to base: String) -> String? {
+        let path = withoutDots(path)
+        guard path.hasPrefix(base) else { return nil }
+        let rest = path.dropFirst(base.count)
+        if rest.isEmpty || rest.hasPrefix("?") { return "/" + rest }
+        return rest.hasPrefix("/") ? String(rest) : nil
+    }
+
+    /// A path and its query without dot segments (RFC 3986 §5.2.4).
+    private static func withoutDots(_ text: String) -> String {
+        let path = text.prefix { $0 != "?" }
+        var kept: [Substring] = []
+        let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+        for segment in segments {
+            switch segment {
+            case "..": _ = kept.popLast()
+            case ".": break
+            default: kept.append(segment)
+            }
+        }
+        if let last = segments.last, last == "." || last == ".." { kept.append("") }
+        return "/" + kept.joined(separator: "/") + text[path.endIndex...]
+    }
+}

@@ -1,0 +1,62 @@
+// The field lines of an attempt, and what libcurl is kept from adding to them.
+//
+// The invariant: framing fields are libcurl's, and one `Host` goes out.
+
+import SpoolgateCurl
+import HTTPTypes
+import SpoolgateUploadProtocol
+
+extension FieldLines {
+    /// Replaces all lines by those of a request.
+    ///
+    /// - Returns: whether its credentials authenticate the connection.
+    mutating func replace(
+        by request: UpstreamRequest,
+        to location: UpstreamLocation,
+        content: HandedContent
+    ) throws(CurlOptionError) -> Bool {
+        removeAll()
+        var authenticates = false
+        var host: HTTPField?
+        var (hasAccept, hasContentType) = (false, false)
+        for field in request.fields {
+            let name = field.name.canonicalName
+            if ownFields.contains(name) {
+                if host == nil, name == "host", !field.value.isEmpty { host = field }
+                continue
+            }
+            if name == "authorization" {
+                authenticates = authenticates || field.authenticatesConnection
+            }
+            hasAccept = hasAccept || name == "accept"
+            hasContentType = hasContentType || name == "content-type"
+            try add(field)
+        }
+        let hostField = host ?? HTTPField(name: .host, value: location.authority)
+        try add(hostField)
+        if let destination = request.destination {
+            // RFC 4918 §10.3; servers refuse another scheme or host than that of the request (Apache: 502).
+            let origin = "\(location.isSecure ? "https" : "http")://\(hostField.value)"
+            try add(
+                HTTPField(name: .destination, value: origin + location.basePath + destination)
+            )
+        }
+        if !hasAccept { add("Accept:") }
+        switch content {
+        case .none:
+            // A request without content (RFC 9110 §8.6).
+            if [.post, .put, .patch].contains(request.method) {
+                add("Content-Length: 0")
+            }
+        case .whole, .pieces:
+            if !hasContentType { add("Content-Type:") }
+            add("Expect:")
+        }
+        return authenticates
+    }
+}
+
+private let ownFields = FieldNameSet([
+    "host", "content-length", "transfer-encoding", "expect", "connection", "upgrade",
+    "keep-alive", "te",
+])

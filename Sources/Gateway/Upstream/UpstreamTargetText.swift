@@ -1,0 +1,259 @@
+// The text of an upstream target, as an operator writes it, and the parts of one that is read.
+//
+// Pure: no name is looked up and no path is opened. Every text that is not a target gets one
+// sentence that says what is wrong and how it should look. The invariant: a base kept in
+// `UpstreamTarget.http` has a scheme, a host, a port within range, no user, no query and no
+// fragment, and does not end in a slash.
+
+import SpoolgateTextFormats
+import SpoolgateUploadProtocol
+
+extension UpstreamTarget {
+    /// Reads the setting's text: `http://host[:port][/path]`, `https://…`, `unix:/path`,
+    /// `directory:/path` or `s3:https://host[:port]/bucket[/prefix]`.
+    ///
+    /// - Throws: `UpstreamTargetError`, a sentence about what is wrong with it.
+    package init(_ text: String) throws(UpstreamTargetError) {
+        guard !text.hasControlCharacters else {
+            throw .init(reason: "an upstream target has no control characters")
+        }
+        if let path = text.dropping(prefix: "unix:") {
+            self = .unix(path: try Self.absolute(path, scheme: "unix", example: "/run/app.sock"))
+            // sun_path of unix(7) holds 108 bytes with its NUL.
+            guard path.utf8.count < 108 else {
+                throw .init(reason: "unix: the socket's path is longer than 107 bytes")
+            }
+        } else if let path = text.dropping(prefix: "directory:") {
+            self = .directory(
+                path: try Self.absolute(path, scheme: "directory", example: "/srv/incoming")
+            )
+        } else if let scheme = ["http://", "https://"].first(where: text.hasPrefix) {
+            self = .http(base: try Self.base(scheme, text.dropFirst(scheme.count)))
+        } else if let address = text.dropping(prefix: "s3:") {
+            self = .bucket(try BucketAddress(address))
+        } else {
+            throw .init(
+                reason: "\(text) is no upstream target: it begins with http://, https://, unix:, "
+                    + "directory: or s3:"
+            )
+        }
+    }
+
+    /// The target as it is written in the settings.
+    package var text: String {
+        switch self {
+        case .http(let base): base
+        case .unix(let path): "unix:\(path)"
+        case .directory(let path): "directory:\(path)"
+        case .bucket(let address): address.text
+        }
+    }
+
+    /// What answers there, the same text for the same application: a host and port, a socket or a directory.
+    ///
+    /// Without the path of a URL, which one application may serve several of.
+    package var place: String {
+        switch self {
+        case .http(let base): UpstreamLocation(base: base).origin
+        case .unix, .directory: text
+        case .bucket(let address): UpstreamLocation(base: address.endpoint).origin
+        }
+    }
+
+    /// Reads the text of one target of a list that has `others` before it.
+    ///
+    /// - Throws: `UpstreamTargetError`, also for what stands there already and for a directory or a
+    ///   bucket that does not stand alone.
+    package init(_ text: String, after others: [UpstreamTarget]) throws(UpstreamTargetError) {
+        try self.init(text)
+        guard !others.contains(self) else {
+            throw .init(reason: "this target stands here already")
+        }
+        guard others.isEmpty || !(others + [self]).contains(where: \.standsAlone) else {
+            throw .init(reason: "a directory or a bucket is a route's only target")
+        }
+    }
+
+    private static func absolute(
+        _ path: Substring,
+        scheme: String,
+        example: String
+    ) throws(UpstreamTargetError) -> String {
+        guard path.hasPrefix("/"), !path.hasPrefix("//") else {
+            throw .init(
+                reason: "\(scheme): needs an absolute path, as in \(scheme):\(example)"
+            )
+        }
+        return String(path)
+    }
+
+    fileprivate static func base(
+        _ scheme: String,
+        _ rest: Substring
+    ) throws(UpstreamTargetError) -> String {
+        guard !rest.contains(" ") else {
+            throw .init(reason: "\(scheme): a URL has no spaces; %20 stands for one in a path")
+        }
+        guard !rest.contains("?"), !rest.contains("#") else {
+            throw .init(reason: "\(scheme): an upstream target has no query and no fragment")
+        }
+        let authority = rest.prefix { $0 != "/" }
+        guard !authority.contains("@") else {
+            throw .init(
+                reason: "\(scheme): a user or password does not belong in an upstream target"
+            )
+        }
+        try checkAuthority(authority, scheme: scheme)
+        var base = Substring(scheme + rest)
+        while base.hasSuffix("/") { base.removeLast() }
+        return String(base)
+    }
+
+    private static func checkAuthority(
+        _ authority: Substring,
+        scheme: String
+    ) throws(UpstreamTargetError) {
+        var host = authority
+        var port: Substring?
+        if authority.hasPrefix("[") {
+            guard let end = authority.firstIndex(of: "]") else {
+                throw .init(reason: "\(scheme)\(authority): the IPv6 address has no closing ]")
+            }
+            host = authority[authority.index(after: authority.startIndex)..<end]
+            let tail = authority[authority.index(after: end)...]
+            guard tail.isEmpty || tail.hasPrefix(":") else {
+                throw .init(reason: "\(scheme)\(authority): only a port may follow the address")
+            }
+            port = tail.isEmpty ? nil : tail.dropFirst()
+            guard !host.isEmpty,
+                host.utf8.allSatisfy(\.isOfAddress)
+            else {
+                throw .init(reason: "\(scheme)\(authority): no IPv6 address between [ and ]")
+            }
+        } else {
+            if let colon = authority.firstIndex(of: ":") {
+                host = authority[..<colon]
+                port = authority[authority.index(after: colon)...]
+            }
+            guard !host.isEmpty else {
+                throw .init(reason: "\(scheme) names no host, as in \(scheme)127.0.0.1:8080")
+            }
+            guard host.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }) else {
+                throw .init(reason: "\(scheme)\(authority): \(host) is no host name or address")
+            }
+        }
+        if let port {
+            guard let number = UInt16(digits: port), number > 0 else {
+                throw .init(reason: "\(scheme)\(authority): a port is a number from 1 to 65535")
+            }
+        }
+    }
+}
+
+extension BucketAddress {
+    /// Reads `https://host[:port]/bucket[/prefix]`, or the same with `http`; what is percent-encoded in
+    /// the prefix is decoded.
+    fileprivate init(_ text: Substring) throws(UpstreamTargetError) {
+        let example = "s3:https://s3.eu-central-1.amazonaws.com/bucket/incoming"
+        guard let scheme = ["http://", "https://"].first(where: text.hasPrefix) else {
+            throw .init(reason: "s3: needs the URL of a bucket, as in \(example)")
+        }
+        let base = try UpstreamTarget.base(scheme, text.dropFirst(scheme.count))
+        let segments = base.dropFirst(scheme.count)
+            .split(separator: "/", omittingEmptySubsequences: false)
+        guard segments.count > 1 else {
+            throw .init(reason: "s3: names no bucket behind the host, as in \(example)")
+        }
+        endpoint = scheme + segments[0]
+        name = String(segments[1])
+        // Whatever a store allows beyond the names of Amazon's.
+        guard (3...255).contains(name.utf8.count),
+            name.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }),
+            name.utf8.first?.isAlphanumeric ?? false
+        else {
+            throw .init(
+                reason: "s3: '\(name)' is no bucket; its name has 3 to 255 letters, digits, dots, "
+                    + "hyphens and underscores, and a prefix follows behind a slash"
+            )
+        }
+        var decoded: [String] = []
+        for segment in segments.dropFirst(2) {
+            let bytes = PercentText.decode(segment.utf8)
+            guard let text = String(validating: bytes, as: UTF8.self), !text.hasControlCharacters,
+                !text.contains("/"), !["", ".", ".."].contains(text)
+            else {
+                throw .init(
+                    reason: "s3: a prefix has parts between single slashes, none of them . or .., "
+                        + "in UTF-8 without control characters"
+                )
+            }
+            decoded.append(text)
+        }
+        prefix = decoded.joined(separator: "/")
+        guard prefix.utf8.count <= Self.mostOfPrefix else {
+            throw .init(reason: "s3: the prefix is longer than \(Self.mostOfPrefix) bytes")
+        }
+    }
+
+    /// A key has at most 1024 bytes: the identity, a name of up to 100, a slash and a hyphen come behind.
+    private static let mostOfPrefix = 1024 - 26 - 100 - 2
+
+    /// The address as it is written in the settings.
+    package var text: String {
+        let path = [name] + prefix.split(separator: "/").map { PercentText.encode(String($0)) }
+        return "s3:\(endpoint)/\(path.joined(separator: "/"))"
+    }
+}
+
+/// Where an HTTP upstream is, taken apart for one attempt.
+struct UpstreamLocation {
+    /// How reasons name it.
+    let name: String
+    /// What libcurl connects to; its path is replaced by the request target.
+    let url: String
+    /// The authority, for a `Host` when the request has none.
+    let authority: String
+    /// The path that goes before every target; empty or without a last slash.
+    let basePath: String
+    /// The unix socket, or nil for TCP.
+    let socket: String?
+    /// Whether TLS is spoken.
+    let isSecure: Bool
+
+    /// Takes the base of a read `UpstreamTarget.http` apart; with `socket`, of what is behind one.
+    init(base: String, socket: String? = nil) {
+        isSecure = base.hasPrefix("https://")
+        let scheme = isSecure ? "https://" : "http://"
+        let rest = base.dropFirst(scheme.count)
+        authority = String(rest.prefix { $0 != "/" })
+        basePath = String(rest.dropFirst(authority.count))
+        url = scheme + authority + "/"
+        name = socket.map { "unix:\($0)" } ?? base
+        self.socket = socket
+    }
+
+    /// `https://host:port`, the same text however the base spells it.
+    var origin: String {
+        AbsoluteURL(url).map { "\($0.origin[0])://\($0.origin[1]):\($0.origin[2])" } ?? url
+    }
+
+    /// The host part of the authority.
+    var host: Substring {
+        authority.hasPrefix("[")
+            ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
+    }
+
+    /// The request target to send for the client's `target`, or nil if that cannot be one.
+    func requestTarget(_ target: String) -> String? {
+        guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
+            return nil
+        }
+        return target.hasPrefix("/") ? basePath + target : target
+    }
+}
+
+extension String {
+    fileprivate func dropping(prefix: String) -> Substring? {
+        hasPrefix(prefix) ? dropFirst(prefix.count) : nil
+    }
+}
