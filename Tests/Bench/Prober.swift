@@ -1,8 +1,8 @@
 // Asks for one offset again and again while something else keeps the servers busy.
 
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 
 /// The thread that asks for an idle upload's offset 50 times a second.
 final class Prober: Sendable {

@@ -1,7 +1,7 @@
 // Sections C and J: many small uploads by some clients at once.
 
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 
 /// Sections C (64 KiB) and J (256 KiB).
 enum SmallUploads {

@@ -1,8 +1,8 @@
 // How findings are written, for people and for programs.
 
 @testable import SpoolgateDiagnosis
-import Testing
 import SpoolgateTextFormats
+import Testing
 
 @Suite struct FindingTests {
     @Test(

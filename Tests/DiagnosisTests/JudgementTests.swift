@@ -1,11 +1,11 @@
 // What each thing that was seen means: its level, and the directive that mends it.
 
+import HTTPTypes
 import SpoolgateCurl
 @testable import SpoolgateDiagnosis
-import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 /// One thing seen, and what must be said of it.
 struct Judged: Sendable, CustomTestStringConvertible {

@@ -2,8 +2,8 @@
 
 @testable import SpoolgateDiagnosis
 import SpoolgatePosix
-import Testing
 import SpoolgateUpstream
+import Testing
 
 @Suite struct LoopSeenTests {
     private static let gateway = ListenAddress.unix(path: "/g.sock", mode: 0o660, group: nil)

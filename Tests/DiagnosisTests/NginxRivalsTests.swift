@@ -1,7 +1,7 @@
 // Which locations take names from the gateway's: what is read in nginx's files, held against what nginx does.
 
-@testable import SpoolgateDiagnosis
 import Foundation
+@testable import SpoolgateDiagnosis
 import SpoolgateTestSupport
 import Testing
 

@@ -1,8 +1,8 @@
 // nginx's own auth_request in front of the gateway, and the gateway's authorizer behind it.
 
 import Foundation
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 import Testing
 
 @Suite("Who may upload")

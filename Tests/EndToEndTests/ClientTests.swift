@@ -2,8 +2,8 @@
 
 import Foundation
 import HTTPTypes
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing
 

@@ -3,10 +3,10 @@
 
 import Foundation
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Synchronization
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -9,8 +9,8 @@
 import Foundation
 import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -1,12 +1,12 @@
 // An operator's questions on a socket of their own, and whether anybody takes up connections.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateFastCGIFront
 

@@ -1,15 +1,15 @@
 // Answers as the web server sees them.
 
+import Foundation
+import HTTPTypes
 import SpoolgateExchange
 import SpoolgateFastCGIFront
-import Foundation
-import SpoolgateRequests
-import HTTPTypes
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 /// All tests that use sockets run one after the other: they count descriptors and threads.
 @Suite(.serialized) struct FrontTests {}

@@ -1,13 +1,13 @@
 // Content over real sockets: every way to cut it into records, and every way to end it.
 
+import Foundation
 import SpoolgateExchange
 import SpoolgateFastCGIFront
-import Foundation
-import SpoolgateRequests
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 extension FrontTests {
     @Suite struct ContentTests {

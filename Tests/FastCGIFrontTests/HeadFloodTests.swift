@@ -1,7 +1,7 @@
 // Large heads from thousands of clients at once: each is served or refused, and none is left waiting.
 
-import SpoolgateExchange
 import Foundation
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing

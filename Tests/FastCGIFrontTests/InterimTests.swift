@@ -3,18 +3,18 @@
 // Without the parameter the web server takes the first head for the final one, so there not one byte
 // of an interim response may come, whatever the request.
 
-import SpoolgateFastCGIFront
 import Foundation
 import HTTPTypes
 import Logging
+import SpoolgateFastCGIFront
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
 /// A gateway behind a front, before an upstream that sends 103 and answers when its gate opens;

@@ -1,12 +1,12 @@
 // Connections that the web server keeps: requests one after the other, and letting go without losing one.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateFastCGIFront
 

@@ -1,12 +1,12 @@
 // Content that the web server writes into a file by itself, as the front sees it: messages, however they are cut.
 
+import Foundation
 import SpoolgateExchange
 import SpoolgateFastCGIFront
-import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 extension FrontTests {
     @Suite struct LaneTests {

@@ -1,7 +1,7 @@
 // The listener's own bind, and the process's signals and service manager.
 
-import SpoolgateFastCGIFront
 import Foundation
+import SpoolgateFastCGIFront
 import SpoolgatePosix
 import Testing
 

@@ -5,19 +5,19 @@
 // `make test` plays some; `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process;
 // SPOOLGATE_FUZZ_SEED=n plays the requests of one seed again.
 
-import SpoolgateFastCGIFront
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
-import SpoolgateJournal
 import Logging
+import SpoolgateFastCGIFront
+import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite("Random FastCGI", .serialized)
 struct ParameterFuzzTests {

@@ -1,15 +1,15 @@
 // The pool under load, under garbage and at its end.
 
-import SpoolgateExchange
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Synchronization
+import Testing
 
 @testable import SpoolgateFastCGIFront
 

@@ -3,8 +3,8 @@
 //
 // `make test` plays some; `make fuzz` new ones. SPOOLGATE_FUZZ_SEED=n plays those of one seed again.
 
-import SpoolgateExchange
 import Foundation
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing

@@ -1,15 +1,15 @@
 // Begins and parameters as raw records: values whole with their NULs, lengths that lie, records of others
 // in between.
 
+import Foundation
+import HTTPTypes
 import SpoolgateExchange
 import SpoolgateFastCGIFront
-import Foundation
-import SpoolgateRequests
-import HTTPTypes
 import SpoolgatePosix
-import Testing
+import SpoolgateRequests
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite struct RequestBeginningTests {
     /// A front that answers with the owner it was told, in brackets.

@@ -1,12 +1,12 @@
 // Which parameters make which request head, and which make none.
 
+import HTTPTypes
 import SpoolgateExchange
 @testable import SpoolgateFastCGIFront
 import SpoolgateRequests
-import HTTPTypes
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite struct RequestParametersTests {
     private func read(

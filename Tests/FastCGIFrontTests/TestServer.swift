@@ -1,15 +1,15 @@
 // A FastCGI front on a socket of its own, for one test.
 
+import Foundation
+import HTTPTypes
 import SpoolgateExchange
 import SpoolgateFastCGIFront
-import Foundation
-import SpoolgateRequests
-import HTTPTypes
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
+import SpoolgateUploadProtocol
 import Synchronization
 import Testing
-import SpoolgateUploadProtocol
 
 /// A running front and what it reported.
 final class TestServer: Sendable {

@@ -3,10 +3,10 @@
 // What is sent after the daemon's death is heard by nobody. Invariant: a read that does not end by the
 // script ends by `interrupt` or `hangUp`, or at a deadline that only broken code meets.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateUploadProtocol
 
 /// A request and what was heard.

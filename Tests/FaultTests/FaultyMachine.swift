@@ -6,8 +6,8 @@
 
 import Foundation
 import SpoolgatePosix
-import Synchronization
 import SpoolgateUploadProtocol
+import Synchronization
 
 @testable import SpoolgateSpool
 

@@ -3,8 +3,8 @@
 //
 // The queue's steps are made one by one, without its threads, so that every run makes the same calls.
 
-@testable import SpoolgateDelivery
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 

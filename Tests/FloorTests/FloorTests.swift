@@ -54,12 +54,13 @@ struct SourceFile: CustomTestStringConvertible {
 /// The modules of the toolchain, which no manifest declares: who may import them below the tests.
 private let toolchain: [String: Set<String>] = [
     "Glibc": [
-        "Posix", "Curl", "ResumableUpload", "Spool", "Upstream", "FastCGIFront", "Diagnosis",
-        "spoolgate", "spoolgate-upload",
+        "SpoolgatePosix", "SpoolgateCurl", "ResumableUpload", "SpoolgateSpool",
+        "SpoolgateUpstream", "SpoolgateFastCGIFront", "SpoolgateDiagnosis", "spoolgate",
+        "spoolgate-upload",
     ],
     // Not floor 0, which has no state to share.
     "Synchronization": Set(Manifest.package.targets.map(\.name))
-        .subtracting(["UploadProtocol", "TextFormats"]),
+        .subtracting(["SpoolgateUploadProtocol", "SpoolgateTextFormats"]),
 ]
 
 @Suite("The floors")
@@ -123,7 +124,8 @@ struct FloorTests {
 
     @Test(
         "a C library, and the client library, has exactly one importing target",
-        arguments: ["CFastCGI", "COpenSSL", "CCurl", "CYAML", "CLinux", publicTarget]
+        arguments: ["FastCGI", "OpenSSL", "Curl", "YAML", "Linux"].map { "CSpoolgate\($0)" }
+            + [publicTarget]
     )
     func oneImporter(library: String) {
         let importers = Set(

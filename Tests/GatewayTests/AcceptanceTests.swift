@@ -1,15 +1,15 @@
 // The reply `accepted`: what is promised with 202, what the status resource tells, and that no request
 // waits for the queue.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateExchange
 @testable import SpoolgateRequests

@@ -1,14 +1,14 @@
 // Whose upload it is, on which route, for how long, and how it ends without being delivered.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite struct AccessTests {
     private func context(_ owner: String?, route: String? = nil) -> ExchangeContext {

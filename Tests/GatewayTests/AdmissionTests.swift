@@ -1,9 +1,9 @@
 // Who may be at work and who may wait, counted.
 
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateExchange
 @testable import SpoolgateRequests
@@ -25,21 +25,21 @@ import SpoolgateUploadProtocol
         )
     }
 
-    private func visit(_ answer: Admission.Answer) -> AdmissionTicket? {
-        if case .admitted(let visit) = answer { visit } else { nil }
+    private func ticket(_ answer: Admission.Answer) -> AdmissionTicket? {
+        if case .admitted(let ticket) = answer { ticket } else { nil }
     }
 
     @Test("one client has half of the threads where nothing is set, and the others the rest")
     func ofClient() {
         let admission = admission()
         let visits = (0..<8).compactMap { _ in
-            visit(admission.admit(alice, isShort: false, at: .regular))
+            ticket(admission.admit(alice, isShort: false, at: .regular))
         }
         #expect(visits.count == 8)
-        #expect(visit(admission.admit(alice, isShort: false, at: .regular)) == nil)
-        #expect(visit(admission.admit(bob, isShort: false, at: .regular)) != nil)
+        #expect(ticket(admission.admit(alice, isShort: false, at: .regular)) == nil)
+        #expect(ticket(admission.admit(bob, isShort: false, at: .regular)) != nil)
         admission.leave(visits[0])
-        #expect(visit(admission.admit(alice, isShort: false, at: .regular)) != nil)
+        #expect(ticket(admission.admit(alice, isShort: false, at: .regular)) != nil)
     }
 
     @Test("0 is no bound, and one client waits in a quarter of the threads all the same")
@@ -53,7 +53,7 @@ import SpoolgateUploadProtocol
         for client in clients {
             for number in 0..<500 {
                 let answer = admission.admit(client, isShort: false, at: .regular)
-                let refusal = admission.startWaiting(try #require(visit(answer)))
+                let refusal = admission.startWaiting(try #require(ticket(answer)))
                 #expect(refusal == (number < 100 ? nil : .clientWaits))
             }
         }
@@ -65,28 +65,28 @@ import SpoolgateUploadProtocol
     func reserve() throws {
         let admission = admission()
         for _ in 0..<8 { _ = admission.admit(alice, isShort: false, at: .regular) }
-        #expect(visit(admission.admit(bob, isShort: false, at: .reserve)) == nil)
+        #expect(ticket(admission.admit(bob, isShort: false, at: .reserve)) == nil)
         for client in [alice, bob] {
-            let first = try #require(visit(admission.admit(client, isShort: true, at: .reserve)))
+            let first = try #require(ticket(admission.admit(client, isShort: true, at: .reserve)))
             #expect(first.isHurried)
             #expect(admission.startWaiting(first) != nil)
-            #expect(visit(admission.admit(client, isShort: true, at: .reserve)) != nil)
-            #expect(visit(admission.admit(client, isShort: true, at: .reserve)) == nil)
+            #expect(ticket(admission.admit(client, isShort: true, at: .reserve)) != nil)
+            #expect(ticket(admission.admit(client, isShort: true, at: .reserve)) == nil)
             admission.leave(first)
-            #expect(visit(admission.admit(client, isShort: true, at: .reserve)) != nil)
-            #expect(visit(admission.admit(client, isShort: true, at: .none)) == nil)
+            #expect(ticket(admission.admit(client, isShort: true, at: .reserve)) != nil)
+            #expect(ticket(admission.admit(client, isShort: true, at: .none)) == nil)
         }
         // Its own bound does not keep a client from asking.
         let other = self.admission()
         for _ in 0..<8 { _ = other.admit(alice, isShort: false, at: .regular) }
-        #expect(visit(other.admit(alice, isShort: true, at: .regular))?.isHurried == true)
+        #expect(ticket(other.admit(alice, isShort: true, at: .regular))?.isHurried == true)
     }
 
     @Test("those that wait are fewer, of one client and of all; nothing stays counted")
     func waiting() throws {
         let admission = admission { $0.maximumWaitingThreads = 6 }
         func visits(_ client: ClientName) -> [AdmissionTicket] {
-            (0..<8).compactMap { _ in visit(admission.admit(client, isShort: false, at: .regular)) }
+            (0..<8).compactMap { _ in ticket(admission.admit(client, isShort: false, at: .regular)) }
         }
         let (mine, others) = (visits(alice), visits(bob))
         #expect(mine.prefix(4).allSatisfy { admission.startWaiting($0) == nil })
@@ -97,8 +97,8 @@ import SpoolgateUploadProtocol
         #expect(!place.take())
         #expect(place.refusal == .tooManyWait)
         place.giveBack()
-        for visit in mine.prefix(4) + others.prefix(2) { admission.stopWaiting(visit) }
-        for visit in mine + others { admission.leave(visit) }
+        for ticket in mine.prefix(4) + others.prefix(2) { admission.stopWaiting(ticket) }
+        for ticket in mine + others { admission.leave(ticket) }
         #expect(admission.load == (0, 0))
     }
 

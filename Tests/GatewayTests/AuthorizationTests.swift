@@ -4,10 +4,10 @@ import Foundation
 import HTTPTypes
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateExchange

@@ -1,14 +1,14 @@
 // What becomes of uploads whose upstream is a bucket: repeated whatever the method, and never answered with a
 // store's own refusal.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

@@ -1,11 +1,11 @@
 // Uploads joined of parts (tus, "concatenation"), where something is left of an earlier list.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

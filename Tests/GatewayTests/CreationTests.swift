@@ -1,16 +1,16 @@
 // Creations and the appends that follow them: what is said, in which order, and what is kept.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct CreationTests {
     @Test(

@@ -1,14 +1,14 @@
 // Credentials that expire while an upload is under way: which ones go to the upstream and the authorizer, and what a
 // refusal of them means.
 
+import HTTPTypes
 @testable import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

@@ -1,11 +1,11 @@
 // Pages of other origins through the whole gateway: who answers their preflights, and that every final answer
 // says what they may read.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

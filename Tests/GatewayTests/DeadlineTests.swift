@@ -1,15 +1,15 @@
 // A deadline of the upstream that passed: clients hear 504 where they hear 502 of one that is gone, and
 // everything else is the same.
 
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct DeadlineTests {
     /// A gateway whose upstream never answers: after the request, or before it (TLS never comes).

@@ -1,17 +1,17 @@
 // The delivery: when it happens, what is kept when it does not, and that it never happens twice.
 
-import SpoolgateExchange
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct DeliveryTests {
     /// An origin that reads each request whole and then ends the connection without a word.

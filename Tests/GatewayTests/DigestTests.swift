@@ -4,9 +4,9 @@
 import HTTPTypes
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateExchange

@@ -1,15 +1,15 @@
 // Pay for durability when it is promised: which requests cost a sync, and which must not.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct DurabilityTests {
     private func test() throws -> (GatewayUnderTest, LoopbackOrigin) {

@@ -1,19 +1,19 @@
 // Events: what the life of an upload tells, where it goes, and what correlates it.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateExchange
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
 @Suite struct EventTests {

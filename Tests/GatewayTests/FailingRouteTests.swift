@@ -1,19 +1,19 @@
 // Routes whose uploads do not get through: when that is said, where, and what ends it.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Synchronization
+import Testing
 
 @testable import SpoolgateAdmin
 @testable import SpoolgateDelivery
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 @testable import SpoolgateUpstream

@@ -1,14 +1,14 @@
 // The operator's rules for fields, as the upstream sees them, the record keeps them and the log does not.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateExchange
 @testable import SpoolgateRequests

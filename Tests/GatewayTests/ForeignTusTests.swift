@@ -1,14 +1,14 @@
 // Clients of tus as they are: locks they wait for, types and checksums of messages without content, URLs of parts in
 // any spelling, metadata that is wrong.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateRequests

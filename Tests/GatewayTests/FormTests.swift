@@ -5,9 +5,9 @@ import Foundation
 import HTTPTypes
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

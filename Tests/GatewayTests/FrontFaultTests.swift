@@ -1,12 +1,12 @@
 // What is wrong with the web server's configuration is counted, and told now and then.
 
-@testable import SpoolgateDelivery
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+@testable import SpoolgateDelivery
+import SpoolgateRequests
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateExchange
 @testable import SpoolgateRequests

@@ -1,19 +1,19 @@
 // A disk without room: refused before content is read where that can be known, nothing lost, and
 // everything that needs no room goes on.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import Glibc
 import HTTPTypes
-import SpoolgateJournal
 import Logging
+import SpoolgateExchange
+import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct FullDiskTests {
     private func test(quota: Int64, origin: LoopbackOrigin? = nil) throws -> GatewayUnderTest {

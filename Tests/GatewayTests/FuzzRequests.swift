@@ -4,9 +4,9 @@
 // Invariant: what a front never gives is not drawn: content ends properly only where its length is the
 // announced one.
 
+import HTTPTypes
 import SpoolgateExchange
 import SpoolgateRequests
-import HTTPTypes
 import SpoolgateTestSupport
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -1,7 +1,7 @@
 // Requests of tus as no client would send them, and as some do.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 

@@ -3,18 +3,18 @@
 // What is not real is the front (ScriptedExchange) and the check before each call on the disk, which
 // counts and can refuse. Invariant: every exchange served here kept a front's rules, or its test fails.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
 import Logging
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 

@@ -1,17 +1,17 @@
 // Heartbeats: what the client of a whole upload hears while it waits for the upstream.
 
-import SpoolgateExchange
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct HeartbeatTests {
     private func test(

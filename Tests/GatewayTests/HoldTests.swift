@@ -4,13 +4,13 @@ import HTTPTypes
 import Logging
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 

@@ -5,10 +5,10 @@ import HTTPTypes
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateExchange

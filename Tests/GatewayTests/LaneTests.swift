@@ -1,15 +1,15 @@
 // Content that the front writes into the spool by itself: what is granted, what counts, and that nobody else gets
 // the content before the front is done.
 
-import SpoolgateExchange
 import Glibc
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
-import Testing
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

@@ -3,8 +3,8 @@
 import Logging
 import Testing
 
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 
 @Suite struct LineHandlerTests {
     @Test("the message comes first, then the upload, the other keys by name, and the reason")

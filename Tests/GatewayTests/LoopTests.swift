@@ -1,14 +1,14 @@
 // A gateway that is its own upstream: it knows what it has sent itself, and nothing else.
 
-import SpoolgateExchange
 import HTTPTypes
-import SpoolgateJournal
 import Logging
+import SpoolgateExchange
+import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

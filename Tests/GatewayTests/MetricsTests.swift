@@ -1,17 +1,17 @@
 // What the metrics say after uploads were created, cut, resumed, delivered and refused.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateAdmin
 @testable import SpoolgateDelivery
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 

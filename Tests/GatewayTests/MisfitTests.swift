@@ -1,14 +1,14 @@
 // Uploads whose data file does not fit their record, as a damaged disk or a person leaves them, and every
 // request that a client can make of one: an answer or a broken connection, never the end of the daemon.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

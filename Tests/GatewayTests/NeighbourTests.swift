@@ -1,19 +1,19 @@
 // Upstream, authorizer and webhook get into trouble between two requests and within one: what is told then is true,
 // nothing is lost, and once they are well again the next request succeeds.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateAdmin
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
 @Suite("neighbours in trouble")

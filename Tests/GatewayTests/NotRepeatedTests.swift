@@ -1,12 +1,12 @@
 // Final responses after which tus-js-client would send everything again: told as 424, at once and from the
 // store; and creations without content, whose clients take a 104 for the answer.
 
-@testable import SpoolgateDelivery
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

@@ -4,13 +4,13 @@ import Foundation
 import HTTPTypes
 import Logging
 import SpoolgatePosix
-import Synchronization
-import SpoolgateTestSupport
-import Testing
-import SpoolgateTextFormats
 import SpoolgateSpool
+import SpoolgateTestSupport
+import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 @testable import SpoolgateExchange
 @testable import SpoolgateRequests

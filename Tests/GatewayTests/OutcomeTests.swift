@@ -1,14 +1,14 @@
 // What an attempt's outcome means: the table that ARCHITECTURE.md shows, and each of its rows against a real upstream.
 
-@testable import SpoolgateDelivery
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

@@ -1,11 +1,11 @@
 // Content that is a part of something by `Content-Range`: nowhere taken for the whole, and never resumable.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

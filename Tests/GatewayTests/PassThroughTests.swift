@@ -1,16 +1,16 @@
 // Requests that are no uploads: streamed to the upstream and back, nothing added that it did not say.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct PassThroughTests {
 

@@ -1,16 +1,16 @@
 // Progress by 104 while content comes: its rate, what it promises, and that silence costs nothing.
 
-import SpoolgateExchange
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 extension ScriptedExchange.Record {
     /// The offsets that interim responses told, in order.

@@ -3,17 +3,17 @@
 //
 // The page is read here, so a row without a scenario and a scenario without a row both fail.
 
-import SpoolgateExchange
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 /// One row of the table.
 struct PromiseRow: CustomTestStringConvertible, Sendable {

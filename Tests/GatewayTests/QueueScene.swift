@@ -3,11 +3,11 @@
 
 import Foundation
 import HTTPTypes
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

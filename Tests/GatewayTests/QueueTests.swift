@@ -3,15 +3,15 @@
 import Foundation
 import HTTPTypes
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 @testable import SpoolgateDelivery
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 

@@ -1,15 +1,15 @@
 // An application that was away for long comes back to full queues and many clients that wait for it.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateRequests

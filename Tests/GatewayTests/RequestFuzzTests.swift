@@ -5,15 +5,15 @@
 // `make fuzz MINUTES=60` plays new ones for so long. A trap ends the process, so the seeds at work are
 // named first: SPOOLGATE_FUZZ_SEED=n plays that one alone.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

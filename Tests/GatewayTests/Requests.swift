@@ -1,8 +1,8 @@
 // The requests that the tests speak, each as one call, in the words of the protocol.
 
+import HTTPTypes
 import SpoolgateExchange
 @testable import SpoolgateRequests
-import HTTPTypes
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 

@@ -1,13 +1,13 @@
 // Names that look alike and are not the same bytes, in every place where the word of one client is held against that of
 // another one, or against the operator's. Swift's strings are equal there.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateRequests

@@ -4,11 +4,11 @@
 // after it no interim one, and content of the length the head announced. Invariant: a read that
 // does not end by the script ends by `interrupt`, or at a deadline that only broken code meets.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateUploadProtocol
 
 /// One request and its recorded answer.

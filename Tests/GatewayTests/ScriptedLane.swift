@@ -1,7 +1,7 @@
 // A front that writes content into the spool by itself, on paper: what it is granted, and how it goes wrong.
 
-import SpoolgateExchange
 import Glibc
+import SpoolgateExchange
 import SpoolgatePosix
 import Synchronization
 

@@ -1,15 +1,15 @@
 // How the delivery slots are shared: the threshold by itself, its line under many threads, and the deliveries of
 // others beside an application that does not answer.
 
-import SpoolgateExchange
 import Foundation
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateDelivery
 @testable import SpoolgateRequests

@@ -1,18 +1,18 @@
 // What requests get that cannot be served now: an answer where nothing is lost by it, a connection that
 // breaks where the client would take the answer for its upload's.
 
-import SpoolgateExchange
 import Foundation
-import SpoolgateRequests
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct TurningAwayTests {
     private func context(_ owner: String?) -> ExchangeContext {

@@ -1,11 +1,11 @@
 // What the daemon removes by itself: what is over, and nothing that anybody uses or was promised.
 
-@testable import SpoolgateDelivery
 import Foundation
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

@@ -1,16 +1,16 @@
 // The upstream's final response: stored, relayed, told again to a client that lost it.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct VerdictTests {
     private static let fields = ["Content-Type: text/plain", "ETag: \"7\"", "Upload-Offset: 99"]

@@ -1,16 +1,16 @@
 // Requests that meet a delivery under way: who waits, for how long, and what each is told.
 
-import SpoolgateExchange
-import SpoolgateRequests
 import HTTPTypes
 import Logging
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite struct WaitingTests {
     private func test(_ slow: SlowUpstream, deliveries: Int = 32) throws -> GatewayUnderTest {

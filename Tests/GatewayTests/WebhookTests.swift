@@ -1,17 +1,17 @@
 // The webhook's queue: in order, at least once, through refusals and restarts.
 
-@testable import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+@testable import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
-@testable import SpoolgateRequests
 @testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
 @Suite struct WebhookTests {

@@ -1,7 +1,7 @@
 // Digests and keyed digests against the vectors of their publications, and the files of keys.
 
-import SpoolgateCrypto
 import Foundation
+import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Testing

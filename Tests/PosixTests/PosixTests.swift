@@ -1,7 +1,7 @@
 // Buffers, monitors, clocks, threads, descriptors, locks, digests: what every floor stands on.
 
-import SpoolgateCrypto
 import Foundation
+import SpoolgateCrypto
 import SpoolgatePosix
 import Synchronization
 import Testing

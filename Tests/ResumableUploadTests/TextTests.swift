@@ -2,8 +2,8 @@
 
 import Foundation
 import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import ResumableUpload
 

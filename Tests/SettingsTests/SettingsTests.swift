@@ -4,9 +4,9 @@ import Foundation
 import HTTPTypes
 import Logging
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateSettings
 

@@ -5,9 +5,9 @@
 
 import Foundation
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateJournal
 @testable import SpoolgateSettings
@@ -180,7 +180,8 @@ import SpoolgateUploadProtocol
 
     private static func writtenLines() throws -> [String: Line] {
         var lines: [String: Line] = [:]
-        let source = try text("Sources/Gateway/Journal/Log.swift")
+        let source = try ["Log", "LogFront"].map { try text("Sources/Gateway/Journal/\($0).swift") }
+            .joined()
         for call in source.matches(of: /write\(\s*\.([a-z]+),\s*"([^"]+)"/) {
             let metadata = source[call.range.upperBound...].prefix(while: { $0 != "}" })
             let keys = metadata.matches(of: #/"([a-z-]+)": /#).map { String($0.1) }

@@ -4,9 +4,9 @@
 
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

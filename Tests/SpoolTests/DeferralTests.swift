@@ -1,8 +1,8 @@
 // A whole upload for which no attempt can begin: incoming -> deferred, by one state.
 
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -4,11 +4,11 @@
 // own, and open file description locks exclude openings, not processes.
 
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Synchronization
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -2,9 +2,9 @@
 
 import Glibc
 import SpoolgatePosix
+import SpoolgateUploadProtocol
 import Synchronization
 import Testing
-import SpoolgateUploadProtocol
 
 @testable import SpoolgateSpool
 

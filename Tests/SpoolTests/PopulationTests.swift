@@ -2,9 +2,9 @@
 
 import Foundation
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

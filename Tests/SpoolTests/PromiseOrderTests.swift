@@ -4,8 +4,8 @@
 // Faults at every call, and power cuts, are in FaultTests.
 
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -4,8 +4,8 @@ import Foundation
 import Glibc
 import HTTPTypes
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -3,9 +3,9 @@
 import Foundation
 import HTTPTypes
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -2,8 +2,8 @@
 
 import Foundation
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -3,8 +3,8 @@
 
 import Foundation
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -5,9 +5,9 @@
 import Foundation
 import HTTPTypes
 import SpoolgatePosix
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

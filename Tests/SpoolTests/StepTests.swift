@@ -1,8 +1,8 @@
 // The steps of the protocol core's table, each done to an upload on disk.
 
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -4,8 +4,8 @@
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -1,8 +1,8 @@
 // The words that `list` has for states.
 
 import SpoolgatePosix
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateSpool
 

@@ -1,8 +1,8 @@
 // Who is one client, and who is another.
 
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite struct ClientNameTests {
     private func name(_ address: String?) -> ClientName { ClientName(owner: nil, address: address) }

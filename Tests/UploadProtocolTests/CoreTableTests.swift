@@ -1,27 +1,29 @@
-// The tables of the protocol core, as ARCHITECTURE.md shows them.
+// The tables of the protocol core, as ARCHITECTURE.md and docs/STATES.md show them.
 //
 // The page's part between the two marks is made here from what the core decides; a change of the core that
 // is not on the page fails, and the failure shows the part as it must be.
 
 import Foundation
 import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite("the tables of the core")
 struct CoreTableTests {
-    private static let page = URL(filePath: #filePath).deletingLastPathComponent()
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
-        .appending(path: "ARCHITECTURE.md")
     private static let begin = "<!-- made from UploadState: begin -->\n"
     private static let end = "<!-- made from UploadState: end -->"
 
-    @Test("ARCHITECTURE.md shows the tables of the core")
-    func page() throws {
-        let text = try String(contentsOf: Self.page, encoding: .utf8)
-        let start = try #require(text.range(of: Self.begin))
-        let end = try #require(text.range(of: Self.end))
-        #expect(text[start.upperBound..<end.lowerBound] == Self.table + "\n" + Self.diagram)
+    @Test("ARCHITECTURE.md shows the table of the core, docs/STATES.md its diagram")
+    func pages() throws {
+        for (page, made) in [("ARCHITECTURE.md", Self.table), ("docs/STATES.md", Self.diagram)] {
+            let url = Self.root.appending(path: page)
+            let text = try String(contentsOf: url, encoding: .utf8)
+            let start = try #require(text.range(of: Self.begin))
+            let end = try #require(text.range(of: Self.end))
+            #expect(text[start.upperBound..<end.lowerBound] == made)
+        }
     }
 
     @Test("nothing leaves a phase for nowhere, and every phase is reached")

@@ -1,8 +1,8 @@
 // Which origins are allowed what, and in which words.
 
 import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite("pages of other origins")
 struct CrossOriginTests {

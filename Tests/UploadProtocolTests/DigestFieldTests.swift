@@ -3,9 +3,9 @@
 import Foundation
 import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @Suite("integrity fields")
 struct DigestFieldTests {

@@ -1,9 +1,9 @@
 // The operator's rules for the fields of requests to the upstream.
 
 import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite("field policy")
 struct FieldPolicyTests {

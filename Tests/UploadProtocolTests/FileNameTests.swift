@@ -1,15 +1,15 @@
 // The names, types and words that clients give their files, and the forms written of them.
 
-import SpoolgateDelivery
 import Foundation
 import HTTPTypes
+import SpoolgateDelivery
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite("file names and forms")
 struct FileNameTests {

@@ -4,9 +4,9 @@
 
 import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite("random fields")
 struct FuzzTests {

@@ -4,8 +4,8 @@
 // in Dialect.swift.
 
 import HTTPTypes
-import Testing
 @testable import SpoolgateUploadProtocol
+import Testing
 
 /// What the drafts say of one version.
 struct Version: Sendable, CustomTestStringConvertible {

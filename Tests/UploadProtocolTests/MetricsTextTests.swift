@@ -1,7 +1,7 @@
 // Metrics as text: what Prometheus reads.
 
-import Testing
 import SpoolgateTextFormats
+import Testing
 
 @Suite("Metrics as text")
 struct MetricsTextTests {

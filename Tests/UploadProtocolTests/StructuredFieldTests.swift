@@ -5,8 +5,8 @@
 
 import Foundation
 import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 /// One vector: raw field lines, and what they hold.
 struct Vector: Decodable, CustomTestStringConvertible, Sendable {

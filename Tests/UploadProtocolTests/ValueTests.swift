@@ -4,10 +4,10 @@
 import Foundation
 import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @Suite("identities and resource names")
 struct NameTests {

@@ -1,13 +1,13 @@
 // One request as a client sends it: what it shows of an answer, and how it ends where there is none.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
+import Testing
 
 @Suite struct ClientTransferTests {
     private func run(

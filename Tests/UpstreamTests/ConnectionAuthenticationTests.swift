@@ -4,8 +4,8 @@
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateUpstream
 

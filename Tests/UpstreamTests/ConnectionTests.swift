@@ -1,7 +1,7 @@
 import Foundation
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 import Testing
 
 @testable import SpoolgateUpstream

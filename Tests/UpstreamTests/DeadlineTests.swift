@@ -1,6 +1,6 @@
 import Foundation
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 import Testing
 
 @testable import SpoolgateUpstream

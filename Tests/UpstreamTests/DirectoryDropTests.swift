@@ -1,9 +1,9 @@
 import Foundation
 import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateUpstream
 

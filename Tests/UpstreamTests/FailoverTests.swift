@@ -2,10 +2,10 @@
 
 import Foundation
 import HTTPTypes
-import Synchronization
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Synchronization
+import Testing
 
 @testable import SpoolgateUpstream
 

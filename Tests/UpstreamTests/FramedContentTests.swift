@@ -1,8 +1,8 @@
 // Content with bytes before and after a file: exact, restartable, and read in few large parts.
 
 import Foundation
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 import Testing
 
 @testable import SpoolgateUpstream

@@ -3,8 +3,8 @@
 
 import Foundation
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 import Testing
 
 @testable import SpoolgateUpstream

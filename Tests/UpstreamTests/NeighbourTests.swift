@@ -5,8 +5,8 @@ import Foundation
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateUpstream
 

@@ -1,7 +1,7 @@
 import Foundation
 import HTTPTypes
-import Synchronization
 import SpoolgateTestSupport
+import Synchronization
 import Testing
 
 @testable import SpoolgateUpstream

@@ -1,9 +1,9 @@
-@testable import SpoolgateCurl
 import Foundation
 import HTTPTypes
+@testable import SpoolgateCurl
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateUpstream
 

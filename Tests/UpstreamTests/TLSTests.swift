@@ -1,8 +1,8 @@
 import Foundation
 import HTTPTypes
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
+import Testing
 
 @testable import SpoolgateUpstream
 

@@ -3,8 +3,8 @@
 // The invariant: on a terminal nothing of it moves the cursor.
 
 import Glibc
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// Writes answers.

@@ -1,8 +1,8 @@
 // `spoolgate-download`: fetches a file, and the same command again goes on.
 
 import ArgumentParser
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 struct DownloadCommand: ParsableCommand {

@@ -4,8 +4,8 @@
 
 import Glibc
 import HTTPTypes
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// One run of a download.

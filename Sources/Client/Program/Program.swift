@@ -2,8 +2,8 @@
 
 import ArgumentParser
 import Glibc
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 @main

@@ -4,8 +4,8 @@
 // invariant: where standard error is no terminal, no control character is written.
 
 import Glibc
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// The report of one transfer.

@@ -2,8 +2,8 @@
 //
 // The invariant: a token that may not be lost is durable before the transfer goes on.
 
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 
 /// Writes a state as a transfer goes on.
 ///

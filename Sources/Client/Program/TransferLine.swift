@@ -3,8 +3,8 @@
 // Pure. The invariants: what is called received the server said that it has, and a line is shorter than the
 // terminal is wide.
 
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// What is known of a transfer under way, and its line.

@@ -6,8 +6,8 @@
 import ArgumentParser
 import Glibc
 import HTTPTypes
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 

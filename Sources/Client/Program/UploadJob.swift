@@ -2,11 +2,11 @@
 //
 // The invariant: what the server may have taken is never begun anew without a person's word.
 
-import SpoolgateCrypto
 import Glibc
 import HTTPTypes
-import SpoolgatePosix
 import ResumableUpload
+import SpoolgateCrypto
+import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 

@@ -1,7 +1,7 @@
 // The end of an upload on its server, for a client that has its token.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 /// Cancels one upload.

@@ -2,8 +2,8 @@
 //
 // The invariant: what is compared are the bytes that were taken, from the first on.
 
-import SpoolgateCrypto
 import HTTPTypes
+import SpoolgateCrypto
 import SpoolgateUploadProtocol
 
 /// The digests of one representation.

@@ -4,9 +4,9 @@
 // had, so that two representations are never put together (RFC 9110 §13.1.5, §14). The invariant: a byte goes to
 // the destination once, and at its offset.
 
-import SpoolgateCurl
 import Glibc
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

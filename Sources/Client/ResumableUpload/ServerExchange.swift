@@ -3,8 +3,8 @@
 // What an answer means is said elsewhere. The invariant: credentials and the client's own fields go to the origins
 // that the transfer allows, and to no other.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -3,8 +3,8 @@
 // The invariant: a request that may have been taken whole, and that nobody answered, is not sent again unless
 // repeating is safe.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 

@@ -5,8 +5,8 @@
 // sent at an offset that the server told; and what the server may have taken whole is never begun anew, unless
 // repeating is safe.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 

@@ -2,8 +2,8 @@
 //
 // The invariant: before the last byte leaves, whoever keeps the token knows that the server may have all of it.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 

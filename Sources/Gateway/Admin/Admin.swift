@@ -3,12 +3,12 @@
 // It has a socket and threads of its own, so that it answers when every other thread is taken. Invariants: asking
 // changes nothing and reads nothing of the spool; nothing here is told to who reaches only the uploads' socket.
 
+import HTTPTypes
 import SpoolgateDelivery
 package import SpoolgateExchange
-package import SpoolgateRequests
-import HTTPTypes
 import SpoolgateJournal
 package import SpoolgatePosix
+package import SpoolgateRequests
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 

@@ -5,9 +5,9 @@
 
 import SpoolgateDelivery
 import SpoolgateExchange
-import SpoolgateRequests
 import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

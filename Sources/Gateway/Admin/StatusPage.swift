@@ -2,9 +2,9 @@
 //
 // Invariant: every word that is not this file's goes through `HTML.text`.
 
-import SpoolgateRequests
 import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTextFormats
 

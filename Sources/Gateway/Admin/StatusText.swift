@@ -2,9 +2,9 @@
 //
 // Invariants: the first line begins with the level, by which the command exits; what others wrote moves no cursor.
 
-import SpoolgateRequests
 import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateTextFormats
 

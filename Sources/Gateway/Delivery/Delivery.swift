@@ -3,9 +3,9 @@
 // A request that completed the upload drives it, or the queue; here they are the same. Invariant: an
 // upload is in `active` exactly while its attempt runs.
 
+package import HTTPTypes
 import SpoolgateCrypto
 package import SpoolgateExchange
-package import HTTPTypes
 package import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
@@ -22,7 +22,7 @@ package struct Delivery {
     /// How long to wait for a free place among the deliveries.
     let patience: Duration
     /// The request that drives it; nil: the queue does.
-    let visit: AdmissionTicket?
+    let ticket: AdmissionTicket?
 
     /// Makes the delivery of uploads of one route.
     ///
@@ -31,19 +31,19 @@ package struct Delivery {
     ///   - route: the route.
     ///   - journal: the journal, correlated with the upload.
     ///   - patience: how long to wait for a free place among the deliveries.
-    ///   - visit: the request that drives it; nil: the queue does.
+    ///   - ticket: the request that drives it; nil: the queue does.
     package init(
         _ deliveries: Deliveries,
         route: Route,
         journal: Journal,
         patience: Duration,
-        visit: AdmissionTicket? = nil
+        ticket: AdmissionTicket? = nil
     ) {
         self.deliveries = deliveries
         self.route = route
         self.journal = journal
         self.patience = patience
-        self.visit = visit
+        self.ticket = ticket
     }
 
     /// Delivers an upload that is whole and held.
@@ -166,7 +166,7 @@ package struct Delivery {
         _ upload: Upload,
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> DeliverySlot? {
-        let place = WaitingPlace(deliveries.admission, for: visit)
+        let place = WaitingPlace(deliveries.admission, for: ticket)
         let line = deliveries.slots.lineUp(ofRoute: route.name, for: upload.creation.client)
         defer { line.leave() }
         let end = Deadline.after(patience)
@@ -246,7 +246,7 @@ package struct Delivery {
     /// Each attempt sends all content, and with other credentials each is a guess.
     private func pause(of upload: Upload) -> Int? {
         // The queue has pauses of its own.
-        guard visit != nil, upload.isRecorded, upload.state.phase == .deferred else { return nil }
+        guard ticket != nil, upload.isRecorded, upload.state.phase == .deferred else { return nil }
         let pause = route.settings.queue.pauseOfClient(after: upload.attempts)
         let passed = deliveries.clock.now.seconds - upload.lastActivity.seconds
         // A clock that was set back says nothing.

@@ -5,8 +5,8 @@
 // without a record. Invariants: an upload is in `active` exactly while its attempt runs; nothing of a response that is no
 // final response is stored or relayed.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings

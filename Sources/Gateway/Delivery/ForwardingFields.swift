@@ -1,7 +1,7 @@
 // The fields that tell the upstream who stands behind the request, as a reverse proxy adds them.
 
-package import SpoolgateExchange
 package import HTTPTypes
+package import SpoolgateExchange
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream

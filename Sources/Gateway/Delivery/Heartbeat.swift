@@ -1,5 +1,5 @@
-// Progress told by 104 (Upload Resumption Supported): of content as it comes, and as heartbeats while
-// the client of a whole upload waits for the upstream, so that no idle timer on the way runs out.
+// Every 104 (Upload Resumption Supported) is sent from here: where an upload is, progress of content as it comes, and
+// heartbeats while the client of a whole upload waits for the upstream, so that no idle timer on the way runs out.
 //
 // Invariant: an offset is durable before it is told, and nothing is made durable that is not told.
 
@@ -26,6 +26,17 @@ package struct ProgressReport {
         }
         self.exchange = exchange
         self.responses = responses
+    }
+
+    /// Tells a client where its upload is (draft-12 §4.2.2), before any of its content is read.
+    ///
+    /// Only where `Dialect.allowsInterim(toCreationOf:)` allows it.
+    package static func tell(
+        location: String,
+        to exchange: any Exchange,
+        _ responses: any ResponseWording
+    ) {
+        exchange.send(interim: responses.interimCreated(location: location))
     }
 
     /// Makes the offset durable and tells it.

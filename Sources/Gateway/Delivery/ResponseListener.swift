@@ -1,7 +1,7 @@
 // Who waits for the final response of a delivery, and how it is told.
 
-package import SpoolgateExchange
 package import HTTPTypes
+package import SpoolgateExchange
 import SpoolgateSpool
 package import SpoolgateUploadProtocol
 

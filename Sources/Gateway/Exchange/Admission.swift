@@ -1,7 +1,7 @@
 // Who may be at work, and who may wait: bounds on the requests of one client and of all, so that no client
 // takes the threads that the others need.
 //
-// It counts and decides; what a request that is not admitted gets is Answering's (Gateway). Invariant: whatever
+// It counts and decides; what a request that is not admitted gets is LoadShedding's. Invariant: whatever
 // was counted is given back exactly once.
 
 import SpoolgatePosix
@@ -65,7 +65,7 @@ package final class Admission: Sendable {
 
     /// What is said of a request.
     package enum Answer {
-        /// Serve it; whoever asked gives the visit back by `leave`.
+        /// Serve it; whoever asked gives the ticket back by `leave`.
         case admitted(AdmissionTicket)
         /// Its client has as many at work as it may.
         case clientIsBusy
@@ -88,7 +88,7 @@ package final class Admission: Sendable {
     ///   - isShort: whether it ends within moments, unless it waits: such a one is admitted where others
     ///     are not, and must hurry then.
     ///   - place: where the front has room.
-    /// - Returns: the visit, or why not.
+    /// - Returns: the ticket, or why not.
     package func admit(_ client: ClientName, isShort: Bool, at place: ThreadPlace) -> Answer {
         state.update { state in
             let bounds = state.bounds
@@ -107,34 +107,34 @@ package final class Admission: Sendable {
     }
 
     /// A request that was admitted is over.
-    package func leave(_ visit: AdmissionTicket) {
+    package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
-            state.change(visit.client) { count in
-                if visit.isHurried { count.inReserve -= 1 } else { count.active -= 1 }
+            state.change(ticket.client) { count in
+                if ticket.isHurried { count.inReserve -= 1 } else { count.active -= 1 }
             }
         }
     }
 
     /// Lets a request wait; nil where it may, and then `stopWaiting` has to follow.
-    func startWaiting(_ visit: AdmissionTicket) -> Refusal? {
+    func startWaiting(_ ticket: AdmissionTicket) -> Refusal? {
         state.update { state in
-            guard !visit.isHurried, state.waiting < state.bounds.waiting else {
+            guard !ticket.isHurried, state.waiting < state.bounds.waiting else {
                 return .tooManyWait
             }
-            guard state.clients[visit.client]?.waiting ?? 0 < state.bounds.waitingOfClient else {
+            guard state.clients[ticket.client]?.waiting ?? 0 < state.bounds.waitingOfClient else {
                 return .clientWaits
             }
             state.waiting += 1
-            state.change(visit.client) { $0.waiting += 1 }
+            state.change(ticket.client) { $0.waiting += 1 }
             return nil
         }
     }
 
     /// A request waits no more.
-    package func stopWaiting(_ visit: AdmissionTicket) {
+    package func stopWaiting(_ ticket: AdmissionTicket) {
         state.update { state in
             state.waiting -= 1
-            state.change(visit.client) { $0.waiting -= 1 }
+            state.change(ticket.client) { $0.waiting -= 1 }
         }
     }
 
@@ -162,30 +162,30 @@ package final class WaitingPlace {
     package static let briefWait = Duration.seconds(1)
 
     private let admission: Admission
-    private let visit: AdmissionTicket?
+    private let ticket: AdmissionTicket?
     private var isTaken = false
     /// Why there was none.
     package private(set) var refusal: Refusal?
 
-    /// Makes it; without a visit it is the queue's, whose threads are bounded.
-    package init(_ admission: Admission, for visit: AdmissionTicket?) {
+    /// Makes it; without a ticket it is the queue's, whose threads are bounded.
+    package init(_ admission: Admission, for ticket: AdmissionTicket?) {
         self.admission = admission
-        self.visit = visit
+        self.ticket = ticket
     }
 
     deinit { giveBack() }
 
     /// Takes it, unless that was done; false where there is none.
     package func take() -> Bool {
-        guard let visit, !isTaken else { return true }
-        refusal = admission.startWaiting(visit)
+        guard let ticket, !isTaken else { return true }
+        refusal = admission.startWaiting(ticket)
         isTaken = refusal == nil
         return isTaken
     }
 
     /// Gives it back; harmless if it was not taken.
     package func giveBack() {
-        if isTaken, let visit { admission.stopWaiting(visit) }
+        if isTaken, let ticket { admission.stopWaiting(ticket) }
         isTaken = false
     }
 }

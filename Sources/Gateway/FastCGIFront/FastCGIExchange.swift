@@ -3,8 +3,8 @@
 // It does not decide what is answered. Invariants: it never blocks while it holds bytes its caller
 // has not got; content ends properly only where the web server said so and every byte is there.
 
-package import SpoolgateExchange
 import HTTPTypes
+package import SpoolgateExchange
 package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol

@@ -4,8 +4,8 @@
 // with HTTP_ is the client's word and becomes a field, every other one is the operator's and never
 // does, but for CONTENT_TYPE, which is the client's under another name.
 
-package import SpoolgateExchange
 import HTTPTypes
+package import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol

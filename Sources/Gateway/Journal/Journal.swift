@@ -2,8 +2,8 @@
 //
 // Invariant: what is told to all of them is told by one call, so that all say the same.
 
-package import SpoolgateExchange
 import HTTPTypes
+package import SpoolgateExchange
 import SpoolgatePosix
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol

@@ -5,8 +5,8 @@
 // gets one line.
 
 import ArgumentParser
-import SpoolgateJournal
 import Logging
+import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateSpool

@@ -1,9 +1,8 @@
-// The answers that every kind of request can get, and what a request gets that cannot be served now: an answer that
-// says so, or a connection that breaks.
+// The answers that every kind of request can get: a refusal, or a connection that breaks.
 //
 // Clients that resume do so when their connection breaks; a complete answer they take for the upload's
 // (URLSession), whatever its status. So a request on an upload that exists is never answered with what
-// only means "later". Invariant: an upload is as it was after its request was turned away.
+// only means "later".
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -70,41 +69,6 @@ extension Answering {
         journal.metrics.refusals[refusal.code].add()
         exchange.abort()
     }
-
-    /// Tells, once in a while, of a request that a bound turned away.
-    func noteTurnedAway(_ refusal: Refusal) {
-        guard let bound = refusal.bound,
-            let count = gateway.turnedAway.update({ $0.note(bound) })
-        else { return }
-        gateway.log.turnedAway(bound: bound, client: "\(request.client)", count: count)
-    }
-}
-
-extension Request {
-    /// Turns a request away before anything was done for it.
-    func turnAway(_ request: UploadRequest, _ refusal: Refusal) {
-        noteTurnedAway(refusal)
-        switch request {
-        case .append, .offsetRetrieval, .cancellation, .elsewhere: breakOff(refusal)
-        case .creation, .concatenation: refuse(refusal)
-        case .resourceOptions, .options, .status, .ordinaryUpload, .passedUpload, .passThrough,
-            .refused:
-            refuse(refusal.ofOrdinaryRequest)
-        }
-    }
-
-    /// The request's place among those that wait; not taken yet.
-    var waitingPlace: WaitingPlace { WaitingPlace(gateway.admission, for: visit) }
-
-    /// The place, taken; nil where there is none and the request was refused.
-    func takeWaitingPlace() -> WaitingPlace? {
-        let place = waitingPlace
-        if place.take() { return place }
-        let refusal = place.refusal ?? .tooManyWait
-        noteTurnedAway(refusal)
-        refuse(refusal)
-        return nil
-    }
 }
 
 extension SpoolError {
@@ -118,42 +82,6 @@ extension SpoolError {
         case .busy: .uploadInUse
         case .corrupt: .uploadLost
         case .disk, .newer, .contradiction, .unusable, .bootUnknown: .spoolFailed
-        }
-    }
-}
-
-extension UploadRequest {
-    /// Whether its client speaks no upload protocol, or not with the gateway.
-    var isOrdinary: Bool {
-        switch self {
-        case .ordinaryUpload, .passedUpload, .passThrough, .options: true
-        case .creation, .concatenation, .append, .offsetRetrieval, .cancellation,
-            .resourceOptions, .status, .elsewhere, .refused:
-            false
-        }
-    }
-
-    /// Whether it asks for no more than a look at an upload, or its removal, and so ends within moments.
-    var isShort: Bool {
-        switch self {
-        case .offsetRetrieval, .cancellation, .resourceOptions, .status, .elsewhere, .refused: true
-        case .creation, .concatenation, .append, .options, .ordinaryUpload, .passedUpload,
-            .passThrough:
-            false
-        }
-    }
-}
-
-extension Refusal {
-    /// The setting, or `clients.waiting`, that turned a request away; nil where none did.
-    fileprivate var bound: String? {
-        switch self {
-        case .busy: "threads.maximum"
-        case .tooManyWait: "threads.maximum-waiting"
-        case .clientBusy: "clients.maximum-concurrent"
-        case .clientWaits: "clients.waiting"
-        case .clientHasUploads: "clients.maximum-uploads"
-        default: nil
         }
     }
 }

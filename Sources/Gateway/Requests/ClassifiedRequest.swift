@@ -1,7 +1,7 @@
 // What a request is, by its protocol and the settings of its route.
 
-import SpoolgateDelivery
 import HTTPTypes
+import SpoolgateDelivery
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 

@@ -3,8 +3,8 @@
 // A client's value is taken where it is harmless, else one is made. Invariant: where the setting names
 // a field, every request has exactly one value of it, of 1 to 128 visible ASCII characters.
 
-import SpoolgateCrypto
 import HTTPTypes
+import SpoolgateCrypto
 
 extension HTTPFields {
     private static let correlationLimit = 128

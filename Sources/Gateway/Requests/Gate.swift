@@ -6,9 +6,9 @@
 // above the route's; the authorizer's own size is checked here. The question before the delivery is DeliveryChecks'.
 // Invariant: no byte of content is read for a request that was not admitted.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings

@@ -3,9 +3,9 @@
 //
 // Invariant: whatever happens to one request, the uploads of others are untouched.
 
+import HTTPTypes
 package import SpoolgateDelivery
 package import SpoolgateExchange
-import HTTPTypes
 package import SpoolgateJournal
 import SpoolgatePosix
 package import SpoolgateSettings
@@ -73,9 +73,9 @@ package final class Gateway: Sendable {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
         switch admission.admit(request.client, isShort: asked.isShort, at: place) {
-        case .admitted(let visit):
-            defer { admission.leave(visit) }
-            request.visit = visit
+        case .admitted(let ticket):
+            defer { admission.leave(ticket) }
+            request.ticket = ticket
             request.run(asked)
         case .clientIsBusy: request.turnAway(asked, .clientBusy)
         case .noThread: request.turnAway(asked, .busy)

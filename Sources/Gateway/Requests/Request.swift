@@ -1,9 +1,9 @@
 // One request on its way through the gateway: what it needs in one place, the switch over what it
 // asks for, and the answers every kind of request can get.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
@@ -39,7 +39,7 @@ final class Request: Answering {
     /// Whether nothing in it tells a protocol: then it speaks that of the upload it is on.
     let isUnmarked: Bool
     /// Its place among the requests at work; nil where it has none and is turned away.
-    var visit: AdmissionTicket?
+    var ticket: AdmissionTicket?
     /// What the authorizer lets this request's upload have.
     private(set) var grant = Grant()
 

@@ -4,9 +4,9 @@
 // the route's (CrossOrigin decides it); a client that waits for 100 (Continue) hears it before its content is read,
 // where the web server leaves that to us (RFC 9110 §10.1.1), and only its final response if nothing is read.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings

@@ -1,4 +1,8 @@
 // The daemon's settings: one row a key, in the order in which `check` prints them.
+//
+// A new setting is a property of Settings with its default and a row here (a route's: RouteSettings and RouteSettingsKeys),
+// an entry of spoolgate.yaml(5) and a line of deploy/spoolgate.yaml. Tests compare all four, and Tests/GatewayTests/Gate
+// tries each setting of a route.
 
 import Logging
 import SpoolgatePosix

@@ -1,13 +1,13 @@
 // Random requests on a gateway whose authorizer refuses every upload, or whose route refuses anonymous clients: no byte
 // of an upload is read and none reaches the upstream, whatever the request says.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

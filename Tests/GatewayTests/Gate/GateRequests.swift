@@ -3,8 +3,8 @@
 // What each of them is to the gate is written here by hand, not taken from the classification. A field that the
 // sources name and no list here has, or a method that swift-http-types adds, fails a test until it is decided.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -3,9 +3,9 @@
 
 import Foundation
 import HTTPTypes
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

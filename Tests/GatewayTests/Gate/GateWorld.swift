@@ -10,9 +10,9 @@ import HTTPTypes
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
-import Testing
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Testing
 
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings

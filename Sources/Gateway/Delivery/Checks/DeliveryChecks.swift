@@ -3,8 +3,8 @@
 // Invariant: neither is asked while the upload is in `active`, so that a crash meanwhile leaves an upload
 // that was never sent.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
@@ -44,7 +44,7 @@ extension Delivery {
         }
         // Whoever asks for it must hear the final response, not what came before.
         upload.awaitFinalResponse()
-        let place = WaitingPlace(deliveries.admission, for: visit)
+        let place = WaitingPlace(deliveries.admission, for: ticket)
         guard place.take() else {
             guard upload.isRecorded else { return .ended(place.refusal ?? .tooManyWait) }
             return .ended(

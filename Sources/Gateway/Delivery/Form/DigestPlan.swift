@@ -4,8 +4,8 @@
 // Invariant: nothing is computed that nobody asked for, and nothing is delivered that a client's digest
 // contradicts.
 
-import SpoolgateCrypto
 package import HTTPTypes
+import SpoolgateCrypto
 import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol

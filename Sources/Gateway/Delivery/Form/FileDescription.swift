@@ -2,8 +2,8 @@
 //
 // Pure. Invariant: what a client says never takes the place of what the settings or the gateway say.
 
-import SpoolgateCrypto
 import HTTPTypes
+import SpoolgateCrypto
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTextFormats

@@ -2,8 +2,8 @@
 //
 // Pure: what was seen, and what that means.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 

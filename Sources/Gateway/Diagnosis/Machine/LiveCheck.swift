@@ -3,8 +3,8 @@
 //
 // It connects and says nothing; a bucket is asked for a list, since only its store knows the key. The files that settings name are looked at elsewhere, before this.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 package import SpoolgatePosix
 package import SpoolgateSettings
 import SpoolgateUploadProtocol

@@ -2,8 +2,8 @@
 //
 // Pure. The gateway's own answers are problem documents with a code (spoolgate(8)); nginx's are pages in HTML.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 /// One answer, or why there is none.

@@ -2,8 +2,8 @@
 //
 // None of them completes an upload: that is said by a field, and the fields say that more comes.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 /// Makes contents.

@@ -1,7 +1,7 @@
 // What a probe is asked to look at.
 
-package import SpoolgateCurl
 package import HTTPTypes
+package import SpoolgateCurl
 
 /// Which upload URL to look at, as whom, and how closely.
 package struct ProbeQuestion: Sendable {

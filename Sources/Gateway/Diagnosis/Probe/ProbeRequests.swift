@@ -3,8 +3,8 @@
 // Nothing is judged here. The invariants: every creation says that more comes, and no append completes an
 // upload; what was created is known until it was cancelled.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 

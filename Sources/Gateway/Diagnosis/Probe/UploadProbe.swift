@@ -5,8 +5,8 @@
 // comes, none is completed, and each is cancelled, also where the probe is stopped; no request reaches the
 // upstream once the gateway has answered the first.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 

@@ -2,16 +2,16 @@
 //
 // What it does on the way is UploadProbe's; here is what a person asks for, and the signals that end it.
 
-import SpoolgateCurl
 import ArgumentParser
-import SpoolgateDiagnosis
 import Glibc
 import HTTPTypes
+import SpoolgateCurl
+import SpoolgateDiagnosis
 import SpoolgatePosix
-import Synchronization
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
+import Synchronization
 
 struct Probe: SpoolgateCommand {
     static let configuration = CommandConfiguration(

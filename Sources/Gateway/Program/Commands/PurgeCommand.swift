@@ -3,9 +3,9 @@
 // Invariant: without `--force` nothing is removed that a client was promised.
 
 import ArgumentParser
+import Logging
 import SpoolgateDelivery
 import SpoolgateJournal
-import Logging
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateSpool

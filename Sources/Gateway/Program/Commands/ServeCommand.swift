@@ -3,16 +3,16 @@
 // Order matters: signals are blocked before the first thread, the spool knows of this daemon before the first
 // request, and the service manager hears of it when requests can come.
 
-import SpoolgateAdmin
 import ArgumentParser
+import Glibc
+import Logging
+import SpoolgateAdmin
 import SpoolgateDelivery
 import SpoolgateExchange
 import SpoolgateFastCGIFront
-import SpoolgateRequests
-import Glibc
 import SpoolgateJournal
-import Logging
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTextFormats

@@ -1,8 +1,8 @@
 // `spoolgate status`: how the running daemon is, as it says itself on its admin socket.
 
 import ArgumentParser
-import SpoolgateFastCGIFront
 import Glibc
+import SpoolgateFastCGIFront
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateTextFormats

@@ -1,9 +1,9 @@
 // Every request that is no upload, and ordinary uploads where the route says so: streamed to the upstream
 // and back, nothing kept.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings

@@ -1,9 +1,9 @@
 // What happens to an upload that a request found whole: it is delivered while the client waits, or
 // accepted for the queue, or its stored response is told again.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgateSettings
 import SpoolgateSpool
@@ -17,7 +17,7 @@ extension Request {
             route: route,
             journal: journal,
             patience: inUseTimeout,
-            visit: visit
+            ticket: ticket
         )
     }
 }

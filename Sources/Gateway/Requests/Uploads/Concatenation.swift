@@ -5,9 +5,9 @@
 // Invariant: parts are consumed only once the upload made of them is durable, and before it is delivered; no
 // list of parts makes two.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings

@@ -1,9 +1,9 @@
 // The creation of an upload resource (draft-12 §4.2): the upload, its address told before any content is
 // read, then its content.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgateSettings
 import SpoolgateSpool
@@ -50,9 +50,7 @@ extension Request {
             journal.created(upload)
             // Before any content is read, so that a client that is cut then can come back.
             if isLocationTold {
-                exchange.send(
-                    interim: responses.interimCreated(location: location(new.resourcePath))
-                )
+                ProgressReport.tell(location: location(new.resourcePath), to: exchange, responses)
             }
             return upload
         } catch {

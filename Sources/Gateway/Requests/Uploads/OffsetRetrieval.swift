@@ -1,8 +1,8 @@
 // The retrieval of an offset (draft-12 §4.3), made durable before it is told.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
@@ -21,7 +21,7 @@ extension UploadOperation {
         var decision = try seen().decideRetrieval(dialect)
         if decision == .deliverFirst {
             // A delivery is no short request.
-            if request.visit?.isHurried == true { return breakOff(.busy) }
+            if request.ticket?.isHurried == true { return breakOff(.busy) }
             try deliverUnseen()
             decision = try seen().decideRetrieval(dialect, hasTried: true)
         }

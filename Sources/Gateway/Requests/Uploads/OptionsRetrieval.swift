@@ -1,8 +1,8 @@
 // What targets and upload resources can do, as OPTIONS asks (draft-12 §4.1.4; tus).
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateSettings
 import SpoolgateUploadProtocol
 

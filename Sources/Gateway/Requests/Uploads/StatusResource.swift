@@ -1,7 +1,7 @@
 // The status resource: how far an upload has come, as JSON.
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTextFormats

@@ -6,9 +6,9 @@
 import SpoolgateJournal
 package import SpoolgatePosix
 import SpoolgateSpool
-import Synchronization
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
+import Synchronization
 
 /// Content that one request brings to an upload.
 ///

@@ -1,7 +1,7 @@
 // The cancellation of an upload (draft-12 §4.5; tus, "termination").
 
-import SpoolgateExchange
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgateSpool
 import SpoolgateUploadProtocol

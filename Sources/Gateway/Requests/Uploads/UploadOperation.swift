@@ -1,9 +1,9 @@
 // What a request does on one upload that it holds: with the upload's own limits, in its name, and in the words of the
 // protocol that made it.
 
+import HTTPTypes
 import SpoolgateDelivery
 import SpoolgateExchange
-import HTTPTypes
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings

@@ -85,21 +85,6 @@ extension Spool {
         return begun
     }
 
-    /// Removes the content of uploads whose records are gone.
-    ///
-    /// - Parameters:
-    ///   - removed: the uploads, locked.
-    ///   - durably: whether no power cut brings one back once this returns.
-    /// - Throws: `SystemError` where one is there still or may come back.
-    func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
-        for files in removed { try files.content.remove() }
-        guard durably else { return }
-        // One directory keeps a first part of its changes, in order: no content goes before its record.
-        for number in Set(removed.map(\.name.number)).sorted() {
-            try disk.syncDirectory(layout.uploads[number])
-        }
-    }
-
     /// Removes the names of an upload that was set aside, whatever they stand for but a directory.
     private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)

@@ -1,5 +1,5 @@
-// The lasting parts of a record as lines of text: the creation and the stored response; see
-// spoolgate-spool(5), RECORDS.
+// The format of a record: its lasting parts as lines of text, the creation and the stored response. The state before them
+// is one line in a slot (RecordSlot has the places, RecordWords the words); see spoolgate-spool(5), RECORDS.
 //
 // It makes bytes from values and values from bytes and touches no file. Values hold any byte a field
 // value can have; in the others backslash, CR, LF and NUL are escaped. Invariant: reading gives back

@@ -217,3 +217,20 @@ struct UploadFiles {
         }
     }
 }
+
+extension Spool {
+    /// Removes the content of uploads whose records are gone.
+    ///
+    /// - Parameters:
+    ///   - removed: the uploads, locked.
+    ///   - durably: whether no power cut brings one back once this returns.
+    /// - Throws: `SystemError` where one is there still or may come back.
+    func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
+        for files in removed { try files.content.remove() }
+        guard durably else { return }
+        // One directory keeps a first part of its changes, in order: no content goes before its record.
+        for number in Set(removed.map(\.name.number)).sorted() {
+            try disk.syncDirectory(layout.uploads[number])
+        }
+    }
+}

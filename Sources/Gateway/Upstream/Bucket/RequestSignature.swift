@@ -4,8 +4,8 @@
 // Pure but for OpenSSL's digests. All fields that are sent are signed. Invariant: what is signed is what is
 // sent, byte by byte: the target stands in canonical form already, and so do the values.
 
-import SpoolgateCrypto
 import HTTPTypes
+import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -11,8 +11,8 @@
 // before it sends, and both ask `mayRepeat` here. The invariant: a request that may not be
 // repeated is never sent again after one byte of it was taken by a connection.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 

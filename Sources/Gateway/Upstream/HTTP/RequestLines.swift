@@ -2,8 +2,8 @@
 //
 // The invariant: framing fields are libcurl's, and one `Host` goes out.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 extension FieldLines {

@@ -5,8 +5,8 @@
 // here; connections and deadlines are not. The invariant: the sink gets one final head at most, and
 // nothing before a head was read whole.
 
-import SpoolgateCurl
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 /// Reads one response and passes it on.

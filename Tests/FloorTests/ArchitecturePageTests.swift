@@ -1,0 +1,56 @@
+// The page of the architecture: short, and its questions are answered by files that are there.
+
+import Foundation
+import Testing
+
+@Suite("The page of the architecture")
+struct ArchitecturePageTests {
+    /// One row: a question, the file that answers it, and a word in that file.
+    struct Row: CustomTestStringConvertible {
+        var question: String
+        var file: String
+        var word: String
+
+        var testDescription: String { question }
+    }
+
+    private static let page =
+        (try? String(
+            contentsOf: SourceFile.root.appending(path: "ARCHITECTURE.md"),
+            encoding: .utf8
+        )) ?? ""
+
+    static let rows = page.matches(of: /\n\| ([^|]+) \| `([\w\/]+\.swift)` \| `([^`]+)` \|/)
+        .map { Row(question: String($0.1), file: String($0.2), word: String($0.3)) }
+
+    @Test("it has at most 200 lines and all questions")
+    func length() {
+        #expect(Self.page.split(separator: "\n", omittingEmptySubsequences: false).count <= 201)
+        #expect(Self.rows.count >= 20)
+    }
+
+    @Test("each question is answered by a file that has the word", arguments: rows)
+    func answered(row: Row) throws {
+        let top = row.file.contains("Tests/") ? "Tests" : "Sources"
+        let url = SourceFile.root.appending(path: "\(top)/\(row.file)")
+        #expect(try String(contentsOf: url, encoding: .utf8).contains(row.word))
+    }
+
+    @Test("each type and file it names is there")
+    func names() {
+        let files = SourceFile.sources + SourceFile.all(in: "Tests")
+        var known = Set(
+            files.map { URL(filePath: $0.path).deletingPathExtension().lastPathComponent }
+        )
+        for line in files.lazy.flatMap(\.lines) {
+            let words = line.split { !$0.isLetter && !$0.isNumber && $0 != "_" }
+            for (word, name) in zip(words, words.dropFirst())
+            where ["struct", "class", "enum", "protocol"].contains(word) {
+                known.insert(String(name))
+            }
+        }
+        for match in Self.page.matches(of: /`([A-Z]\w*[a-z]\w*)`/) {
+            #expect(known.contains(String(match.1)), "no \(match.1)")
+        }
+    }
+}
