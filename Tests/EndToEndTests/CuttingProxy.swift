@@ -121,7 +121,8 @@ final class CuttingProxy: Sendable {
                 end()
             },
         ]
-        for body in pumps where (try? SpoolgatePosix.Thread.start(name: "proxy-pump", body)) == nil { end() }
+        for body in pumps where (try? SpoolgatePosix.Thread.start(name: "proxy-pump", body)) == nil
+        { end() }
     }
 
     private static func pump(

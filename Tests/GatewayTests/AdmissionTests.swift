@@ -86,7 +86,8 @@ import Testing
     func waiting() throws {
         let admission = admission { $0.maximumWaitingThreads = 6 }
         func visits(_ client: ClientName) -> [AdmissionTicket] {
-            (0..<8).compactMap { _ in ticket(admission.admit(client, isShort: false, at: .regular)) }
+            (0..<8).compactMap { _ in ticket(admission.admit(client, isShort: false, at: .regular))
+            }
         }
         let (mine, others) = (visits(alice), visits(bob))
         #expect(mine.prefix(4).allSatisfy { admission.startWaiting($0) == nil })

@@ -1,7 +1,7 @@
 // The errors of a gateway that has no room now: for another request, another upload, or its content.
 //
 // Those that say nothing of the upload but "later" are marked so: on an upload that exists they are never
-// sent (Gateway/TurningAway.swift).
+// sent (Requests/Answering.swift).
 
 import HTTPTypes
 

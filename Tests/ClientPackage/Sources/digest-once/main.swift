@@ -1,0 +1,5 @@
+import Crypto
+import ResumableUpload
+
+let token = ResumeToken(url: "http://localhost/u/1", target: "http://localhost/f")
+print(SHA256.hash(data: Array(token.text.utf8)))
