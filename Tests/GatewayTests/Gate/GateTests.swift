@@ -92,7 +92,7 @@ struct GateTests {
         ).union(GateRequest.withoutPart)
         let sources = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-            .appending(path: "Sources/UploadProtocol")
+            .appending(path: "Sources/Base/UploadProtocol")
         let files = try #require(
             FileManager.default.enumerator(at: sources, includingPropertiesForKeys: nil)
         )

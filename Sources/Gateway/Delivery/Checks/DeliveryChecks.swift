@@ -84,18 +84,29 @@ extension Delivery {
                 )
             )
         case .refused(let response, let reason, let message):
-            let status = response.head.status.code
-            guard upload.isRecorded else {
-                journal.refused(upload, status: status, reason: reason, told: message)
-                listener.exchange?.answer(response)
-                return .ended(nil)
-            }
-            try upload.finish(with: StoredResponse(head: response.head, content: response.content))
-            journal.refused(upload, status: status, reason: reason)
-            let final = listener.final(response.head, of: upload)
-            listener.exchange?.answer(final.answer(with: response.content))
+            try refuse(upload, response, reason: reason, message, listener)
             return .ended(nil)
         }
+    }
+
+    /// Has a response of the checks be the final one, whose content is gone.
+    private func refuse(
+        _ upload: Upload,
+        _ response: Response,
+        reason: String,
+        _ message: String?,
+        _ listener: ResponseListener
+    ) throws(SpoolError) {
+        let status = response.head.status.code
+        guard upload.isRecorded else {
+            journal.refused(upload, status: status, reason: reason, told: message)
+            listener.exchange?.answer(response)
+            return
+        }
+        try upload.finish(with: StoredResponse(head: response.head, content: response.content))
+        journal.refused(upload, status: status, reason: reason)
+        let final = listener.final(response.head, of: upload)
+        listener.exchange?.answer(final.answer(with: response.content))
     }
 
     /// Asks the inspection, then the authorizer; one that has trouble of its own (407, 408, 429 or 5xx) gives
