@@ -79,7 +79,7 @@ let package = Package(
             ]
         ),
 
-        // Floor 0
+        // Base: pure, without I/O, clock or randomness
         .target(
             name: "SpoolgateTextFormats",
             path: "Sources/Base/TextFormats",
@@ -91,7 +91,7 @@ let package = Package(
             path: "Sources/Base/UploadProtocol",
             swiftSettings: settings
         ),
-        // Floor 1
+        // Base
         .target(
             name: "SpoolgatePosix",
             dependencies: ["CSpoolgateLinux"],
@@ -113,7 +113,7 @@ let package = Package(
             path: "Sources/Base/Curl",
             swiftSettings: settings
         ),
-        // Floor 2
+        // The library, and the lowest of the gateway
         // The client library: on its own, beside the gateway. What it needs must do without unsafe flags.
         .target(
             name: "ResumableUpload",
@@ -148,7 +148,7 @@ let package = Package(
             path: "Sources/Gateway/Upstream",
             swiftSettings: settings
         ),
-        // Floor 3
+        // The gateway: its front and its settings
         .target(
             name: "SpoolgateFastCGIFront",
             dependencies: [
@@ -168,7 +168,7 @@ let package = Package(
             path: "Sources/Gateway/Settings",
             swiftSettings: settings
         ),
-        // Floor 4
+        // The gateway: what it tells
         .target(
             name: "SpoolgateJournal",
             dependencies: [
@@ -189,7 +189,7 @@ let package = Package(
             path: "Sources/Gateway/Diagnosis",
             swiftSettings: settings
         ),
-        // Floor 5
+        // The gateway: deliveries
         .target(
             name: "SpoolgateDelivery",
             dependencies: [
@@ -200,7 +200,7 @@ let package = Package(
             path: "Sources/Gateway/Delivery",
             swiftSettings: settings
         ),
-        // Floor 6
+        // The gateway: requests
         .target(
             name: "SpoolgateRequests",
             dependencies: [
@@ -211,7 +211,7 @@ let package = Package(
             path: "Sources/Gateway/Requests",
             swiftSettings: settings
         ),
-        // Floor 7
+        // The gateway: what an operator asks
         .target(
             name: "SpoolgateAdmin",
             dependencies: [
@@ -223,7 +223,7 @@ let package = Package(
             path: "Sources/Gateway/Admin",
             swiftSettings: settings
         ),
-        // Floor 8
+        // The gateway: the program
         .executableTarget(
             name: "spoolgate",
             dependencies: [

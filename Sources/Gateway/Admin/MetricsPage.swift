@@ -189,7 +189,7 @@ extension Admin {
 
 extension MetricsText {
     fileprivate mutating func add(_ counters: Counters<String>, _ label: String) {
-        for (key, tally) in counters.all { add(tally.count, [(label, key)]) }
+        for (key, counter) in counters.all { add(counter.count, [(label, key)]) }
     }
 
     fileprivate mutating func add(_ histograms: Histograms<String>, _ label: String) {
