@@ -126,7 +126,7 @@ import Testing
         #expect(application.most <= Self.share)
         // Nobody had to come back: who waits is let in.
         #expect(tries.allSatisfy { $0 == 1 })
-        // The application could take them in 1,000 / 8 x 5 ms; that is some 30 times as long on a busy machine.
+        // The application could take them in 1,000 / 8 x 5 ms.
         print("recovery: \(ofClients) for \(count / 2) clients, \(ofAll) for all \(count)")
     }
 
