@@ -50,6 +50,16 @@ package struct Finding: Sendable, Equatable {
         .init(.skipped, name, text)
     }
 
+    /// Something that works, and not as well as it could.
+    static func warning(_ name: String, _ text: String, _ mends: [String]) -> Finding {
+        .init(.warning, name, text, mends: mends)
+    }
+
+    /// Something that does not work.
+    static func failure(_ name: String, _ text: String, _ mends: [String]) -> Finding {
+        .init(.failure, name, text, mends: mends)
+    }
+
     /// ` FAIL  streaming   …`, and below it what mends it; no line ends but between those lines.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "

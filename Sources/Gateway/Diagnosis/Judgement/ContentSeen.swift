@@ -8,7 +8,8 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// What had arrived of content that trickled.
-struct StreamingSeen: Sendable, Equatable {
+struct StreamingSeen: Seen, Sendable, Equatable {
+    var check: String { "streaming" }
     /// Bytes that had been sent.
     var sent: Int64
     /// Bytes that had arrived then; nil: it was not told.
@@ -21,40 +22,29 @@ struct StreamingSeen: Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         guard let arrived else {
-            return Finding(
-                .failure,
-                "streaming",
+            return failure(
                 answer.isTooLarge
                     ? "content was answered \(answer.description)"
                     : "while content came, an offset was asked for: \(answer.description)",
-                mends: Mend.refusal(answer, otherwise: [Mend.units])
+                Mend.refusal(answer, otherwise: [Mend.units])
             )
         }
         let text =
             "\(ByteSize.rounded(arrived)) of \(ByteSize.rounded(sent)) had arrived after "
             + "\(after.seconds) of trickling"
         if arrived == 0 {
-            return Finding(
-                .failure,
-                "streaming",
-                "\(text): something buffers",
-                mends: [Mend.buffering, Mend.hasIt, Mend.proxy]
-            )
+            return failure("\(text): something buffers", [Mend.buffering, Mend.hasIt, Mend.proxy])
         }
         guard arrived >= sent / 2 else {
-            return Finding(
-                .warning,
-                "streaming",
-                "\(text): something holds content back",
-                mends: [Mend.buffering, Mend.proxy]
-            )
+            return warning("\(text): something holds content back", [Mend.buffering, Mend.proxy])
         }
-        return .ok("streaming", text)
+        return ok(text)
     }
 }
 
 /// What was kept of content whose connection was reset, and whether it went on.
-struct CutSeen: Sendable, Equatable {
+struct CutSeen: Seen, Sendable, Equatable {
+    var check: String { "cut" }
     /// Bytes that had been sent.
     var sent: Int64
     /// Bytes that were kept; nil: it was not told.
@@ -67,49 +57,33 @@ struct CutSeen: Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         if answer.isTooLarge {
-            return Finding(
-                .failure,
-                "cut",
-                "content was answered \(answer.description)",
-                mends: [Mend.size]
-            )
+            return failure("content was answered \(answer.description)", [Mend.size])
         }
         let cut = "connection reset at \(ByteSize.rounded(sent))"
         guard let kept else {
-            return Finding(.failure, "cut", "\(cut): no offset was told", mends: [Mend.units])
+            return failure("\(cut): no offset was told", [Mend.units])
         }
         let text = "\(cut): \(ByteSize.rounded(kept)) kept"
         guard kept > 0 else {
-            return Finding(
-                .failure,
-                "cut",
+            return failure(
                 "\(text): what is cut never reaches the gateway",
-                mends: [Mend.buffering, Mend.hasIt, Mend.proxy]
+                [Mend.buffering, Mend.hasIt, Mend.proxy]
             )
         }
         guard let resumed, (200..<300).contains(resumed.status) else {
             let told = resumed?.description ?? "not tried"
-            return Finding(
-                .failure,
-                "cut",
-                "\(text), not resumed: \(told)",
-                mends: ["journalctl -u spoolgate"]
-            )
+            return failure("\(text), not resumed: \(told)", ["journalctl -u spoolgate"])
         }
         guard kept >= sent / 2 else {
-            return Finding(
-                .warning,
-                "cut",
-                "\(text); resumed on a second connection",
-                mends: [Mend.buffering, Mend.proxy]
-            )
+            return warning("\(text); resumed on a second connection", [Mend.buffering, Mend.proxy])
         }
-        return .ok("cut", "\(text); resumed on a second connection")
+        return ok("\(text); resumed on a second connection")
     }
 }
 
 /// The answer to an append of the greatest length, of which nothing was sent.
-struct SizeSeen: Sendable, Equatable {
+struct SizeSeen: Seen, Sendable, Equatable {
+    var check: String { "size" }
     /// The length that was told.
     var declared: Int64
     /// Whether 100 (Continue) came, or the wait for any answer ended.
@@ -120,24 +94,20 @@ struct SizeSeen: Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         let length = ByteSize.rounded(declared)
-        if isWelcome { return .ok("size", "\(length) may come (none of it was sent)") }
+        if isWelcome { return ok("\(length) may come (none of it was sent)") }
         let text = "\(answer.description), at Content-Length \(length) (no byte sent)"
         switch (answer.status, answer.code) {
-        case (413, nil): return Finding(.failure, "size", text, mends: [Mend.size])
+        case (413, nil): return failure(text, [Mend.size])
         case (507, _):
-            return Finding(
-                .warning,
-                "size",
-                text,
-                mends: ["spool.quota, spool.reserve in spoolgate.yaml, or a larger disk"]
-            )
-        default: return Finding(.failure, "size", text, mends: [Mend.size, Mend.location])
+            return warning(text, ["spool.quota, spool.reserve in spoolgate.yaml, or a larger disk"])
+        default: return failure(text, [Mend.size, Mend.location])
         }
     }
 }
 
 /// How fast content went.
-struct SpeedSeen: Sendable, Equatable {
+struct SpeedSeen: Seen, Sendable, Equatable {
+    var check: String { "speed" }
     /// How one version of HTTP did.
     struct Run: Sendable, Equatable {
         /// The version.
@@ -167,28 +137,24 @@ struct SpeedSeen: Sendable, Equatable {
     /// What it means.
     var finding: Finding {
         if let refused = runs.first(where: { !$0.isTaken }) {
-            return Finding(
-                .failure,
-                "speed",
+            return failure(
                 "\(refused.name): \(refused.answer.description)",
-                mends: Mend.refusal(refused.answer, otherwise: ["journalctl -u spoolgate"])
+                Mend.refusal(refused.answer, otherwise: ["journalctl -u spoolgate"])
             )
         }
         let rates = runs.map { "\($0.name) \(Self.text($0.rate))" }.joined(separator: "; ")
         let text = "\(rates) at \(roundTrip.milliseconds)"
         // What is under way at a time is the window, where that is what limits.
         guard let second = runs.first(where: { $0.version == .http2 }), roundTrip >= Self.shortTrip
-        else { return .ok("speed", text) }
+        else { return ok(text) }
         let underWay = second.rate * (roundTrip / .seconds(1))
         let first = runs.first { $0.version == .http1 }
         guard underWay < Self.window / 2, first.map({ second.rate < $0.rate / 2 }) ?? true else {
-            return .ok("speed", text)
+            return ok(text)
         }
-        return Finding(
-            .warning,
-            "speed",
+        return warning(
             "\(text): a window of some \(ByteSize.rounded(Int64(underWay)))",
-            mends: [Mend.window]
+            [Mend.window]
         )
     }
 
@@ -199,7 +165,8 @@ struct SpeedSeen: Sendable, Equatable {
 }
 
 /// What a long silence in the middle of content brought.
-struct SilenceSeen: Sendable, Equatable {
+struct SilenceSeen: Seen, Sendable, Equatable {
+    var check: String { "silence" }
     /// How long the other side bore it.
     var borne: Duration
     /// Whether it ended the connection.
@@ -212,14 +179,12 @@ struct SilenceSeen: Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        guard wasEnded else { return .ok("silence", "\(borne.seconds) without a byte were borne") }
+        guard wasEnded else { return ok("\(borne.seconds) without a byte were borne") }
         let text = "the connection was ended after \(borne.seconds) without a byte"
-        guard borne < Self.least else { return .ok("silence", text) }
-        return Finding(
-            .warning,
-            "silence",
+        guard borne < Self.least else { return ok(text) }
+        return warning(
             text,
-            mends: [Mend.gap, "the idle timeouts of proxies and load balancers in front"]
+            [Mend.gap, "the idle timeouts of proxies and load balancers in front"]
         )
     }
 }

@@ -9,7 +9,8 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 /// Whether 104 came to a creation that has content.
-struct InterimSeen: Sendable, Equatable {
+struct InterimSeen: Seen, Sendable, Equatable {
+    var check: String { version == .http2 ? "104-http2" : "104-http1" }
     /// The version of HTTP.
     var version: ClientRequest.Version
     /// The first 104; nil: none came.
@@ -19,42 +20,33 @@ struct InterimSeen: Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        let name = version == .http2 ? "104-http2" : "104-http1"
         if let first {
             guard first.head.fields.contains(.location) else {
-                return Finding(
-                    .warning,
-                    name,
+                return warning(
                     "without a Location: nothing to resume from",
-                    mends: ["a proxy in front of nginx must not touch 1xx"]
+                    ["a proxy in front of nginx must not touch 1xx"]
                 )
             }
             guard answer.head != nil else {
-                return Finding(
-                    .failure,
-                    name,
-                    "104 came, and then \(answer.description)",
-                    mends: [Mend.noModule]
-                )
+                return failure("104 came, and then \(answer.description)", [Mend.noModule])
             }
             let place = first.sent == 0 ? "before content" : "with content under way"
-            return .ok(name, "\(place), \(first.after.milliseconds)")
+            return ok("\(place), \(first.after.milliseconds)")
         }
         guard answer.status == 201 else {
             let mends = [Mend.location] + (answer.head == nil ? [Mend.noModule] : [])
-            return Finding(.failure, name, answer.description, mends: mends)
+            return failure(answer.description, mends)
         }
-        return Finding(
-            .warning,
-            name,
+        return warning(
             "none: what a client sends at once cannot be resumed",
-            mends: [Mend.module, Mend.location, "a proxy in front of nginx may drop it"]
+            [Mend.module, Mend.location, "a proxy in front of nginx may drop it"]
         )
     }
 }
 
 /// Whether the gateway's refusals reach the client as they are.
-struct ErrorsSeen: Sendable, Equatable {
+struct ErrorsSeen: Seen, Sendable, Equatable {
+    var check: String { "errors" }
     /// The answer to an append at a wrong offset; 409 is right.
     var conflict: ProbeAnswer
     /// The answer to an append to an upload that is not there; 404 is right.
@@ -64,20 +56,19 @@ struct ErrorsSeen: Sendable, Equatable {
     var finding: Finding {
         let conflictIsRight = conflict.status == 409 && conflict.offset != nil && conflict.isProblem
         if conflictIsRight, unknown.status == 404, unknown.isProblem {
-            return .ok("errors", "409 and 404 reached us with Upload-Offset and problem+json")
+            return ok("409 and 404 reached us with Upload-Offset and problem+json")
         }
         let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
-        return Finding(
-            .failure,
-            "errors",
+        return failure(
             "\(right) of the gateway reached us as \(wrong.description)",
-            mends: [Mend.errors, Mend.hasIt]
+            [Mend.errors, Mend.hasIt]
         )
     }
 }
 
 /// Whether long lines of a head pass: metadata of some kilobytes, and uploads made of hundreds of parts.
-struct LongFieldSeen: Sendable, Equatable {
+struct LongFieldSeen: Seen, Sendable, Equatable {
+    var check: String { "fields" }
     /// Bytes of the field.
     var size: Int
     /// The answer to an offset retrieval with that field.
@@ -85,12 +76,10 @@ struct LongFieldSeen: Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        if answer.offset != nil { return .ok("fields", "a field of \(size >> 10) KiB passes") }
-        return Finding(
-            .warning,
-            "fields",
+        if answer.offset != nil { return ok("a field of \(size >> 10) KiB passes") }
+        return warning(
             "a request with a field of \(size >> 10) KiB was answered \(answer.description)",
-            mends: [
+            [
                 "large_client_header_buffers 8 64k;   (in the http block, or in the server block and the default server of its port)"
             ]
         )
@@ -98,7 +87,8 @@ struct LongFieldSeen: Sendable, Equatable {
 }
 
 /// What a page of another origin may do.
-struct CrossOriginSeen: Sendable, Equatable {
+struct CrossOriginSeen: Seen, Sendable, Equatable {
+    var check: String { "cors" }
     /// The page's origin.
     var origin: String
     /// The answer to the preflight request.
@@ -130,11 +120,11 @@ struct CrossOriginSeen: Sendable, Equatable {
         guard allows(creation), lists(creation, .accessControlExposeHeaders, "Location") else {
             return failure("pages may upload, and not read Location", setting)
         }
-        return .ok("cors", "pages of \(origin) may upload and resume")
+        return ok("pages of \(origin) may upload and resume")
     }
 
     private func failure(_ text: String, _ mend: String) -> Finding {
-        Finding(.failure, "cors", text, mends: [mend])
+        failure(text, [mend])
     }
 
     private func allows(_ answer: ProbeAnswer) -> Bool {
@@ -150,7 +140,8 @@ struct CrossOriginSeen: Sendable, Equatable {
 }
 
 /// What a client of tus got.
-struct TusSeen: Sendable, Equatable {
+struct TusSeen: Seen, Sendable, Equatable {
+    var check: String { "tus" }
     /// The answer to OPTIONS.
     var options: ProbeAnswer
     /// The answer to a creation; nil where tus is not spoken.
@@ -163,7 +154,7 @@ struct TusSeen: Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        guard isSpoken else { return .skipped("tus", "not spoken on this route") }
+        guard isSpoken else { return skipped("not spoken on this route") }
         guard let creation, creation.status == 201 else {
             return failure("creation: \(creation?.description ?? "not tried")")
         }
@@ -171,16 +162,17 @@ struct TusSeen: Sendable, Equatable {
             return failure("offset: \(retrieval?.description ?? "not asked")")
         }
         let version = options[.tusVersion] ?? ""
-        return .ok("tus", "tus \(version): created, and its offset told")
+        return ok("tus \(version): created, and its offset told")
     }
 
     private func failure(_ text: String) -> Finding {
-        Finding(.failure, "tus", text, mends: [Mend.location])
+        failure(text, [Mend.location])
     }
 }
 
 /// Where uploads went whose nodes stand in their paths.
-struct NodesSeen: Sendable, Equatable {
+struct NodesSeen: Seen, Sendable, Equatable {
+    var check: String { "nodes" }
     /// The nodes that have one.
     var names: Set<String>
     /// Those of which one went to another node.
@@ -208,19 +200,18 @@ struct NodesSeen: Sendable, Equatable {
     var finding: Finding {
         let all = names.sorted().joined(separator: ", ")
         guard !missed.isEmpty else {
-            return .ok("nodes", "\(all): what is on an upload reaches its node")
+            return ok("\(all): what is on an upload reaches its node")
         }
-        return Finding(
-            .failure,
-            "nodes",
+        return failure(
             "what is on an upload of \(missed.sorted().joined(separator: ", ")) goes to another node",
-            mends: [Mend.nodes]
+            [Mend.nodes]
         )
     }
 }
 
 /// What is left of the uploads that were created.
-struct CleanupSeen: Sendable {
+struct CleanupSeen: Seen, Sendable {
+    var check: String { "cleanup" }
     /// How many were cancelled.
     var cancelled: Int
     /// Those that were not, and why.
@@ -232,19 +223,15 @@ struct CleanupSeen: Sendable {
     var finding: Finding {
         let counted = "\(cancelled) upload\(cancelled == 1 ? "" : "s") cancelled"
         guard let first = left.first else {
-            guard unnamed > 0 else { return .ok("cleanup", counted) }
-            return Finding(
-                .warning,
-                "cleanup",
+            guard unnamed > 0 else { return ok(counted) }
+            return warning(
                 "\(counted); of \(unnamed) the answer was lost, and with it where to cancel",
-                mends: ["nothing: what is left of it goes by itself (limits.max-age)"]
+                ["nothing: what is left of it goes by itself (limits.max-age)"]
             )
         }
-        return Finding(
-            .failure,
-            "cleanup",
+        return failure(
             "\(counted), \(left.count) left: \(first.answer.description)",
-            mends: left.map { "curl -X DELETE \($0.address)" }
+            left.map { "curl -X DELETE \($0.address)" }
         )
     }
 }

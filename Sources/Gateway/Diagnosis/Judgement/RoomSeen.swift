@@ -5,7 +5,8 @@
 import SpoolgateTextFormats
 
 /// How much room the spool has.
-struct RoomSeen: Sendable, Equatable {
+struct RoomSeen: Seen, Sendable, Equatable {
+    var check: String { "spool" }
     /// The spool.
     var path: String
     /// Whose it is.
@@ -24,23 +25,19 @@ struct RoomSeen: Sendable, Equatable {
         let room = max(0, free - reserve)
         let shown = "\(path), \(ByteSize.rounded(room)) free above the reserve"
         guard room > 0 else {
-            return Finding(
-                .failure,
-                "spool",
+            return failure(
                 "\(path): \(ByteSize.rounded(free)) free, all of it spool.reserve "
                     + "(\(ByteSize.rounded(reserve))): nothing is taken",
-                mends: ["make room, or a smaller spool.reserve in spoolgate.yaml"]
+                ["make room, or a smaller spool.reserve in spoolgate.yaml"]
             )
         }
         let most = quota == 0 ? room : min(room, quota)
         guard most >= largest else {
-            return Finding(
-                .warning,
-                "spool",
+            return warning(
                 "\(shown); one upload may have \(ByteSize.rounded(largest)) (limits.max-size)",
-                mends: ["a larger disk or quota, or a smaller limits.max-size in spoolgate.yaml"]
+                ["a larger disk or quota, or a smaller limits.max-size in spoolgate.yaml"]
             )
         }
-        return .ok("spool", shown)
+        return ok(shown)
     }
 }

@@ -8,7 +8,8 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 /// What connecting brought.
-struct ReachSeen: Sendable, Equatable {
+struct ReachSeen: Seen, Sendable, Equatable {
+    var check: String { "reach" }
     /// Whether the URL is `https`.
     var isSecure: Bool
     /// The versions of HTTP that were asked for.
@@ -24,7 +25,7 @@ struct ReachSeen: Sendable, Equatable {
 
     /// What it means.
     var finding: Finding {
-        if let fault { return Finding(.failure, "reach", fault.reason, mends: [mend(fault)]) }
+        if let fault { return failure(fault.reason, [mend(fault)]) }
         let wanted = asked.contains(.http2)
         var text: String
         switch (asked.contains(.http1), hasHTTP2) {
@@ -34,12 +35,12 @@ struct ReachSeen: Sendable, Equatable {
         case (false, _): text = "connected"
         }
         text = "\(tls ?? "no TLS"), \(text)" + (server.map { ", \($0)" } ?? "")
-        guard wanted, hasHTTP2 == false else { return .ok("reach", text) }
+        guard wanted, hasHTTP2 == false else { return ok(text) }
         if !isSecure {
             // Nobody expects it there, unless it is all that was asked for.
             return asked.contains(.http1)
-                ? .ok("reach", text)
-                : Finding(.failure, "reach", "no HTTP/2 without TLS", mends: ["an https URL"])
+                ? ok(text)
+                : failure("no HTTP/2 without TLS", ["an https URL"])
         }
         let level: Finding.Level = asked.contains(.http1) ? .warning : .failure
         return Finding(level, "reach", "\(text); HTTP/2 is not offered", mends: [Mend.http2])
@@ -56,7 +57,8 @@ struct ReachSeen: Sendable, Equatable {
 }
 
 /// What the first creation brought.
-struct GatewaySeen: Sendable, Equatable {
+struct GatewaySeen: Seen, Sendable, Equatable {
+    var check: String { "gateway" }
     /// The answer to it.
     var answer: ProbeAnswer
     /// The answer to OPTIONS; asked only where there was none to the creation.
@@ -86,10 +88,10 @@ struct GatewaySeen: Sendable, Equatable {
             let limits = ProbeLimits(answer.head?.fields ?? [:]).maxSize.map {
                 ", uploads of up to \(ByteSize.rounded($0))"
             }
-            return .ok("gateway", "interop version \(version ?? 0)\(limits ?? "")")
+            return ok("interop version \(version ?? 0)\(limits ?? "")")
         }
         let (text, mends) = refusal
-        return Finding(.failure, "gateway", text, mends: mends)
+        return failure(text, mends)
     }
 
     private var refusal: (String, [String]) {
@@ -148,7 +150,8 @@ struct GatewaySeen: Sendable, Equatable {
 }
 
 /// What a login brought that nobody has, where one is asked for.
-struct LoginSeen: Sendable, Equatable {
+struct LoginSeen: Seen, Sendable, Equatable {
+    var check: String { "login" }
     /// The answer to a creation with a name and a password that were made up.
     var answer: ProbeAnswer
 
@@ -156,19 +159,18 @@ struct LoginSeen: Sendable, Equatable {
     var finding: Finding {
         guard answer.status == 201 else {
             let text = "a made-up name and password got \(answer.description)"
-            return [401, 403].contains(answer.status) ? .ok("login", text) : .skipped("login", text)
+            return [401, 403].contains(answer.status) ? ok(text) : skipped(text)
         }
-        return Finding(
-            .failure,
-            "login",
+        return failure(
             "a made-up name and password were taken: anybody gets in, by any name",
-            mends: [Mend.login, Mend.owner]
+            [Mend.login, Mend.owner]
         )
     }
 }
 
 /// The address that a creation's answer told.
-struct LocationSeen: Sendable, Equatable {
+struct LocationSeen: Seen, Sendable, Equatable {
+    var check: String { "location" }
     /// `Location` as it came.
     var location: String
     /// Where the creation was sent.
@@ -179,27 +181,18 @@ struct LocationSeen: Sendable, Equatable {
         let mend = [Mend.origin(url.origin)]
         guard let told = ProbeURL(location) else {
             guard location.hasPrefix("/") else {
-                return Finding(.failure, "location", "'\(location)' is no address", mends: mend)
+                return failure("'\(location)' is no address", mend)
             }
-            return Finding(
-                .warning,
-                "location",
-                "only a path, on which some clients fail",
-                mends: mend
-            )
+            return warning("only a path, on which some clients fail", mend)
         }
-        guard !told.hasSameOrigin(as: url) else { return .ok("location", "on \(told.origin)") }
-        return Finding(
-            .warning,
-            "location",
-            "clients are sent to \(told.origin), not back to \(url.origin)",
-            mends: mend
-        )
+        guard !told.hasSameOrigin(as: url) else { return ok("on \(told.origin)") }
+        return warning("clients are sent to \(told.origin), not back to \(url.origin)", mend)
     }
 }
 
 /// Which names below the URL reach the gateway: nginx may have another location for an ending.
-struct NamesSeen: Sendable, Equatable {
+struct NamesSeen: Seen, Sendable, Equatable {
+    var check: String { "names" }
     /// One creation.
     struct Creation: Sendable, Equatable {
         /// The last part of its path.
@@ -235,15 +228,13 @@ struct NamesSeen: Sendable, Equatable {
     var finding: Finding {
         let wrong = creations.filter { !Self.isTaken($0.answer) }
         guard let first = wrong.first else {
-            return .ok("names", "\(creations.count) endings of file names reach the gateway")
+            return ok("\(creations.count) endings of file names reach the gateway")
         }
         let others = wrong.dropFirst().map(\.name)
-        return Finding(
-            .failure,
-            "names",
+        return failure(
             "\(directory)\(first.name): \(first.answer.description): another location takes it"
                 + (others.isEmpty ? "" : ", and \(others.joined(separator: ", "))"),
-            mends: ["location ^~ \(directory) {"]
+            ["location ^~ \(directory) {"]
         )
     }
 }

@@ -114,12 +114,7 @@ package struct LiveCheck {
             findings.append(room.finding)
         } catch {
             findings.append(
-                Finding(
-                    .failure,
-                    "spool",
-                    "\(error)",
-                    mends: ["install -d -o \(user.name) -m 0700 \(path)"]
-                )
+                .failure("spool", "\(error)", ["install -d -o \(user.name) -m 0700 \(path)"])
             )
         }
     }
@@ -157,7 +152,7 @@ package struct LiveCheck {
             }
             let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)
             let mend = parts.count > 1 ? parts[1] : "start the store, or name another one"
-            findings.append(Finding(.failure, kind, "\(place): \(parts[0])", mends: [mend]))
+            findings.append(.failure(kind, "\(place): \(parts[0])", [mend]))
             return
         case .unix(let path):
             request = ClientRequest(.head, "http://localhost")
@@ -174,11 +169,10 @@ package struct LiveCheck {
             return
         }
         findings.append(
-            Finding(
-                .failure,
+            .failure(
                 kind,
                 "\(name): \(address): \(fault.reason)",
-                mends: ["start what listens there, or name another one in spoolgate.yaml"]
+                ["start what listens there, or name another one in spoolgate.yaml"]
             )
         )
     }
@@ -192,11 +186,10 @@ package struct LiveCheck {
             _ = try PathAccess.require(.search, to: program)
             return .ok("inspect", "\(name): user \(user.name) may run \(program)")
         } catch {
-            return Finding(
-                .failure,
+            return .failure(
                 "inspect",
                 "\(name): user \(user.name) cannot run \(program)",
-                mends: ["chmod a+x \(program)"]
+                ["chmod a+x \(program)"]
             )
         }
     }
@@ -206,12 +199,7 @@ package struct LiveCheck {
         case nil: .skipped("module", "no nginx that this user may look into")
         case true?: .ok("module", "nginx has ngx_http_interim_module")
         case false?:
-            Finding(
-                .warning,
-                "module",
-                "nginx runs without ngx_http_interim_module: no 104",
-                mends: [Mend.module]
-            )
+            .warning("module", "nginx runs without ngx_http_interim_module: no 104", [Mend.module])
         }
     }
 }

@@ -31,13 +31,12 @@ package struct LocalCheck {
     /// Why nginx's files were not read; without root it may not open what they name.
     static func unread(_ reason: String) -> Finding {
         reason.contains("[emerg]") && !reason.contains("ermission denied")
-            ? Finding(
-                .failure,
+            ? .failure(
                 "nginx",
                 reason,
-                mends: ["mend that line; until then nginx goes on with what it read before"]
+                ["mend that line; until then nginx goes on with what it read before"]
             )
-            : Finding(.warning, "nginx", reason, mends: ["run it as root, where nginx is"])
+            : .warning("nginx", reason, ["run it as root, where nginx is"])
     }
 
     private mutating func look(
@@ -47,11 +46,10 @@ package struct LocalCheck {
     ) {
         guard let place = dump.locations(of: url.path, host: url.host, port: url.port).first else {
             findings.append(
-                Finding(
-                    .failure,
+                .failure(
                     "nginx",
                     "no location for \(url.path) hands anything on by fastcgi_pass",
-                    mends: [Mend.snippet + "  (in the server block of \(url.host))"]
+                    [Mend.snippet + "  (in the server block of \(url.host))"]
                 )
             )
             return

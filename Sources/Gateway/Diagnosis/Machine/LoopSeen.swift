@@ -68,12 +68,7 @@ struct LoopSeen {
     }
 
     private static func finding(_ kind: String, _ text: String) -> Finding {
-        Finding(
-            .failure,
-            kind,
-            text,
-            mends: ["name the address of the application itself in spoolgate.yaml"]
-        )
+        .failure(kind, text, ["name the address of the application itself in spoolgate.yaml"])
     }
 
     /// The location of the gateway's that requests come back to.

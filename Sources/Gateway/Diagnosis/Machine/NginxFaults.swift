@@ -62,12 +62,7 @@ extension NginxPlace {
         }
         if value(of: "fastcgi_param", "REQUEST_METHOD") == nil {
             found.append(
-                Finding(
-                    .failure,
-                    "nginx",
-                    "no parameters are passed at \(location.place)",
-                    mends: [Mend.location]
-                )
+                .failure("nginx", "no parameters are passed at \(location.place)", [Mend.location])
             )
         }
         return found

@@ -134,12 +134,11 @@ extension NginxPlace {
                 case .around: "\(first)   (in the server block itself, not inside another location)"
                 case .inside: "take it out of location \(own)"
                 }
-            return Finding(
-                .failure,
+            return .failure(
                 "nginx",
                 "location \(rival.location.arguments.joined(separator: " ")) at "
                     + "\(rival.location.place) takes \(names) from location \(own)",
-                mends: [mend]
+                [mend]
             )
         }
     }

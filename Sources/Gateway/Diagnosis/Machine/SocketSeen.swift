@@ -5,7 +5,8 @@
 import SpoolgatePosix
 
 /// The gateway's socket, as nginx meets it.
-struct SocketSeen: Sendable {
+struct SocketSeen: Seen, Sendable {
+    var check: String { "socket" }
     /// What stands in the way to it.
     enum State: Sendable, Equatable {
         /// Nothing: somebody listens.
@@ -61,62 +62,49 @@ extension SocketSeen {
     var finding: Finding {
         switch state {
         case .unreachable(let why):
-            return Finding(
-                .failure,
-                "socket",
+            return failure(
                 why,
-                mends: [
+                [
                     "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket "
                         + "spoolgate"
                 ]
             )
         case .deaf:
-            return Finding(
-                .failure,
-                "socket",
+            return failure(
                 "nobody listens on \(path): the gateway does not run",
-                mends: [
+                [
                     "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate says why it "
                         + "ended"
                 ]
             )
         case .listening: break
         }
-        guard let socket = way.last else { return .ok("socket", path) }
+        guard let socket = way.last else { return ok(path) }
         // Another nginx may run here that has nothing to do with it.
         let refusals = workers.sorted { $0.user < $1.user }.map { ($0, refusal(of: $0)) }
         let able = refusals.filter { $0.1 == nil }.map(\.0)
         if able.isEmpty, let refused = refusals.first?.1 { return refused }
         let shown = "\(path) (\(socket.description))"
         guard !workers.isEmpty else {
-            return Finding(
-                .warning,
-                "socket",
-                "\(shown); no worker of nginx runs",
-                mends: ["systemctl start nginx"]
-            )
+            return warning("\(shown); no worker of nginx runs", ["systemctl start nginx"])
         }
         let users = Set(able.map { SystemUser.name(ofUser: $0.user) }).sorted()
-        return .ok("socket", "\(shown); nginx (\(users.joined(separator: ", "))) may connect")
+        return ok("\(shown); nginx (\(users.joined(separator: ", "))) may connect")
     }
 
     private func refusal(of worker: Credentials) -> Finding? {
         let name = SystemUser.name(ofUser: worker.user)
         for directory in way.dropLast() where !worker.has(.search, to: directory) {
-            return Finding(
-                .failure,
-                "socket",
+            return failure(
                 "nginx's user \(name) may not pass \(directory.path) (\(directory.description))",
-                mends: ["chmod o+x \(directory.path)"]
+                ["chmod o+x \(directory.path)"]
             )
         }
         guard let socket = way.last, !worker.has(.write, to: socket) else { return nil }
         let group = worker.groups.sorted().map { SystemUser.name(ofGroup: $0) }.first ?? name
-        return Finding(
-            .failure,
-            "socket",
+        return failure(
             "nginx's user \(name) may not connect to \(path) (\(socket.description))",
-            mends: [
+            [
                 "SocketGroup=\(group) and SocketMode=0660  (systemctl edit spoolgate.socket)",
                 "socket-group: \(group) and socket-mode: \"0660\"  (spoolgate.yaml, where the daemon "
                     + "binds it)",

@@ -50,11 +50,10 @@ extension UnitsSeen {
             return .ok("units", states)
         }
         let result = service["Result"].map { " (\($0))" } ?? ""
-        return Finding(
-            .failure,
+        return .failure(
             "units",
             states + result,
-            mends: ["systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate"]
+            ["systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate"]
         )
     }
 
@@ -65,11 +64,10 @@ extension UnitsSeen {
         }
         let shown = "TimeoutStopSec=\(text), timeouts.drain \(DurationText.text(drain))"
         guard most <= drain else { return .ok("stopping", shown) }
-        return Finding(
-            .warning,
+        return .warning(
             "stopping",
             "\(shown): the daemon is killed while deliveries may go on",
-            mends: [
+            [
                 "TimeoutStopSec=\(DurationText.text(drain + .seconds(15)))  (systemctl edit spoolgate)"
             ]
         )

@@ -398,11 +398,10 @@ package final class UploadProbe {
     }
 
     private func notCreated(_ name: String) -> Finding {
-        Finding(
-            .failure,
+        .failure(
             name,
             "one more upload could not be created",
-            mends: ["journalctl -u spoolgate; clients.maximum-uploads in spoolgate.yaml"]
+            ["journalctl -u spoolgate; clients.maximum-uploads in spoolgate.yaml"]
         )
     }
 }
