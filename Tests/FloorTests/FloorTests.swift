@@ -178,6 +178,21 @@ struct FloorTests {
         }
     }
 
+    @Test("a file that a comment names is there", arguments: files)
+    func namedFiles(file: SourceFile) {
+        let names = Set(Self.files.map { URL(filePath: $0.path).lastPathComponent })
+            .union(["Package.swift"])
+        for (number, line) in file.lines.enumerated() {
+            guard let comment = line.firstRange(of: "//") else { continue }
+            for match in line[comment.upperBound...].matches(of: /\b[A-Z]\w*\.swift\b/) {
+                #expect(
+                    names.contains(String(match.0)),
+                    "\(file.path):\(number + 1) names \(match.0), which is not there"
+                )
+            }
+        }
+    }
+
     @Test("a test wait has a condition, never a nap", arguments: SourceFile.all(in: "Tests"))
     func noNaps(file: SourceFile) {
         guard !file.path.contains("FloorTests"), !file.path.contains("TestSupport") else { return }

@@ -44,7 +44,7 @@ package final class Connection: Sendable {
     /// Asks for an end of receiving, from any thread: no `beginWaiting` succeeds from now on.
     ///
     /// - Returns: whether a thread waits for this connection now; it does not notice before something
-    ///   comes, or `endWaiting` is called.
+    ///   comes, or `interrupt` is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true

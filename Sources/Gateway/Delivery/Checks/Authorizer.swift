@@ -1,7 +1,7 @@
 // The service that is asked whether an upload may come in, and again whether it may be delivered.
 //
-// It asks and reads the answer; what follows from it is done in Authorization.swift. Invariant: an
-// answer that cannot be understood lets nothing in.
+// It asks and reads the answer; Gate.swift and DeliveryChecks.swift do what follows from it. Invariant: an answer that
+// cannot be understood lets nothing in.
 
 package import HTTPTypes
 import SpoolgatePosix
