@@ -42,8 +42,8 @@ struct ReachSeen: Seen, Sendable, Equatable {
                 ? ok(text)
                 : failure("no HTTP/2 without TLS", ["an https URL"])
         }
-        let level: Finding.Level = asked.contains(.http1) ? .warning : .failure
-        return Finding(level, "reach", "\(text); HTTP/2 is not offered", mends: [Mend.http2])
+        text += "; HTTP/2 is not offered"
+        return asked.contains(.http1) ? warning(text, [Mend.http2]) : failure(text, [Mend.http2])
     }
 
     private func mend(_ fault: ClientFault) -> String {
