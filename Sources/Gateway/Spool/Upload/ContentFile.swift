@@ -75,17 +75,14 @@ package final class ContentFile {
     ///
     /// - Throws: `.busy` where content may still come from somebody else.
     func open() throws(SpoolError) -> FileStatus? {
-        let found = try spool.onDisk { () throws(SystemError) -> FileStatus? in
-            data = try layout.openData(name)
-            if let data, try !data.tryLock() { return nil }
-            if spool.isShared { data?.descriptor.forgetCached() }
-            return try data?.status()
+        guard try spool.onDisk({ () throws(SystemError) in try tryOpen() }) else {
+            throw .busy(id)
         }
-        guard found != nil || data == nil else { throw .busy(id) }
-        return found
+        if spool.isShared { data?.descriptor.forgetCached() }
+        return try spool.onDisk { () throws(SystemError) in try data?.status() }
     }
 
-    /// Opens and locks the file, to look at it; false where somebody has it.
+    /// Opens and locks the file, if there is one; false where somebody has it.
     func tryOpen() throws(SystemError) -> Bool {
         let data = try layout.openData(name)
         if let data, try !data.tryLock() { return false }
