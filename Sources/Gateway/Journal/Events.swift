@@ -81,7 +81,8 @@ package final class Events: Sendable {
 
     /// What correlates an upload with other logs; nil where nothing does.
     package func correlation(of creation: UploadCreation) -> String? {
-        state.update { $0 }.correlation(of: creation)
+        // Mostly there is no such field: then nothing is copied.
+        state.updateQuietly { $0.correlation(of: creation) }
     }
 
     /// Tells an event; returns without waiting for whom it is told.

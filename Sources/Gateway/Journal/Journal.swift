@@ -32,10 +32,13 @@ package struct Journal: Sendable {
         Journal(log.correlated(correlation), events, metrics)
     }
 
-    /// The journal of one upload, with what correlates it; as it is for nil.
-    package func of(_ creation: UploadCreation?) -> Journal {
-        correlated(creation.flatMap { events.correlation(of: $0) })
+    /// The journal of one upload, with what correlates it.
+    package func of(_ creation: UploadCreation) -> Journal {
+        correlated(events.correlation(of: creation))
     }
+
+    /// The same of an upload that was seen without holding it; as it is if nothing is known of the creation.
+    package func of(_ summary: UploadSummary) -> Journal { summary.creation.map(of) ?? self }
 
     // MARK: While it is received
 
@@ -256,7 +259,7 @@ package struct Journal: Sendable {
 
     /// The same, found by recovery.
     package func indeterminate(_ summary: UploadSummary) {
-        of(summary.creation).log.indeterminate(summary.id, reason: summary.reason ?? "")
+        of(summary).log.indeterminate(summary.id, reason: summary.reason ?? "")
         count(.held, summary.creation)
         events.note(Event(.held, of: summary))
     }

@@ -162,6 +162,6 @@ extension Deliveries {
     }
 
     private func noteOver(_ summary: UploadSummary, isRemoved: Bool) {
-        if isRemoved { journal.of(summary.creation).expired(summary) }
+        if isRemoved { journal.of(summary).expired(summary) }
     }
 }
