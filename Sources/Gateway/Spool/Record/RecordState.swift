@@ -16,7 +16,7 @@ package enum HoldCause: String, Sendable, CaseIterable {
     case held
 }
 
-/// What changes in an upload's record.
+/// What changes in an upload's record; what is not said is as in one that was just made.
 struct RecordState: Sendable, Equatable {
     /// What becomes of an attempt that has no final response.
     enum Fallback: String, Sendable {
@@ -61,12 +61,6 @@ struct RecordState: Sendable, Equatable {
     var verified: Int64?
     /// The upload that takes this one as a part; it counts only while that one exists.
     var final: UploadID?
-
-    /// The state of an upload that was just made.
-    init(writer: String = "", length: Int64? = nil) {
-        self.writer = writer
-        self.length = length
-    }
 
     /// The time of its name in `queue/`; nil where it needs none.
     ///
