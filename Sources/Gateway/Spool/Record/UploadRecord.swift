@@ -38,7 +38,9 @@ package struct UploadCreation: Sendable, Equatable {
 
     /// The client whose bounds it counts against; made once, for what is asked at each step.
     package let client: ClientName
+}
 
+extension UploadCreation {
     /// Makes a creation from its parts.
     package init(
         id: UploadID,
@@ -55,20 +57,23 @@ package struct UploadCreation: Sendable, Equatable {
         promise: UploadPromise = .powerCut,
         client: ClientName? = nil
     ) {
-        self.id = id
-        self.route = route
-        self.owner = owner
-        self.authorizedOwner = authorizedOwner
-        self.maxSize = maxSize
-        self.head = head
-        kind = UploadKind(of: head)
-        self.resourcePath = resourcePath
-        self.remoteAddress = remoteAddress
-        self.client = client ?? ClientName(owner: owner, address: remoteAddress)
-        self.scheme = scheme
-        self.created = created
-        self.isRepeatable = isRepeatable
-        self.promise = promise
+        // By the one that the compiler makes: one that sets member after member ends with a copy of all.
+        self.init(
+            id: id,
+            route: route,
+            owner: owner,
+            authorizedOwner: authorizedOwner,
+            maxSize: maxSize,
+            head: head,
+            resourcePath: resourcePath,
+            remoteAddress: remoteAddress,
+            scheme: scheme,
+            created: created,
+            isRepeatable: isRepeatable,
+            promise: promise,
+            kind: UploadKind(of: head),
+            client: client ?? ClientName(owner: owner, address: remoteAddress)
+        )
     }
 }
 
