@@ -16,7 +16,9 @@ package enum HoldCause: String, Sendable, CaseIterable {
     case held
 }
 
-/// What changes in an upload's record; what is not said is as in one that was just made.
+/// What changes in an upload's record.
+///
+/// A member that is not given is as in an upload that was just made.
 struct RecordState: Sendable, Equatable {
     /// What becomes of an attempt that has no final response.
     enum Fallback: String, Sendable {

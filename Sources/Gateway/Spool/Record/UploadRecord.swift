@@ -57,7 +57,7 @@ extension UploadCreation {
         promise: UploadPromise = .powerCut,
         client: ClientName? = nil
     ) {
-        // By the one that the compiler makes: one that sets member after member ends with a copy of all.
+        // The compiler's initialiser: one by hand that sets member after member copies all of them at its end.
         self.init(
             id: id,
             route: route,
