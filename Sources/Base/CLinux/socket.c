@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -117,6 +118,20 @@ int spoolgate_is_hung_up(int socket, int both) {
         return -1;
     }
     return (entry.revents & (POLLHUP | POLLERR | POLLNVAL | (both ? 0 : POLLRDHUP))) != 0;
+}
+
+int spoolgate_event(void) {
+    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+int spoolgate_wait_for_either(int socket, int event, int milliseconds) {
+    struct pollfd entries[2] = {{.fd = socket, .events = POLLIN}, {.fd = event, .events = POLLIN}};
+    int count = poll(entries, 2, milliseconds);
+
+    if (count <= 0) {
+        return count < 0 && errno == EINTR ? 1 : count;
+    }
+    return entries[1].revents ? 1 : 2;
 }
 
 int64_t spoolgate_receive(int socket, void *first, size_t first_count, void *second,

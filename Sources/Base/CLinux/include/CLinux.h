@@ -98,6 +98,14 @@ int spoolgate_epoll_watch(int epoll, int number, uint64_t token, int always);
    side; 0 if a signal came first; -1. */
 int spoolgate_epoll_wait(int epoll, uint64_t *token, int *hung_up);
 
+/* eventfd(2): a count of zero, close-on-exec; no call on it waits. */
+int spoolgate_event(void);
+
+/* poll(2): waits until there is something to read on `socket`, or its end, or on `event`. 1: the event;
+   2: the socket; 0: neither within so many milliseconds; -1. If both came, the event is told first. Never EINTR:
+   a signal ends the wait with 1. */
+int spoolgate_wait_for_either(int socket, int event, int milliseconds);
+
 /* recvmsg(2) into two places, the second after the first is full; with `waits` it waits for the first
    byte. The bytes received, 0 at the end of the connection, or -1; never EINTR. */
 int64_t spoolgate_receive(int socket, void *first, size_t first_count, void *second,

@@ -145,6 +145,21 @@ package final class Connection: Sendable {
         return poll(&entry, 1, Int32(clamping: limit.atLeastOneMillisecond)) > 0
     }
 
+    /// What ended a wait for the peer or for another thread.
+    package enum Wait {
+        /// The alarm rang.
+        case alarm
+        /// There is something to read, or the end.
+        case readable
+        /// Neither within the limit.
+        case nothing
+    }
+
+    /// Waits until there is something to read, or the end, or `alarm` rings, no longer than `limit`.
+    package func wait(or alarm: Alarm, within limit: Duration) -> Wait {
+        alarm.wait(orReadable: number, within: limit)
+    }
+
     /// Whether the peer has closed the connection.
     ///
     /// A peer that closed only its sending side counts, unless this side has been released: then
