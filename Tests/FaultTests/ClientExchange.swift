@@ -39,6 +39,8 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
     private let end: End
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
+    /// Called before the gateway gets more content.
+    private let onTurn: @Sendable () -> Void
     /// The web server's own way to the spool; nil: content goes through the gateway.
     private let front: WritingFront?
     private let state: Monitor<State>
@@ -49,13 +51,15 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         end: End,
         lane: WritingFront? = nil,
         isDead: @escaping @Sendable () -> Bool,
-        onInterim: @escaping @Sendable (ResponseHead) -> Void
+        onInterim: @escaping @Sendable (ResponseHead) -> Void,
+        onTurn: @escaping @Sendable () -> Void
     ) {
         self.request = request
         self.end = end
         self.isDead = isDead
         front = lane
         self.onInterim = onInterim
+        self.onTurn = onTurn
         context = ExchangeContext(interimStatuses: [104])
         let state = Monitor(State(parts: parts))
         self.state = state
@@ -96,6 +100,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         guard !isDead() else { throw .truncated }
+        onTurn()
         let part = state.update { $0.parts.isEmpty ? nil : $0.parts.removeFirst() }
         if let part {
             precondition(part.count <= buffer.free, "too large a script")
@@ -145,8 +150,9 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
 
     func stop() { front?.close() }
 
-    func receiveReport() throws(ContentError) -> LaneReport {
+    func receiveReport() throws(ContentError) -> LaneReport? {
         guard let lane = front else { preconditionFailure("a report without a grant") }
+        onTurn()
         let part = state.update { $0.parts.isEmpty ? nil : $0.parts.removeFirst() }
         if let part {
             let (report, rest) = lane.write(part)

@@ -105,7 +105,8 @@ final class JoiningClient {
             parts: content.isEmpty ? [] : [content],
             end: .proper,
             isDead: { machine.isDead(process) },
-            onInterim: { _ in }
+            onInterim: { _ in },
+            onTurn: {}
         )
         daemon.gateway.serve(exchange)
         for fault in exchange.faults { world.complain(fault) }

@@ -72,6 +72,21 @@ struct Scenario: Sendable, CustomStringConvertible {
                 try client.append(from: first, on: world.daemon)
             },
         ]
+        + [false, true].map { hasLane in
+            // Each offset becomes durable while the next fragments come.
+            Scenario(
+                name: "progress beside content\(hasLane ? " that the front writes" : "")",
+                adjust: {
+                    $0.interim.progressInterval = .zero
+                    $0.interim.progressSize = 1
+                }
+            ) { world in
+                let client = world.client(.post)
+                (client.fragments, client.hasLane) = (6, hasLane)
+                try client.create(upTo: second, ends: .cut, on: world.daemon)
+                try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
+            }
+        }
 
     // MARK: Appends
 

@@ -39,6 +39,8 @@ final class UploadClient {
     private var isLong = false
     /// Whether its web server writes its content into the spool by itself.
     var hasLane = false
+    /// Fragments in which its content comes, of one size; nil: two, of which the first is larger.
+    var fragments: Int?
     /// Whether it knows nothing of the protocol.
     var isOrdinary = false
     /// Its uploads of which it was told that they failed.
@@ -138,8 +140,9 @@ final class UploadClient {
         case .creation, .append:
             fields[.uploadComplete] = complete ? "?1" : "?0"
             let middle = from + (to - from) * 2 / 3
-            parts = [Array(content[from..<middle]), Array(content[middle..<to])]
-                .filter { !$0.isEmpty }
+            var ends = [middle, to]
+            if let count = fragments { ends = (1...count).map { from + (to - from) * $0 / count } }
+            parts = zip([from] + ends, ends).map { Array(content[$0..<$1]) }.filter { !$0.isEmpty }
             // The way of the web server is for much content, or of unknown length.
             if case .proper = end, !hasLane { length = .known(Int64(to - from)) }
             if let announced { fields[.uploadLength] = "\(announced)" }
@@ -165,7 +168,7 @@ final class UploadClient {
             .creation: method, .append: .patch, .retrieval: .head, .cancellation: .delete,
             .ordinary: method,
         ]
-        let (machine, origin) = (world.machine, world.origin)
+        let (machine, origin, beside) = (world.machine, world.origin, world.beside)
         let (process, whole) = (daemon.process, "\(self.length)")
         return ClientExchange(
             RequestHead(
@@ -179,7 +182,8 @@ final class UploadClient {
             end: end,
             lane: hasLane && purpose != .ordinary ? WritingFront(machine) : nil,
             isDead: { machine.isDead(process) },
-            onInterim: { if $0.fields[.uploadOffset] == whole { origin.open() } }
+            onInterim: { if $0.fields[.uploadOffset] == whole { origin.open() } },
+            onTurn: { beside.turn() }
         )
     }
 

@@ -39,6 +39,8 @@ final class Daemon: Sendable {
 final class World {
     let machine: FaultyMachine
     let origin: Origin
+    /// What goes on beside requests.
+    let beside = Beside()
     let directory: String
     private(set) var daemons: [Daemon] = []
     private(set) var clients: [UploadClient] = []
@@ -142,7 +144,8 @@ final class World {
             writer: "\(node.map { "\($0)." } ?? "")\(powerCuts)",
             node: node,
             named: name,
-            quota: settings.spoolQuota
+            quota: settings.spoolQuota,
+            runBeside: beside.run
         )
         // As the program does, which ends.
         spool.onFenced { [machine] _ in machine.kill(process) }
@@ -155,7 +158,8 @@ final class World {
         writer: String,
         node: String? = nil,
         named name: String = "spool",
-        quota: Int64 = 0
+        quota: Int64 = 0,
+        runBeside: @escaping HelperThreads.Run = { $0() }
     ) throws -> Spool {
         try Spool(
             directory: "\(machine.root)/\(name)",
@@ -164,7 +168,8 @@ final class World {
             disk: machine.disk(of: process),
             clock: machine.clock,
             node: node,
-            writer: writer
+            writer: writer,
+            runBeside: runBeside
         )
     }
 
@@ -251,6 +256,7 @@ final class World {
     /// Lets go of daemons and clients.
     func end() {
         for daemon in daemons { daemon.spool.leave() }
+        beside.clear()
         daemons = []
         clients = []
         joiners = []

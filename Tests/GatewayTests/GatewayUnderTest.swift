@@ -32,12 +32,15 @@ final class GatewayUnderTest: Sendable {
     var delivered: String { "\(root)/delivered" }
 
     /// In the command of an inspection, ROOT stands for the directory.
+    ///
+    /// What goes on beside a request is over at once, unless `jobs` holds it.
     init(
         _ target: UpstreamTarget? = nil,
         reserve: Int64 = 0,
         quota: Int64? = nil,
         clock: SystemClock = SystemClock(),
         tellsEvents: Bool = false,
+        holding jobs: HeldJobs? = nil,
         _ change: (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
@@ -63,7 +66,8 @@ final class GatewayUnderTest: Sendable {
             reserve: reserve,
             quota: quota,
             disk: disk.disk,
-            clock: clock
+            clock: clock,
+            runBeside: { job in jobs.map { $0.hold(job) } ?? job() }
         )
         disk.forget()
         gateway = Gateway(settings: settings, spool: spool, log: Log(log.logger))

@@ -270,6 +270,40 @@ import Testing
         #expect(test.serve(.retrieval(location)).offset == 300_000)
     }
 
+    @Test(
+        "what cannot be made durable is cut off, and all that the front wrote behind it",
+        arguments: [0, 1]
+    )
+    func failedSync(promises: Int) throws {
+        let test = try GatewayUnderTest { settings, _ in
+            (settings.interim.progressInterval, settings.interim.progressSize) = (.zero, 1)
+        }
+        let part = Array(Self.large[..<1000])
+        let lane = ScriptedLane(late: Array("late".utf8))
+        let record = test.serve(
+            .creation(
+                [ScriptedExchange.Step](repeating: .bytes(part), count: promises)
+                    + [
+                        .happens { test.disk.refuse(.sync, errno: SystemError.lost, times: 1) },
+                        .bytes(part),
+                        .bytes(part),
+                    ],
+                length: .unknown
+            )
+            .offer(lane)
+        )
+        #expect(record.status == 500)
+        #expect(lane.events.last == "stop")
+        test.disk.allow()
+        let location = try #require(record.location)
+        #expect(test.serve(.retrieval(location)).offset == Int64(promises * 1000))
+        #expect(
+            test.serve(.append(location, at: Int64(promises * 1000), ["rest"])).status == 201
+        )
+        let whole = [[UInt8]](repeating: part, count: promises).flatMap { $0 }
+        #expect(try test.drops() == [whole + Array("rest".utf8)])
+    }
+
     @Test("the quota bounds what the front may write, and what it did not write is free again")
     func quota() throws {
         let test = try GatewayUnderTest(quota: 70 << 20)

@@ -20,8 +20,12 @@ extension ScriptedExchange.Record {
 }
 
 @Suite struct ProgressTests {
-    private func test(interval: Duration, size: Int64) throws -> GatewayUnderTest {
-        try GatewayUnderTest { settings, _ in
+    private func test(
+        interval: Duration,
+        size: Int64,
+        holding jobs: HeldJobs? = nil
+    ) throws -> GatewayUnderTest {
+        try GatewayUnderTest(holding: jobs) { settings, _ in
             settings.interim.progressInterval = interval
             settings.interim.progressSize = size
         }
@@ -61,6 +65,80 @@ extension ScriptedExchange.Record {
         let silent = seldom.serve(.creation(["a", passes, "b"]))
         #expect(silent.events == [.interim(104), .read, .head(201)])
         #expect(seldom.disk.count(.sync) == 0)
+    }
+
+    @Test(
+        "of content without a length every 4 MiB are told, whatever the time; with one its interval counts",
+        arguments: [false, true]
+    )
+    func unknownLength(hasLane: Bool) throws {
+        let test = try test(interval: .seconds(3600), size: 0)
+        let parts = [ScriptedExchange.Step](
+            repeating: .bytes([UInt8](repeating: 7, count: 64 << 10)),
+            count: 200
+        )
+        func exchange(_ length: ContentLength) -> ScriptedExchange {
+            let exchange = ScriptedExchange.creation(parts, complete: false, length: length)
+            return hasLane ? exchange.offer(ScriptedLane()) : exchange
+        }
+        let told = test.serve(exchange(.unknown)).toldOffsets
+        #expect(told == [4 << 20, 8 << 20, 12 << 20])
+        #expect(test.serve(exchange(.known(200 * 64 << 10))).toldOffsets == [])
+    }
+
+    @Test("content comes while an offset is made durable, and the next one is the newest")
+    func beside() throws {
+        let jobs = HeldJobs()
+        let test = try test(interval: .zero, size: 1, holding: jobs)
+        let most = Counter()
+        let counts = ScriptedExchange.Step.happens { most.set(max(most.count, jobs.count)) }
+        let ends = ScriptedExchange.Step.happens { jobs.run() }
+        // The first offset that is promised of an upload is told at once: its names are made durable with it.
+        let record = test.serve(
+            .creation(["a", "b", counts, "c", counts, "d", ends, "e", counts, "f", ends, "g"])
+        )
+        #expect(record.toldOffsets == [1, 2, 5, 7])
+        #expect(most.count == 1)
+        #expect(record.status == 201)
+        #expect(try test.drops() == [Array("abcdefg".utf8)])
+    }
+
+    @Test(
+        "the end of a message waits for an offset that is made durable, and for no thread that is busy"
+    )
+    func waits() throws {
+        // Nobody runs it but the request itself.
+        let test = try test(interval: .zero, size: 1, holding: HeldJobs())
+        let record = test.serve(.creation(["a", "b", "c"], complete: false))
+        #expect(record.status == 201 && record.offset == 3)
+        #expect(record.toldOffsets == [1, 2])
+        let location = try #require(record.location)
+        let cut = test.serve(.append(location, at: 3, ["d", "e", .fails(.truncated)]))
+        #expect(cut.isAborted)
+        #expect(test.serve(.retrieval(location)).offset == 5)
+    }
+
+    @Test(
+        "an offset that could not be made durable while content came is not told, and what is not durable is sent again",
+        arguments: [Disk.Call.sync, .write]
+    )
+    func failsBeside(call: Disk.Call) throws {
+        let jobs = HeldJobs()
+        let test = try test(interval: .zero, size: 1, holding: jobs)
+        let fails = ScriptedExchange.Step.happens {
+            test.disk.refuse(call, errno: SystemError.lost)
+            jobs.run()
+            test.disk.allow()
+        }
+        let record = test.serve(.creation(["a", "b", "c", fails, "d", "e"], complete: false))
+        #expect(record.toldOffsets == [1])
+        #expect(record.status == 500)
+        let location = try #require(record.location)
+        let offset = try #require(test.serve(.retrieval(location)).offset)
+        #expect(call == .sync ? offset == 1 : (1...4).contains(offset))
+        let rest = String("abcdefg".dropFirst(Int(offset)))
+        #expect(test.serve(.append(location, at: offset, [.text(rest)])).status == 201)
+        #expect(try test.drops() == [Array("abcdefg".utf8)])
     }
 
     @Test("an offset is durable before it is told, and is not told otherwise")

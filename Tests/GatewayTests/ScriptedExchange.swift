@@ -176,7 +176,7 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 
     func stop() { monitor.update { $0.lane }?.stop() }
 
-    func receiveReport() throws(ContentError) -> LaneReport {
+    func receiveReport() throws(ContentError) -> LaneReport? {
         guard let lane = monitor.update({ $0.lane }) else { throw .truncated }
         while true {
             let step = monitor.update { record -> Step? in

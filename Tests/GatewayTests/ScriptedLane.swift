@@ -21,6 +21,8 @@ final class ScriptedLane: Sendable {
     private let untold: [UInt8]
     /// Bytes that it tells of at its end and has not written.
     private let excess: Int64
+    /// Bytes that it writes before it hears that it must stop.
+    private let late: [UInt8]
     /// Whether it keeps the file open whatever it is told.
     private let isStubborn: Bool
     /// Whether it closes the file when its connection is closed, as every front does.
@@ -31,12 +33,14 @@ final class ScriptedLane: Sendable {
         errno: Int32 = 0,
         untold: [UInt8] = [],
         excess: Int64 = 0,
+        late: [UInt8] = [],
         isStubborn: Bool = false,
         leavesWithConnection: Bool = false
     ) {
         self.errno = errno
         self.untold = untold
         self.excess = excess
+        self.late = late
         self.isStubborn = isStubborn
         self.leavesWithConnection = leavesWithConnection
     }
@@ -67,6 +71,7 @@ final class ScriptedLane: Sendable {
     func stop() {
         state.withLock { state in
             state.events.append("stop")
+            precondition(Self.append(late, to: state.file), "it cannot be written")
             if !isStubborn { state.file = nil }
         }
     }

@@ -5,7 +5,7 @@
 
 package import SpoolgateExchange
 package import SpoolgateJournal
-import SpoolgatePosix
+package import SpoolgatePosix
 package import SpoolgateSettings
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol
@@ -42,8 +42,16 @@ package struct ProgressReport {
     /// Makes the offset durable and tells it.
     package func tell(_ upload: Upload) throws(SpoolError) {
         try upload.sync()
-        exchange.send(interim: responses.interimProgress(offset: upload.durableOffset))
+        tell(durable: upload.durableOffset)
     }
+
+    /// Tells an offset that is durable.
+    package func tell(durable offset: Int64) {
+        exchange.send(interim: responses.interimProgress(offset: offset))
+    }
+
+    /// Has `alarm` end the exchange's waits for content early, so that what became durable meanwhile is told.
+    package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
 /// Progress while nothing comes: the whole length again and again, from the end of the content to the

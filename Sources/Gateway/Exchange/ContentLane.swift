@@ -30,9 +30,10 @@ package protocol ContentLane: AnyObject {
 
     /// Waits for what the web server says of what it writes, until it has ended.
     ///
+    /// - Returns: nil if the wait was ended by the alarm (`Exchange.setAlarm`).
     /// - Throws: `ContentError`, after all reports that came before it; after `.stalled` it can be asked
     ///   again.
-    func receiveReport() throws(ContentError) -> LaneReport
+    func receiveReport() throws(ContentError) -> LaneReport?
 }
 
 /// How much content a web server may write into a file by itself.

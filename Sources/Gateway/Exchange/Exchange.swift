@@ -38,9 +38,13 @@ package protocol Exchange: AnyObject {
     /// Whether the web server has gone away from this request, as far as can be told without reading.
     var isPeerGone: Bool { get }
 
-    /// Adds content to `buffer`: at least one byte, and as many as are there without waiting.
+    /// Adds content to `buffer`: at least one byte, and as many as are there without waiting; nothing if the wait for
+    /// it was ended by the alarm.
     /// - Returns: false at the proper end of the content, with nothing added.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
+
+    /// Has `alarm` end waits for content early, from here on.
+    func setAlarm(_ alarm: Alarm)
 
     /// The way on which the web server writes content into a file by itself; nil: this front has none.
     var lane: (any ContentLane)? { get }
@@ -64,6 +68,9 @@ package protocol Exchange: AnyObject {
 extension Exchange {
     /// A front that does not say otherwise has no lane.
     package var lane: (any ContentLane)? { nil }
+
+    /// A front that does not say otherwise waits until content comes, whatever rings.
+    package func setAlarm(_ alarm: Alarm) {}
 
     /// Sends one whole response of the gateway's own; a client that is gone is not an error here.
     package func answer(_ response: Response) {

@@ -26,6 +26,8 @@ package final class FastCGIExchange: Exchange {
     private let stallTimeout: Duration
     /// Whether the connection's limit on receiving is the one for content.
     private var isLimited = false
+    /// What ends a wait for content early; nil: only content does.
+    private var alarm: Alarm?
     /// Whether the exchange is over: nothing of it reaches the connection any more.
     var isOver = false
     var incoming: Incoming
@@ -122,9 +124,14 @@ extension FastCGIExchange {
         if added > 0 { return true }
         switch incoming {
         case .failed(let error): throw error
-        case .ended, .content: return false
+        case .ended: return false
+        // The alarm rang.
+        case .content: return true
         }
     }
+
+    /// Has `alarm` end waits for content early.
+    package func setAlarm(_ alarm: Alarm) { self.alarm = alarm }
 
     /// Gives back what a burst of content took, where none follows soon: this may be a long wait.
     private func releaseIfStalled(_ buffer: ContentBuffer) {
@@ -150,18 +157,30 @@ extension FastCGIExchange {
         while count == 0, end == .none {
             // Whoever reads content wants it here.
             if reader.lane == .offered { decline() }
-            (count, end) = wait(for: room)
+            guard let read = wait(for: room) else { break }
+            (count, end) = read
         }
         incoming = after(count, end, remaining: remaining)
         return count
     }
 
     /// Reads on until something comes; of the content only what `room` takes.
-    func wait(for room: UnsafeMutableRawBufferPointer) -> (count: Int, end: RecordReader.End) {
+    /// - Returns: nil if the alarm rang first.
+    func wait(for room: UnsafeMutableRawBufferPointer) -> (count: Int, end: RecordReader.End)? {
         limitReceiving()
         guard connection.beginWaiting() else { return (0, .broken) }
         defer { connection.stopWaiting() }
-        return reader.receive(into: room, waits: true)
+        guard let alarm else { return reader.receive(into: room, waits: true) }
+        while true {
+            switch connection.wait(or: alarm, within: stallTimeout) {
+            case .alarm: return nil
+            case .nothing: return (0, .stalled)
+            case .readable:
+                let read = reader.receive(into: room, waits: false)
+                // A part of a record may be all that came.
+                if read.count > 0 || read.end != .none || reader.hasNews { return read }
+            }
+        }
     }
 
     private func limitReceiving() {

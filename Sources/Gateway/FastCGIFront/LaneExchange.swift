@@ -12,17 +12,17 @@ extension FastCGIExchange: ContentLane {
     /// Waits for the beginning of the content; whether nginx offers to write it into a file.
     package func isOffered() throws(ContentError) -> Bool {
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
-            incoming = after(0, readOn(), remaining: remaining)
+            incoming = after(0, readOn() ?? .none, remaining: remaining)
         }
         if case .failed(let error) = incoming { throw error }
         return reader.lane == .offered
     }
 
-    /// Reads what comes before more content.
-    private func readOn() -> RecordReader.End {
+    /// Reads what comes before more content; nil if the alarm rang first.
+    private func readOn() -> RecordReader.End? {
         let nowhere = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         return reader.hasBytes
-            ? reader.receive(into: nowhere, waits: false).end : wait(for: nowhere).end
+            ? reader.receive(into: nowhere, waits: false).end : wait(for: nowhere)?.end
     }
 
     /// Declines the offer: what nginx holds comes as ever.
@@ -58,11 +58,11 @@ extension FastCGIExchange: ContentLane {
     /// Waits for the next report, as `ContentLane` says.
     ///
     /// Reads on no further than the end of what nginx writes.
-    package func receiveReport() throws(ContentError) -> LaneReport {
+    package func receiveReport() throws(ContentError) -> LaneReport? {
         while true {
             if let report = reader.nextReport() { return try note(report) }
             guard reader.lane == .granted, laneEnd == .none else { throw fail() }
-            let end = readOn()
+            guard let end = readOn() else { return nil }
             // It says nothing while its client sends nothing: for the caller to judge.
             if end == .stalled { throw .stalled }
             // What came before it counts first.

@@ -183,6 +183,9 @@ extension RecordReader {
     /// Whether bytes are at hand, so that reading waits for nobody.
     var hasBytes: Bool { pendingStart < pending.count }
 
+    /// Whether nginx has said something of content that it writes by itself, for the caller to act on.
+    var hasNews: Bool { lane == .offered || !reports.isEmpty }
+
     /// Whether more content of the present record is to come than was read.
     var isInContent: Bool { use == .ofStream && parser.rest > 0 }
 
@@ -215,7 +218,7 @@ extension RecordReader {
             if read.end == .stalled { return (count, count > 0 || !waits ? .none : .stalled) }
             let isDone =
                 read.end != .none || count == room.count || read.isAll && count > 0
-                || lane == .offered || !reports.isEmpty
+                || hasNews
             if isDone { return (count, read.end) }
         }
     }

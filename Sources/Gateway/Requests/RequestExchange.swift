@@ -79,6 +79,8 @@ final class RequestExchange: Exchange {
         return try exchange.receive(into: buffer)
     }
 
+    func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
+
     /// The lane, if the web server offers it and there may be much content; waits for its beginning.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {
         guard isLarge, let lane = exchange.lane else { return nil }

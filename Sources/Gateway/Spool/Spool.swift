@@ -29,8 +29,15 @@ package final class Spool: Sendable {
     let fence = Fence()
     let creations = CreationCache()
     let syncedStates = SyncedStates()
+    /// Runs what makes content durable while more of it comes, soon and once, on another thread.
+    let runBeside: HelperThreads.Run
     /// The buffers in which content comes.
     package let buffers = BufferPool()
+
+    /// Threads that make content durable while more of it comes: no more than can wait for one disk to any use.
+    package static func syncThreads() -> HelperThreads.Run {
+        HelperThreads(name: "sync", maximum: 64).run
+    }
 
     /// Opens a spool, making its directories on first use.
     ///
@@ -44,6 +51,7 @@ package final class Spool: Sendable {
     ///   - node: the node that this process is on, where several hosts share the spool; nil: it is this host's.
     ///   - writer: who this process is in the states it writes; nil: the running kernel, or this process of its
     ///     node. Tests give another one after a power cut.
+    ///   - runBeside: runs what makes content durable while more of it comes; tests choose the moment.
     /// - Throws: `.unusable` where the directory is no spool, of another format, or not ours to use; `.disk` where
     ///   its file system is read-only; `.bootUnknown`.
     package convenience init(
@@ -53,7 +61,8 @@ package final class Spool: Sendable {
         disk: Disk = Disk(),
         clock: SystemClock = SystemClock(),
         node: String? = nil,
-        writer: String? = nil
+        writer: String? = nil,
+        runBeside: @escaping HelperThreads.Run = Spool.syncThreads()
     ) throws(SpoolError) {
         try self.init(
             SpoolLayout(path: directory, creating: true, disk: disk),
@@ -63,7 +72,8 @@ package final class Spool: Sendable {
             disk,
             clock,
             node,
-            writer
+            writer,
+            runBeside
         )
         if quota != nil {
             do throws(SystemError) {
@@ -90,7 +100,7 @@ package final class Spool: Sendable {
     ) throws(SpoolError) {
         let disk = Disk()
         let layout = try SpoolLayout(path: directory, creating: false, disk: disk)
-        try self.init(layout, directory, 0, nil, disk, SystemClock(), node, nil)
+        try self.init(layout, directory, 0, nil, disk, SystemClock(), node, nil, Self.syncThreads())
     }
 
     private init(
@@ -101,9 +111,11 @@ package final class Spool: Sendable {
         _ disk: Disk,
         _ clock: SystemClock,
         _ node: String?,
-        _ writer: String?
+        _ writer: String?,
+        _ runBeside: @escaping HelperThreads.Run
     ) throws(SpoolError) {
         self.layout = layout
+        self.runBeside = runBeside
         self.directory = directory
         self.disk = disk
         self.node = node

@@ -50,14 +50,18 @@ extension UploadOperation {
                 return try end(lane, .interrupted(error))
             }
             while true {
-                let report: LaneReport
-                do throws(ContentError) { report = try lane.receiveReport() } catch {
+                let received: LaneReport?
+                do throws(ContentError) { received = try lane.receiveReport() } catch {
                     // It tells now and then only what it has written.
                     if error == .stalled, upload.content.hasGrown {
                         try upload.content.noteAdded(.max)
                         continue
                     }
                     return try end(lane, .interrupted(error))
+                }
+                guard let report = received else {
+                    try afterEach(0)
+                    continue
                 }
                 exchange.noteWritten(report.count)
                 let before = offset

@@ -42,7 +42,8 @@ extension UploadOperation {
         var progress = ReceptionProgress(
             progressReport,
             rate: request.interimRate,
-            from: offset
+            from: offset,
+            hasLength: head.contentLength != .unknown
         )
         // A client that takes offset == length for success must not hear that of content that
         // never ended.
@@ -59,7 +60,7 @@ extension UploadOperation {
         {
             return end
         }
-        return try Reception(exchange: exchange, buffer: buffer).receive(
+        let end = try Reception(exchange: exchange, buffer: buffer).receive(
             room: ceiling.offset - offset,
             keepsLast: keepsLast,
             store: { bytes throws(SpoolError) in
@@ -74,6 +75,8 @@ extension UploadOperation {
             // Memory is for content that is soon whole.
             whenSlow: { () throws(SpoolError) in try upload.store() }
         )
+        if end == .ended { try progress.end(upload) }
+        return end
     }
 
     /// Answers a message whose content has ended, one way or another.

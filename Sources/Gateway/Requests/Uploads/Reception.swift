@@ -27,7 +27,7 @@ struct Reception {
     ///   - keepsLast: keeps the byte that fills the room until the content has ended properly, so that
     ///     a message that is cut never fills it. The client sends that byte again.
     ///   - store: stores bytes in order.
-    ///   - afterEach: called after each stored part, for progress.
+    ///   - afterEach: called after each stored part, and when the exchange's alarm rang, for progress.
     ///   - whenSlow: called after parts of slow content, before the wait for the next one.
     /// - Returns: how the content ended.
     /// - Throws: `SpoolError` when storing failed; what was stored before stays.
@@ -53,7 +53,7 @@ struct Reception {
             guard hasMore else { return try storeLast(&room, store) }
             guard try storePart(&room, store) else { return .exceeded }
             try afterEach()
-            if pace.isSlow(afterPart: buffer.count) {
+            if buffer.count > 0, pace.isSlow(afterPart: buffer.count) {
                 buffer.removeAll()
                 try whenSlow()
                 giveBackUnused()

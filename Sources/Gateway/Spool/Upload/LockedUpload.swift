@@ -25,7 +25,9 @@ package final class Upload {
     var knownResponse: StoredResponse?
     var isUnlocked = false
     /// Whether a sync of the content failed and what is not durable was not cut off.
-    private var isContentInDoubt = false
+    private(set) var isContentInDoubt = false
+    /// The offset that is made durable while content comes; nil: none is.
+    var offsetSync: OffsetSync?
 
     /// Its state as the protocol sees it.
     package var state: UploadState {
@@ -70,9 +72,14 @@ package final class Upload {
     /// - Throws: `.full` below the reserve or when the disk is, `.overQuota`; `.busy` after
     ///   `unlock()`. Whatever was written before the error stays and is counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
-        try require(queue == .incoming)
+        guard isReceiving else { return try require(queue == .incoming) }
         try content.append(bytes)
     }
+
+    /// Whether it takes content.
+    ///
+    /// Content comes beside a sync; every other step waits for the end of one (`require`).
+    var isReceiving: Bool { !isUnlocked && queue == .incoming }
 
     /// Whether somebody else may add content to its file: not in a shared spool, where others look at it too,
     /// nor while content may have to be taken back.
@@ -109,6 +116,7 @@ package final class Upload {
         until deadline: Deadline
     ) throws(SpoolError) -> Bool {
         guard try content.takeBack(count, until: deadline) else { return false }
+        if isContentInDoubt, queue != .active { try forgetUndurable() }
         guard errno == 0 else {
             throw spool.failure(
                 SystemError(call: "pwritev", subject: content.path, errno: errno)
@@ -191,6 +199,8 @@ package final class Upload {
         guard !isUnlocked else { throw .busy(id) }
         defer { end() }
         guard isRecorded else { return }
+        // Whatever came of it: nothing is left to be made durable.
+        _ = try? takeSync(waits: true)
         try files.remove(of: creation.client, durably: durably && isPromised)
     }
 
@@ -209,6 +219,7 @@ package final class Upload {
     /// the file open may be told to nobody.
     package func unlock() {
         guard !isUnlocked else { return }
+        _ = try? takeSync(waits: true)
         guard isRecorded, content.lent == nil else { return end() }
         // Where it fails, nobody was told of it: its client resumes before what is lost.
         switch queue {
@@ -232,9 +243,10 @@ package final class Upload {
 
     // MARK: Steps
 
-    /// Refuses a step that is not for the upload as it is.
+    /// Refuses a step that is not for the upload as it is; a sync under way comes first.
     func require(_ isAllowed: Bool) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
+        _ = try takeSync(waits: true)
         guard isAllowed else {
             throw .contradiction(id, reason: "a step was tried that is not for one in \(queue)")
         }
@@ -255,13 +267,20 @@ package final class Upload {
             }
             try spool.disk.sync(data)
         } catch {
-            // After a failed sync the kernel calls the lost pages clean: the next sync would succeed
-            // and lie. So they are cut off; the client has them still. Not under an attempt, which
-            // reads them: then no later sync is believed.
-            isContentInDoubt = true
-            if queue != .active { try forgetUndurable() }
+            try doubtContent()
             throw spool.failure(error)
         }
+    }
+
+    /// Forgets what is not durable: a sync of the content failed.
+    ///
+    /// After a failed sync the kernel calls the lost pages clean: the next sync would succeed and lie. So they are
+    /// cut off; the client has them still. Not under an attempt, which reads them: then no later sync is believed.
+    /// Of content that somebody else adds not before it is taken back.
+    func doubtContent() throws(SpoolError) {
+        isContentInDoubt = true
+        guard queue != .active else { return }
+        if content.lent == nil { try forgetUndurable() } else { try markUndurable() }
     }
 
     /// Cuts the content back to what is durable.
@@ -271,13 +290,7 @@ package final class Upload {
     private func forgetUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         do throws(SpoolError) {
-            if queue != .hold {
-                // First, so that whoever comes after the death of the process cuts it off as well.
-                try record.write { state in
-                    if state.queue == .deferred { state.receiveAgain() }
-                    state.verified = durable
-                }
-            }
+            if queue != .hold { try markUndurable() }
             try content.truncate(to: durable)
             if queue != .hold { try record.write { $0.verified = nil } }
         } catch {
@@ -287,5 +300,15 @@ package final class Upload {
             throw .corrupt(id, reason: "its content could neither be made durable nor cut back")
         }
         isContentInDoubt = false
+    }
+
+    /// Has whoever comes after the death of the process cut off what is not durable.
+    private func markUndurable() throws(SpoolError) {
+        let durable = record.state.durable ?? 0
+        guard record.state.verified != durable else { return }
+        try record.write { state in
+            if state.queue == .deferred { state.receiveAgain() }
+            state.verified = durable
+        }
     }
 }

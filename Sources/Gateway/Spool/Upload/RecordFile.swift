@@ -181,8 +181,7 @@ final class RecordFile {
     /// durable stays until another one is: what is not durable is written over in its place.
     private func put(_ next: inout RecordState) throws(SpoolError) {
         if usesPromisedSlots, unsynced == nil { try sync() }
-        next.sequence = state.sequence + (usesPromisedSlots && isStateDirty ? 2 : 1)
-        next.writer = spool.writer
+        number(&next)
         let isFirst = areSlotsTorn || !usesPromisedSlots && next.durable != nil
         if isFirst {
             // In one call, so that later states only overwrite. Whichever of them a power cut leaves says
@@ -211,17 +210,30 @@ final class RecordFile {
         }
         usesPromisedSlots = usesPromisedSlots || isFirst
         areSlotsTorn = false
+        noteWritten(next)
+    }
+
+    private func number(_ next: inout RecordState) {
+        next.sequence = state.sequence + (usesPromisedSlots && isStateDirty ? 2 : 1)
+        next.writer = spool.writer
+    }
+
+    private func noteWritten(_ next: RecordState) {
         state = next
         isStateDirty = true
         lastActivity = spool.clock.now
     }
 
     private func write(_ bytes: [UInt8], at position: Int64) throws(SpoolError) {
-        isDirty = true
-        unsynced?.append(position..<position + Int64(bytes.count))
+        noteUnsynced(position, bytes.count)
         try spool.onDisk { () throws(SystemError) in
             try disk.write(bytes, to: try open(), at: position)
         }
+    }
+
+    private func noteUnsynced(_ position: Int64, _ count: Int) {
+        isDirty = true
+        unsynced?.append(position..<position + Int64(count))
     }
 
     /// Writes a part of the record where nothing else counts.
@@ -280,18 +292,23 @@ final class RecordFile {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
             do throws(SystemError) { try disk.sync(record) } catch {
-                // After a failed sync the kernel calls the lost pages clean: what is not written again
-                // would be in no later sync, and that one would still succeed. If this fails as well,
-                // a later state can be there without its creation; such a record is set aside.
-                for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
-                // What another process made durable is in doubt while it is written again: not for longer than
-                // needed.
-                if unsynced == nil { try? disk.sync(record) }
+                writeAgain(record)
                 throw error
             }
         }
         noteSync()
         spool.syncedStates.note(id, state.sequence)
+    }
+
+    /// Writes again what a failed sync may have lost.
+    ///
+    /// After a failed sync the kernel calls the lost pages clean: what is not written again would be in no later
+    /// sync, and that one would still succeed. If this fails as well, a later state can be there without its
+    /// creation; such a record is set aside.
+    private func writeAgain(_ record: OpenFile) {
+        for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
+        // What another process made durable is in doubt while it is written again: not for longer than needed.
+        if unsynced == nil { try? disk.sync(record) }
     }
 
     /// The newest state and what it points to.
@@ -305,6 +322,56 @@ final class RecordFile {
     }
 
     private func noteSync() { (isDirty, isStateDirty, unsynced) = (false, false, []) }
+
+    // MARK: Making durable beside the content that comes
+
+    /// A state that another thread is to write and make durable.
+    struct StateWrite: Sendable {
+        fileprivate let state: RecordState
+        fileprivate let position: Int64
+        /// The slot.
+        fileprivate let bytes: [UInt8]
+
+        /// Writes the slot into the record.
+        func put(into record: OpenFile, _ disk: Disk) throws(SystemError) {
+            try disk.write(bytes, to: record, at: position)
+        }
+    }
+
+    /// Prepares a state for another thread; until `finish` nothing else may be written here.
+    ///
+    /// - Returns: nil if more than one slot has to be written, as for the first promise.
+    func prepare(_ change: (inout RecordState) -> Void) -> StateWrite? {
+        guard usesPromisedSlots, !areSlotsTorn, unsynced != nil else { return nil }
+        var next = state
+        change(&next)
+        guard next.queueTime == state.queueTime else { return nil }
+        number(&next)
+        return StateWrite(
+            state: next,
+            position: next.position(isPromised: true),
+            bytes: next.slot(for: id)
+        )
+    }
+
+    /// Takes over the state that another thread has written and made durable.
+    func finish(_ write: StateWrite) {
+        noteWritten(write.state)
+        noteSync()
+        spool.syncedStates.note(id, state.sequence)
+    }
+
+    /// Takes back the state that another thread could not write, or not make durable.
+    func takeBack(_ write: StateWrite, wasWritten: Bool) {
+        var before = state
+        noteUnsynced(write.position, write.bytes.count)
+        if wasWritten {
+            noteWritten(write.state)
+            if let file { writeAgain(file) }
+        }
+        // As in `write`.
+        try? put(&before)
+    }
 
     /// Removes the file, and with it the upload, and the name in the queue.
     func remove(of client: ClientName?) throws(SystemError) {
