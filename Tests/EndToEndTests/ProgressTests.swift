@@ -61,6 +61,41 @@ struct ProgressTests {
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
+    @Test(
+        "a client that waits for room in its buffer is told what is safe, and a crash takes none of it back"
+    )
+    func progressOfUnknownLength() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let bytes = try sandbox.randomFile(12 << 20).bytes
+        let client = try sandbox.open(
+            "PUT",
+            "/files/endless.bin",
+            Self.creation + ["Transfer-Encoding: chunked"]
+        )
+        let location = try #require(try client.readAny()["location"])
+        var sent = 0
+        var told = 0
+        // Each time it sends 5 MiB, and then nothing before it is told of 4 MiB more, though no interval is over.
+        for round in 1...2 {
+            client.sendChunk(bytes[sent..<sent + 5 << 20])
+            sent += 5 << 20
+            while told < round * 4 << 20 {
+                let progress = try client.readAny()
+                #expect(progress.status == 104)
+                let offset = try #require(progress["upload-offset"].flatMap { Int($0) })
+                try #require(offset > told && offset <= sent)
+                told = offset
+            }
+        }
+        try sandbox.crash()
+        let resource = String(location.drop(upTo: "/files/"))
+        let offset = try sandbox.offset(of: resource)
+        #expect(offset >= told && offset <= sent)
+        let rest = bytes.suffix(from: offset)
+        #expect(try sandbox.append(resource, offset: offset, rest).status == 201)
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
+    }
+
     @Test("while the upstream works on a whole upload, heartbeats tell its length; then its answer")
     func heartbeats() throws {
         let isDone = Gate()
