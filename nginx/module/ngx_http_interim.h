@@ -6,9 +6,9 @@
  *
  *     module
  *     upstream
- *     lane  keep  records     send
- *                 parse       v1  v2  v3
- *                             section  output
+ *     lane          keep  records     send
+ *     lane_threads        parse       v1  v2  v3
+ *     lane_write                      section  output
  *     request
  */
 
@@ -102,6 +102,10 @@ typedef struct {
     ngx_flag_t   set;
 
     ngx_flag_t   receive;
+#if (NGX_THREADS)
+    /* NULL if the worker process writes by itself */
+    ngx_thread_pool_t  *pool;
+#endif
 } ngx_http_interim_loc_conf_t;
 
 
@@ -111,7 +115,7 @@ typedef struct {
 
 ngx_int_t ngx_http_interim_handler(ngx_http_request_t *r);
 
-/* lane */
+/* lane, with lane_threads and lane_write below it (ngx_http_interim_lane.h) */
 
 void ngx_http_interim_init_lane(void);
 ngx_int_t ngx_http_interim_lane_answer(ngx_http_request_t *r,

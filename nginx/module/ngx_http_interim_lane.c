@@ -14,13 +14,11 @@
  * records, and u->finalize_request, in which the file is closed at the latest:
  * it runs before the connection is, and long before the pool is destroyed.
  *
- * Below: request.
+ * Below: lane_threads, lane_write and request.
  */
 
 
-#include "ngx_http_interim.h"
-
-#include <sys/resource.h>
+#include "ngx_http_interim_lane.h"
 
 
 #define NGX_HTTP_INTERIM_DATA         8
@@ -46,66 +44,17 @@
 #define NGX_HTTP_INTERIM_COUNT_TIME   5
 
 
-typedef enum {
-    /* nothing was sent yet */
-    ngx_http_interim_lane_new = 0,
-    ngx_http_interim_lane_offered,
-    ngx_http_interim_lane_granted,
-    /* what is not written is not sent either */
-    ngx_http_interim_lane_stopped,
-    /* content goes on to the FastCGI module */
-    ngx_http_interim_lane_over
-} ngx_http_interim_lane_state_e;
-
-
-struct ngx_http_interim_lane_s {
-    ngx_http_interim_lane_state_e  state;
-
-    /* what u->create_request, finalize_request, output_filter, recv were */
-    ngx_int_t                    (*create_request)(ngx_http_request_t *r);
-    void                         (*finalize_request)(ngx_http_request_t *r,
-                                       ngx_int_t rc);
-    ngx_output_chain_filter_pt     filter;
-    ngx_recv_pt                    recv;
-
-    /* of which c->recv was replaced */
-    ngx_connection_t              *connection;
-
-    /* a descriptor that came and was not granted yet, and the file's */
-    ngx_fd_t                       passed;
-    ngx_fd_t                       fd;
-
-    /* the file's size at the grant; what follows counts from there */
-    off_t                          offset;
-    off_t                          limit;
-    off_t                          count;
-    off_t                          told;
-    time_t                         told_at;
-
-    /* content that was not written yet */
-    ngx_chain_t                   *held;
-    ngx_chain_t                  **last_held;
-
-    /* own records */
-    ngx_chain_t                   *free;
-    ngx_chain_t                   *busy;
-
-    unsigned                       rest:1;
-    /* RLIMIT_FSIZE allows no more: the rest goes to the FastCGI module */
-    unsigned                       full:1;
-    unsigned                       last:1;
-    unsigned                       bad:1;
-};
-
-
 static ngx_int_t ngx_http_interim_lane_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_int_t ngx_http_interim_lane_create_request(ngx_http_request_t *r);
 static void ngx_http_interim_lane_finalize_request(ngx_http_request_t *r,
     ngx_int_t rc);
+static ngx_http_interim_lane_t *ngx_http_interim_lane_find(
+    ngx_http_request_t *r);
 static void ngx_http_interim_lane_save(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane);
 static void ngx_http_interim_lane_cleanup(void *data);
+static void ngx_http_interim_lane_terminate(void *data);
 static ngx_int_t ngx_http_interim_lane_filter(void *data, ngx_chain_t *in);
 static ngx_int_t ngx_http_interim_lane_start(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane, ngx_buf_t *head);
@@ -115,11 +64,8 @@ static ngx_int_t ngx_http_interim_lane_pass(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane);
 static ngx_int_t ngx_http_interim_lane_write(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane);
-static ngx_err_t ngx_http_interim_lane_writev(ngx_http_request_t *r,
-    ngx_http_interim_lane_t *lane);
-static off_t ngx_http_interim_lane_room(ngx_http_interim_lane_t *lane);
 static ngx_int_t ngx_http_interim_lane_end(ngx_http_request_t *r,
-    ngx_http_interim_lane_t *lane, ngx_err_t err);
+    ngx_http_interim_lane_t *lane);
 static ngx_int_t ngx_http_interim_lane_send(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane, ngx_uint_t kind, ngx_err_t err);
 static ssize_t ngx_http_interim_lane_recv(ngx_connection_t *c, u_char *buf,
@@ -127,7 +73,6 @@ static ssize_t ngx_http_interim_lane_recv(ngx_connection_t *c, u_char *buf,
 static void ngx_http_interim_lane_take(ngx_http_interim_lane_t *lane,
     struct msghdr *msg);
 static void ngx_http_interim_lane_leave(ngx_http_interim_lane_t *lane);
-static void ngx_http_interim_lane_close(ngx_fd_t *fd);
 static u_char *ngx_http_interim_lane_put(u_char *p, uint64_t value,
     ngx_uint_t bytes);
 static uint64_t ngx_http_interim_lane_get(u_char *p);
@@ -147,10 +92,14 @@ ngx_http_interim_init_lane(void)
 static ngx_int_t
 ngx_http_interim_lane_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    ngx_pool_cleanup_t       *cln;
-    ngx_http_upstream_t      *u;
-    ngx_http_interim_ctx_t   *ctx;
-    ngx_http_interim_lane_t  *lane;
+    ngx_http_cleanup_t           *hcln;
+    ngx_pool_cleanup_t           *cln;
+    ngx_http_upstream_t          *u;
+    ngx_http_interim_ctx_t       *ctx;
+    ngx_http_interim_lane_t      *lane;
+#if (NGX_THREADS)
+    ngx_http_interim_loc_conf_t  *ilcf;
+#endif
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
     u = r->upstream;
@@ -173,14 +122,36 @@ ngx_http_interim_lane_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    lane->request = r;
+    lane->upstream = u;
+    lane->passed = NGX_INVALID_FILE;
+    lane->fd = NGX_INVALID_FILE;
+    lane->last_held = &lane->held;
+
+#if (NGX_THREADS)
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_interim_module);
+
+    if (ilcf->pool
+        && ngx_http_interim_lane_use_threads(lane, ilcf->pool) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+#endif
+
+    hcln = ngx_http_cleanup_add(r, 0);
+    if (hcln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    hcln->handler = ngx_http_interim_lane_terminate;
+    hcln->data = lane;
+
     cln = ngx_pool_cleanup_add(r->pool, 0);
     if (cln == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    lane->passed = NGX_INVALID_FILE;
-    lane->fd = NGX_INVALID_FILE;
-    lane->last_held = &lane->held;
 
     cln->handler = ngx_http_interim_lane_cleanup;
     cln->data = lane;
@@ -222,28 +193,81 @@ ngx_http_interim_lane_create_request(ngx_http_request_t *r)
 }
 
 
-/* nothing is told any more */
+/* no message is sent from here on */
 
 static void
 ngx_http_interim_lane_finalize_request(ngx_http_request_t *r, ngx_int_t rc)
 {
-    ngx_http_interim_ctx_t   *ctx;
     ngx_http_interim_lane_t  *lane;
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_interim_module);
-    lane = ctx->lane;
+    lane = ngx_http_interim_lane_find(r);
+
+    if (lane == NULL) {
+        return;
+    }
+
+    ngx_http_interim_lane_leave(lane);
 
     if (lane->state == ngx_http_interim_lane_granted && r->connection->error) {
         ngx_http_interim_lane_save(r, lane);
     }
 
+#if (NGX_THREADS)
+
+    if (lane->task) {
+        ngx_http_interim_lane_detach(lane);
+        lane->finalize_request(r, rc);
+        return;
+    }
+
+#endif
+
+    lane->finalized = 1;
+
+    ngx_http_interim_lane_write_all(lane);
     ngx_http_interim_lane_cleanup(lane);
 
     lane->finalize_request(r, rc);
 }
 
 
-/* the client broke off: writes what nginx has read and would drop */
+/*
+ * Returns the lane of the upstream that is being finalized.  By then r->ctx can
+ * be cleared and r->upstream replaced, if a header filter has brought in an
+ * error page (ngx_http_filter_finalize_request).  A lane that has offered
+ * nothing has nothing to close, so it is the last choice.
+ */
+
+static ngx_http_interim_lane_t *
+ngx_http_interim_lane_find(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t       *cln;
+    ngx_http_interim_lane_t  *lane, *found;
+
+    found = NULL;
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        if (cln->handler != ngx_http_interim_lane_cleanup) {
+            continue;
+        }
+
+        lane = cln->data;
+
+        if (lane->finalized || lane->upstream->cleanup) {
+            continue;
+        }
+
+        if (found == NULL || lane->state != ngx_http_interim_lane_new) {
+            found = lane;
+        }
+    }
+
+    return found;
+}
+
+
+/* the client has gone: keeps what nginx has read and would drop */
 
 static void
 ngx_http_interim_lane_save(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
@@ -251,6 +275,7 @@ ngx_http_interim_lane_save(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
     ngx_http_request_body_t  *rb;
 #if (NGX_HTTP_V2)
     off_t                     size;
+    ngx_buf_t                *b;
     ngx_chain_t               raw;
 #endif
 
@@ -267,20 +292,28 @@ ngx_http_interim_lane_save(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
     if (r->stream && rb->buf) {
         size = rb->received + (rb->buf->last - rb->buf->pos);
 
-        raw.buf = rb->buf;
+        /* a later frame extends rb->buf, so it cannot be held itself */
+
+        b = ngx_calloc_buf(r->pool);
+        if (b == NULL) {
+            return;
+        }
+
+        b->temporary = 1;
+        b->pos = rb->buf->pos;
+        b->last = rb->buf->last;
+
+        raw.buf = b;
         raw.next = NULL;
 
-        if ((r->headers_in.content_length_n == -1
-             || size <= r->headers_in.content_length_n)
-            && ngx_http_interim_lane_hold(r, lane, &raw) != NGX_OK)
+        if (r->headers_in.content_length_n == -1
+            || size <= r->headers_in.content_length_n)
         {
-            return;
+            (void) ngx_http_interim_lane_hold(r, lane, &raw);
         }
     }
 
 #endif
-
-    (void) ngx_http_interim_lane_writev(r, lane);
 }
 
 
@@ -292,6 +325,15 @@ ngx_http_interim_lane_cleanup(void *data)
     ngx_http_interim_lane_leave(lane);
     ngx_http_interim_lane_close(&lane->passed);
     ngx_http_interim_lane_close(&lane->fd);
+}
+
+
+static void
+ngx_http_interim_lane_terminate(void *data)
+{
+    ngx_http_interim_lane_t  *lane = data;
+
+    lane->terminated = 1;
 }
 
 
@@ -358,7 +400,7 @@ ngx_http_interim_lane_filter(void *data, ngx_chain_t *in)
         return NGX_ERROR;
     }
 
-    return (lane->held || lane->last
+    return (lane->held || lane->last || lane->working
             || lane->state == ngx_http_interim_lane_stopped) ? NGX_AGAIN : rc;
 }
 
@@ -471,22 +513,32 @@ ngx_http_interim_lane_pass(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
 }
 
 
-/* writes what is held, as far as it may, and tells of it */
+/* writes what is held, as far as it may, and sends a count or the end */
 
 static ngx_int_t
 ngx_http_interim_lane_write(ngx_http_request_t *r,
     ngx_http_interim_lane_t *lane)
 {
-    off_t      size;
-    time_t     elapsed;
-    ngx_err_t  err;
+    off_t   size;
+    time_t  elapsed;
 
-    err = ngx_http_interim_lane_writev(r, lane);
+#if (NGX_THREADS)
 
-    if (err || lane->full || (lane->last && lane->held == NULL)
-        || (lane->rest && lane->count == lane->limit))
-    {
-        return ngx_http_interim_lane_end(r, lane, err);
+    if (lane->task) {
+        ngx_http_interim_lane_post(lane);
+
+    } else {
+        ngx_http_interim_lane_write_all(lane);
+    }
+
+#else
+
+    ngx_http_interim_lane_write_all(lane);
+
+#endif
+
+    if (lane->fd == NGX_INVALID_FILE) {
+        return ngx_http_interim_lane_end(r, lane);
     }
 
     /* one count at a time waits for a responder that does not read */
@@ -510,149 +562,17 @@ ngx_http_interim_lane_write(ngx_http_request_t *r,
 }
 
 
-static ngx_err_t
-ngx_http_interim_lane_writev(ngx_http_request_t *r,
-    ngx_http_interim_lane_t *lane)
-{
-    size_t        size;
-    ssize_t       n;
-    ngx_err_t     err;
-    ngx_buf_t    *b;
-    ngx_uint_t    i;
-    ngx_chain_t  *cl;
-    struct iovec  iovs[NGX_IOVS_PREALLOCATE];
-    off_t         room;
-
-    for ( ;; ) {
-
-        room = lane->limit - lane->count;
-
-        if (room > 0) {
-            room = ngx_min(room, ngx_http_interim_lane_room(lane));
-            lane->full = (room == 0);
-        }
-
-        i = 0;
-
-        for (cl = lane->held;
-             cl && room > 0 && i < NGX_IOVS_PREALLOCATE;
-             cl = cl->next)
-        {
-            b = cl->buf;
-            size = b->last - b->pos;
-
-            if ((off_t) size > room) {
-                size = (size_t) room;
-            }
-
-            if (size) {
-                iovs[i].iov_base = b->pos;
-                iovs[i].iov_len = size;
-                room -= size;
-                i++;
-            }
-        }
-
-        if (i) {
-            n = writev(lane->fd, iovs, i);
-
-            if (n == -1) {
-                err = ngx_errno;
-
-                if (err == NGX_EINTR) {
-                    continue;
-                }
-
-                ngx_log_error(NGX_LOG_ERR, r->connection->log, err,
-                              "writev() of content failed");
-                return err;
-            }
-
-            if (n == 0) {
-                ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                              "writev() of content wrote nothing");
-                return EIO;
-            }
-
-        } else {
-            n = 0;
-        }
-
-        lane->count += n;
-
-        while (lane->held) {
-            cl = lane->held;
-            b = cl->buf;
-            size = ngx_min((size_t) n, (size_t) (b->last - b->pos));
-
-            b->pos += size;
-            n -= size;
-
-            if (b->pos < b->last) {
-                break;
-            }
-
-            lane->held = cl->next;
-            ngx_free_chain(r->pool, cl);
-        }
-
-        if (lane->held == NULL) {
-            lane->last_held = &lane->held;
-        }
-
-        if (lane->held == NULL || lane->full || lane->count == lane->limit) {
-            return 0;
-        }
-    }
-}
-
-
-/*
- * How many bytes may be added before the kernel would kill this process by
- * SIGXFSZ.  The limit is asked for each time: prlimit() can change it.
- */
-
-static off_t
-ngx_http_interim_lane_room(ngx_http_interim_lane_t *lane)
-{
-    off_t          size;
-    struct rlimit  rlmt;
-
-    if (getrlimit(RLIMIT_FSIZE, &rlmt) == -1
-        || rlmt.rlim_cur == RLIM_INFINITY
-        || rlmt.rlim_cur > (rlim_t) NGX_MAX_OFF_T_VALUE)
-    {
-        return NGX_MAX_OFF_T_VALUE;
-    }
-
-    size = lane->offset + lane->count;
-
-    return ((off_t) rlmt.rlim_cur > size) ? (off_t) rlmt.rlim_cur - size : 0;
-}
-
-
-/* closes the file, and only then says so */
+/* the file is closed, and only then this is said */
 
 static ngx_int_t
-ngx_http_interim_lane_end(ngx_http_request_t *r, ngx_http_interim_lane_t *lane,
-    ngx_err_t err)
+ngx_http_interim_lane_end(ngx_http_request_t *r, ngx_http_interim_lane_t *lane)
 {
-    if (lane->fd != NGX_INVALID_FILE) {
-
-        if (close(lane->fd) == -1 && err == 0) {
-            err = ngx_errno;
-        }
-
-        lane->fd = NGX_INVALID_FILE;
-    }
-
     ngx_http_interim_lane_leave(lane);
 
-    lane->state = (err || lane->state == ngx_http_interim_lane_stopped)
-                  ? ngx_http_interim_lane_stopped
-                  : ngx_http_interim_lane_over;
+    lane->state = (lane->err || lane->stop) ? ngx_http_interim_lane_stopped
+                                            : ngx_http_interim_lane_over;
 
-    return ngx_http_interim_lane_send(r, lane, NGX_HTTP_INTERIM_END, err);
+    return ngx_http_interim_lane_send(r, lane, NGX_HTTP_INTERIM_END, lane->err);
 }
 
 
@@ -723,9 +643,7 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
 {
     off_t                     offset, limit;
     u_char                   *p;
-    ngx_err_t                 err;
     ngx_uint_t                kind;
-    ngx_file_info_t           fi;
     ngx_connection_t         *c;
     ngx_http_interim_lane_t  *lane;
 
@@ -781,23 +699,13 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
         lane->fd = lane->passed;
         lane->passed = NGX_INVALID_FILE;
 
-        err = 0;
-
         if (lane->fd == NGX_INVALID_FILE) {
-            err = NGX_EINVAL;
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "upstream granted no file");
 
-        } else if (ngx_fd_info(lane->fd, &fi) == NGX_FILE_ERROR) {
-            err = ngx_errno;
+            lane->err = NGX_EINVAL;
 
-        } else if (!ngx_is_file(&fi) || ngx_file_size(&fi) != offset) {
-            err = NGX_EINVAL;
-        }
-
-        if (err) {
-            ngx_log_error(NGX_LOG_ERR, r->connection->log, err,
-                          "upstream granted a file that cannot be used");
-
-            return ngx_http_interim_lane_end(r, lane, err);
+            return ngx_http_interim_lane_end(r, lane);
         }
 
         break;
@@ -805,8 +713,8 @@ ngx_http_interim_lane_answer(ngx_http_request_t *r,
     case ngx_http_interim_lane_granted:
 
         if (kind == NGX_HTTP_INTERIM_STOP) {
-            lane->state = ngx_http_interim_lane_stopped;
-            return ngx_http_interim_lane_end(r, lane, 0);
+            lane->stop = 1;
+            return ngx_http_interim_lane_write(r, lane);
         }
 
         if (kind != NGX_HTTP_INTERIM_WINDOW || limit < lane->limit) {
@@ -941,16 +849,6 @@ ngx_http_interim_lane_leave(ngx_http_interim_lane_t *lane)
     if (lane->connection) {
         lane->connection->recv = lane->recv;
         lane->connection = NULL;
-    }
-}
-
-
-static void
-ngx_http_interim_lane_close(ngx_fd_t *fd)
-{
-    if (*fd != NGX_INVALID_FILE) {
-        (void) close(*fd);
-        *fd = NGX_INVALID_FILE;
     }
 }
 

@@ -21,7 +21,15 @@ static char *ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+#if (NGX_THREADS)
+static ngx_thread_pool_t *ngx_http_interim_own_pool(ngx_conf_t *cf);
+#endif
 static ngx_int_t ngx_http_interim_init(ngx_conf_t *cf);
+
+
+#if (NGX_THREADS)
+extern ngx_module_t  ngx_thread_pool_module;
+#endif
 
 
 static ngx_command_t  ngx_http_interim_commands[] = {
@@ -34,10 +42,10 @@ static ngx_command_t  ngx_http_interim_commands[] = {
       NULL },
 
     { ngx_string("spool_receive"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
       ngx_http_interim_spool_receive,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_interim_loc_conf_t, receive),
+      0,
       NULL },
 
       ngx_null_command
@@ -153,7 +161,12 @@ ngx_http_interim_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         ngx_memcpy(conf->statuses, prev->statuses, sizeof(conf->statuses));
     }
 
-    ngx_conf_merge_value(conf->receive, prev->receive, 0);
+    if (conf->receive == NGX_CONF_UNSET) {
+        conf->receive = (prev->receive == NGX_CONF_UNSET) ? 0 : prev->receive;
+#if (NGX_THREADS)
+        conf->pool = prev->pool;
+#endif
+    }
 
     return NGX_CONF_OK;
 }
@@ -218,27 +231,160 @@ ngx_http_interim_responses(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* may stand in an include and beside it: there one "off" is enough */
+/*
+ * The directive may stand in an included file and beside the include: then one
+ * "off" is enough, and the last of other values is used.
+ */
 
 static char *
 ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_interim_loc_conf_t *ilcf = conf;
 
-    char        *rv;
-    ngx_flag_t   before;
+    ngx_str_t          *value;
+    ngx_flag_t          receive;
+#if (NGX_THREADS)
+    ngx_str_t           name;
+    ngx_thread_pool_t  *pool;
+#endif
 
-    before = ilcf->receive;
-    ilcf->receive = NGX_CONF_UNSET;
+    value = cf->args->elts;
+    value++;
 
-    rv = ngx_conf_set_flag_slot(cf, cmd, conf);
+    receive = 1;
 
-    if (before == 0) {
-        ilcf->receive = 0;
+#if (NGX_THREADS)
+    pool = NULL;
+#endif
+
+    if (ngx_strcasecmp(value->data, (u_char *) "off") == 0) {
+        receive = 0;
+
+    } else if (ngx_strcasecmp(value->data, (u_char *) "on") == 0) {
+#if (NGX_THREADS)
+        pool = ngx_http_interim_own_pool(cf);
+        if (pool == NULL) {
+            return NGX_CONF_ERROR;
+        }
+#else
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"spool_receive on\" is ignored: nginx was built "
+                           "without --with-threads");
+        receive = 0;
+#endif
+
+    } else if (ngx_strcmp(value->data, "threads") == 0
+               || ngx_strncmp(value->data, "threads=", 8) == 0)
+    {
+#if (NGX_THREADS)
+        name.len = value->len - 7;
+        name.data = value->data + 7;
+
+        if (name.len == 1) {
+            goto invalid;
+        }
+
+        if (name.len) {
+            name.len--;
+            name.data++;
+        }
+
+        pool = ngx_thread_pool_add(cf, name.len ? &name : NULL);
+        if (pool == NULL) {
+            return NGX_CONF_ERROR;
+        }
+#else
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"spool_receive %V\" needs an nginx that was built "
+                           "--with-threads", value);
+        return NGX_CONF_ERROR;
+#endif
+
+    } else if (ngx_strcmp(value->data, "worker") != 0) {
+        goto invalid;
     }
 
-    return rv;
+    if (ilcf->receive == 0) {
+        return NGX_CONF_OK;
+    }
+
+    ilcf->receive = receive;
+#if (NGX_THREADS)
+    ilcf->pool = pool;
+#endif
+
+    return NGX_CONF_OK;
+
+invalid:
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid value \"%V\" of \"spool_receive\", it must be "
+                       "\"on\", \"off\", \"worker\" or \"threads[=pool]\"",
+                       value);
+
+    return NGX_CONF_ERROR;
 }
+
+
+#if (NGX_THREADS)
+
+/*
+ * Returns the pool "spool_receive".  Unless the main context has defined it
+ * above http, it is made as by "thread_pool spool_receive threads=16;": nginx
+ * has no other way to give a pool its size.  Nothing else uses this pool, so
+ * nothing else waits for a disk that stalls all of its threads.
+ */
+
+static ngx_thread_pool_t *
+ngx_http_interim_own_pool(ngx_conf_t *cf)
+{
+    char               *rv;
+    ngx_str_t          *value;
+    ngx_array_t        *args, words;
+    ngx_command_t      *cmd;
+    ngx_thread_pool_t  *pool;
+
+    static ngx_str_t  name = ngx_string("spool_receive");
+
+    pool = ngx_thread_pool_get(cf->cycle, &name);
+
+    if (pool) {
+        return pool;
+    }
+
+    if (ngx_array_init(&words, cf->temp_pool, 3, sizeof(ngx_str_t)) != NGX_OK) {
+        return NULL;
+    }
+
+    value = ngx_array_push_n(&words, 3);
+
+    ngx_str_set(&value[0], "thread_pool");
+    value[1] = name;
+    ngx_str_set(&value[2], "threads=16");
+
+    for (cmd = ngx_thread_pool_module.commands; cmd->name.len; cmd++) {
+
+        if (cmd->name.len != value[0].len
+            || ngx_strcmp(cmd->name.data, value[0].data) != 0)
+        {
+            continue;
+        }
+
+        args = cf->args;
+        cf->args = &words;
+
+        rv = cmd->set(cf, cmd, NULL);
+
+        cf->args = args;
+
+        return (rv == NGX_CONF_OK) ? ngx_thread_pool_get(cf->cycle, &name)
+                                   : NULL;
+    }
+
+    return NULL;
+}
+
+#endif
 
 
 static ngx_int_t
