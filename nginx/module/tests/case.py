@@ -38,6 +38,7 @@ class NginxTestCase(unittest.TestCase):
     http = ""           # configuration of the http block
     server = ""         # configuration of the server block
     listen = ""         # more of it, with listen directives
+    main = ""           # configuration of the main context
     upstreams = 1       # how many responders; %%UPSTREAM1%% (or %%UPSTREAM%%), %%UPSTREAM2%%
     unix = False        # they listen on unix sockets
     send_buffer = None  # SO_SNDBUF of nginx's client connections
@@ -56,6 +57,11 @@ class NginxTestCase(unittest.TestCase):
                 setattr(cls, name, None)
 
     @classmethod
+    def configuration(cls):
+        """The server block's, for classes that complete it."""
+        return cls.server
+
+    @classmethod
     def setUpClass(cls):
         cls.responders = []
         cls.nginx = None
@@ -65,7 +71,7 @@ class NginxTestCase(unittest.TestCase):
             if cls.unix:
                 path = os.path.join(options.scratch, "%d.%s.%d" % (os.getpid(), cls.__name__, number))
             cls.responders.append(Responder(path))
-        cls.nginx = Nginx(cls.server, cls.http, listen=cls.listen,
+        cls.nginx = Nginx(cls.configuration(), cls.http, cls.main, listen=cls.listen,
                           upstreams=[responder.address for responder in cls.responders])
         if cls.send_buffer:
             cls.nginx.limit_send_buffer(cls.send_buffer)

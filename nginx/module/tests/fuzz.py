@@ -39,6 +39,7 @@ SERVER = """
     location /off { fastcgi_pass %%UPSTREAM%%; interim_responses off; }
     location /expected { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; }
     location /lane { fastcgi_pass %%UPSTREAM2%%; spool_receive on; }
+    location /lane_worker { fastcgi_pass %%UPSTREAM2%%; spool_receive worker; }
 """
 HTTP = "upstream group { server %%UPSTREAM%%; keepalive 4; }"
 PATHS = ["/", "/", "/", "/buffered", "/collected", "/kept", "/kept_off", "/kept_buffered", "/off", "/expected"]

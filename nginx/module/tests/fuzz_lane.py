@@ -29,7 +29,7 @@ class Seed:
         self.random = random.Random(-seed)
         self.content = self.random.randbytes(self.random.choice([262_145, 300_000, 1_000_000, 2_500_000]))
         self.folder = folder
-        self.uri = "/lane?%d" % seed
+        self.uri = "%s?%d" % ("/lane_worker" if seed // 3 % 2 else "/lane", seed)
         self.protocol = self.random.choice(case.PROTOCOLS)
         self.is_chunked = self.protocol in case.HTTP1 and self.random.random() < 0.3
         self.goes_on = self.random.random() < 0.6

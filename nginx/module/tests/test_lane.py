@@ -27,7 +27,12 @@ LARGE = 256 * 1024
 
 class LaneTestCase(case.NginxTestCase):
     unix = True
-    server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"
+    receive = "on"      # the value of spool_receive
+    server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive %%RECEIVE%%; }"
+
+    @classmethod
+    def configuration(cls):
+        return cls.server.replace("%%RECEIVE%%", cls.receive)
 
     def setUp(self):
         super().setUp()
@@ -56,7 +61,7 @@ class LaneTestCase(case.NginxTestCase):
             for fd in os.listdir("/proc/%d/fd" % pid):
                 with contextlib.suppress(OSError):
                     path = os.readlink("/proc/%d/fd/%s" % (pid, fd))
-                    if path.startswith(self.folder):
+                    if path.startswith(self.folder) and not path.endswith(".stuck"):
                         found.append(path)
         return found
 
@@ -208,12 +213,12 @@ class Written(LaneTestCase):
 
 class SmallBuffer(Written):
     server = """client_body_buffer_size 16k;
-        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive %%RECEIVE%%; }"""
 
 
 class LargeBuffer(Written):
     server = """client_body_buffer_size 1m;
-        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive %%RECEIVE%%; }"""
 
 
 class ShortWrites(Written):
@@ -257,7 +262,7 @@ class ShortWrites(Written):
 
 
 class WithoutInterims(LaneTestCase):
-    server = "location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"
+    server = "location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; }"
 
     @case.over(*case.PROTOCOLS)
     def test_length(self, protocol):
@@ -427,7 +432,7 @@ class Limits(LaneTestCase):
 class SendTimeout(LaneTestCase):
     """How long nginx waits for the responder to take content."""
 
-    server = "fastcgi_send_timeout 1s; location / { fastcgi_pass %%UPSTREAM%%; spool_receive on; }"
+    server = "fastcgi_send_timeout 1s; location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; }"
 
     def at_its_limit(self):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
@@ -594,7 +599,7 @@ class Ends(Begun):
 
 class EndsOfLargeBuffer(Ends):
     server = """client_body_buffer_size 1m;
-        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive on; }"""
+        location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104 100; spool_receive %%RECEIVE%%; }"""
 
 
 class Reload(Begun):
@@ -889,7 +894,7 @@ class Failures(LaneTestCase):
 class Kept(LaneTestCase):
     http = "upstream kept { server %%UPSTREAM%%; keepalive 8; }"
     server = """fastcgi_keep_conn on;
-        location / { fastcgi_pass kept; interim_responses 104; spool_receive on; }"""
+        location / { fastcgi_pass kept; interim_responses 104; spool_receive %%RECEIVE%%; }"""
 
     @case.over(*case.PROTOCOLS)
     def test_kept(self, protocol):
@@ -939,7 +944,7 @@ class Kept(LaneTestCase):
 
 class NextUpstream(LaneTestCase):
     http = """upstream two { server unix:/nowhere/at/all; server %%UPSTREAM%%; }"""
-    server = """location / { fastcgi_pass two; fastcgi_next_upstream error; spool_receive on; }"""
+    server = """location / { fastcgi_pass two; fastcgi_next_upstream error; spool_receive %%RECEIVE%%; }"""
 
     @case.over(*case.PROTOCOLS)
     def test_first_is_not_there(self, protocol):
@@ -950,6 +955,17 @@ class NextUpstream(LaneTestCase):
             self.assertTrue(self.lanes[-1].content() == CONTENT)
         # That the first one cannot be reached is told, as it must be.
         self.nginx._checked = len(self.nginx.read("error.log"))
+
+
+def in_worker(*classes):
+    """Adds a class like each of these, in which nginx's worker process writes, and no thread."""
+    for one in classes:
+        name = one.__name__ + "InWorker"
+        globals()[name] = type(name, (one,), {"receive": "worker", "__module__": __name__})
+
+
+in_worker(Written, SmallBuffer, LargeBuffer, ShortWrites, WithoutInterims, Limits, SendTimeout, Slow, Ends,
+          EndsOfLargeBuffer, Reload, WorkerKilled, LimitedFiles, Failures, Kept, NextUpstream)
 
 
 class Directive(case.NginxTestCase):
