@@ -19,7 +19,7 @@ import lane
 import options
 from lane import Lane
 from responder import Disconnected
-from server import H2, PLAIN, Nginx
+from server import H2, PLAIN
 
 CONTENT = random.Random(7).randbytes(3_000_001)
 LARGE = 256 * 1024
@@ -33,6 +33,12 @@ class LaneTestCase(case.NginxTestCase):
     @classmethod
     def configuration(cls):
         return cls.server.replace("%%RECEIVE%%", cls.receive)
+
+    @classmethod
+    def setUpClass(cls):
+        if cls.receive != "worker" and not options.has("--with-threads"):
+            raise unittest.SkipTest("this nginx was built without threads")
+        super().setUpClass()
 
     def setUp(self):
         super().setUp()
@@ -966,13 +972,3 @@ def in_worker(*classes):
 
 in_worker(Written, SmallBuffer, LargeBuffer, ShortWrites, WithoutInterims, Limits, SendTimeout, Slow, Ends,
           EndsOfLargeBuffer, Reload, WorkerKilled, LimitedFiles, Failures, Kept, NextUpstream)
-
-
-class Directive(case.NginxTestCase):
-    def test_bad_values(self):
-        for words in ("", "maybe", "on on"):
-            nginx = Nginx("location / { spool_receive %s; }" % words)
-            accepted, said = nginx.test()
-            nginx.remove()
-            self.assertFalse(accepted, words)
-            self.assertIn("spool_receive", said)
