@@ -120,7 +120,7 @@ ngx_http_interim_lane_task_handler(ngx_event_t *ev)
         ev->timedout = 0;
 
         ngx_log_error(NGX_LOG_ERR, c->log, 0,
-                      "writing of content has not returned for %T seconds",
+                      "writing content has not finished after %T seconds",
                       ngx_time() - lane->posted_at);
 
         ngx_add_timer(ev, NGX_HTTP_INTERIM_LANE_STALL);
@@ -227,8 +227,9 @@ ngx_http_interim_lane_detach(ngx_http_interim_lane_t *lane)
 
     if (lane->request->main->count == 0) {
 
-        /* the request is being freed, so the pool's cleanup closes the file */
+        /* the request is being freed, and cannot wait for a thread */
 
+        ngx_http_interim_lane_close(&lane->fd);
         return;
     }
 
