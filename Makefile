@@ -29,7 +29,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb drill cluster-test power-test release clean FORCE
+    attack client-test module module-test deb drill cluster-test stall-test power-test release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -203,6 +203,17 @@ cluster-test:
 	    mkdir -p .build; \
 	    $(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :; \
 	    exec python3 Tests/Cluster/cluster.py; \
+	fi
+
+# A disk that stalls under uploads, and another location of the same nginx worker (Tests/Stall/README.md). It wants root;
+# disks, rows and lengths are in its environment.
+stall-test:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh stall || :
+	@if python3 Tests/Stall/stall.py --check; then \
+	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || [ -x .build/debug/spoolgate ] || \
+	        $(MAKE) --no-print-directory build || exit 1; \
+	    [ -n "$$STALL_MODULE" ] || $(MAKE) --no-print-directory module || exit 1; \
+	    exec python3 Tests/Stall/stall.py; \
 	fi
 
 # Power cuts, performed: a QEMU guest whose disks lose what was not flushed (Tests/Power/README.md). ROUNDS cuts on each

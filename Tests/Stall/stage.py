@@ -1,0 +1,280 @@
+"""nginx with the shipped location before a gateway whose spool and drop directory are on the disk that stalls."""
+
+import glob
+import hashlib
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import sys
+
+import gateway
+from gateway import ROOT
+from processes import Process, Unavailable, free_ports, must
+
+# A row of the table: its name, the path of its uploads, and the value of spool_receive.
+ROWS = {
+    "off": ("`spool_receive off`", "/files/", "off"),
+    "worker": ("`spool_receive worker`", "/files/", "worker"),
+    "on": ("`spool_receive on`", "/files/", "on"),
+    "dav": ("nginx's `dav_methods PUT`", "/dav/", "off"),
+    "proxy": ("nginx's `proxy_pass`, request buffered", "/proxy/", "off"),
+}
+# System calls that write: write, pwrite64, writev, pwritev, pwritev2 of x86-64; those of arm64.
+WRITES = {
+    "x86_64": {1, 18, 20, 296, 328},
+    "aarch64": {64, 68, 66, 70, 287},
+}.get(os.uname().machine, set())
+# fsync and fdatasync, by which the gateway waits for the disk, too.
+SYNCS = {"x86_64": {74, 75}, "aarch64": {82, 83}}.get(os.uname().machine, set())
+TICKS = os.sysconf("SC_CLK_TCK")
+
+SETTINGS = """listen: unix:{directory}/spoolgate.sock
+socket-mode: "0666"
+threads: {{maximum: 500}}
+spool: {{directory: {mount}/spool, reserve: 16MiB}}
+routes:
+  default:
+    upstream: directory:{mount}/drop
+    spool-receive: on
+"""
+
+NGINX = """load_module {module};
+daemon off;
+user root;
+worker_processes 1;
+error_log {directory}/error.log error;
+pid {directory}/nginx.pid;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    include {directory}/nginx/http.conf;
+    client_body_temp_path {directory}/temporary;
+    proxy_temp_path {directory}/temporary;
+    fastcgi_temp_path {directory}/temporary;
+    uwsgi_temp_path {directory}/temporary;
+    scgi_temp_path {directory}/temporary;
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        root {directory}/pages;
+        client_max_body_size 0;
+        # The location that is asked during the stall. Its file is on another disk.
+        location = /page {{ }}
+        location ^~ /files/ {{
+            include {directory}/nginx/pass.conf;
+            fastcgi_param SPOOLGATE_ROUTE  default;
+            fastcgi_param SPOOLGATE_ORIGIN http://$host;
+            include {directory}/nginx/location.conf;
+        }}
+        include {directory}/nginx/server.conf;
+        location ^~ /dav/ {{
+            root {mount};
+            client_body_temp_path {mount}/body;
+            dav_methods PUT;
+        }}
+        location ^~ /proxy/ {{
+            proxy_pass http://127.0.0.1:{sink};
+            client_body_temp_path {mount}/body;
+        }}
+    }}
+}}
+"""
+
+
+def rows():
+    chosen = os.environ.get("STALL_ROWS", "").split() or list(ROWS)
+    unknown = [one for one in chosen if one not in ROWS]
+    if unknown:
+        sys.exit(f"make stall-test: there is no row {unknown[0]}; there is {' '.join(ROWS)}")
+    return chosen
+
+
+def module():
+    """The nginx module's path."""
+    path = os.environ.get("STALL_MODULE") or os.path.join(
+        ROOT, ".build/nginx-module/ngx_http_interim_module.so"
+    )
+    if not os.path.exists(path):
+        raise Unavailable(f"there is no nginx module {path}: make module")
+    return path
+
+
+class Stage:
+    """One nginx and one gateway, with directories of their own on the disk."""
+
+    def __init__(self, directory, mount, row, sink=9):
+        self._directory, self._mount = directory, mount
+        _, self.path, self._mode = ROWS[row]
+        self._is_gateway = self.path == "/files/"
+        self.port = free_ports(1)[0]
+        self._sink = sink
+        self._nginx = self._gateway = None
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self):
+        for name in ("nginx/modules/upstream", "temporary", "pages"):
+            os.makedirs(f"{self._directory}/{name}")
+        for name in ("spool", "drop", "dav", "body"):
+            os.makedirs(f"{self._mount}/{name}")
+        with open(f"{self._directory}/pages/page", "wb") as page:
+            page.write(bytes(4096))
+        self._write_nginx()
+        with open(f"{self._directory}/spoolgate.yaml", "w") as file:
+            file.write(SETTINGS.format(directory=self._directory, mount=self._mount))
+        self._gateway = Process(
+            [gateway.program(), "serve", "--config", f"{self._directory}/spoolgate.yaml"],
+            f"{self._directory}/spoolgate.log",
+        )
+        must(20, "the gateway listens", lambda: self._listens(self._gateway, socket.AF_UNIX))
+        self._nginx = Process(
+            ["nginx", "-p", self._directory, "-c", "nginx.conf"], f"{self._directory}/start.log"
+        )
+        must(20, "nginx listens", lambda: self._listens(self._nginx, socket.AF_INET))
+        must(20, "nginx has its worker", lambda: len(children(self._nginx.identity)) == 1)
+        self.worker = children(self._nginx.identity)[0]
+
+    def _listens(self, process, family):
+        if process.status is not None:
+            raise RuntimeError(f"it ended: {process.said()[-1000:]}")
+        address = ("127.0.0.1", self.port)
+        if family == socket.AF_UNIX:
+            address = f"{self._directory}/spoolgate.sock"
+        try:
+            with socket.socket(family) as one:
+                one.connect(address)
+            return True
+        except OSError:
+            return False
+
+    def _write_nginx(self):
+        """The shipped files, with other paths and the row's value of spool_receive."""
+        sources = [f"{ROOT}/nginx/{name}.conf" for name in "http location params pass server".split()]
+        targets = {os.path.basename(path): "" for path in sources}
+        sources += [f"{ROOT}/nginx/module/{name}.conf" for name in ("interim", "keepalive")]
+        targets |= {"interim.conf": "modules/", "keepalive.conf": "modules/upstream/"}
+        for path in sources:
+            with open(path) as file:
+                text = file.read().replace("/usr/share/spoolgate/nginx/", f"{self._directory}/nginx/")
+            text = text.replace("/run/spoolgate/spoolgate.sock", f"{self._directory}/spoolgate.sock")
+            name = os.path.basename(path)
+            if name == "interim.conf":
+                text, count = re.subn(r"(?m)^spool_receive .*;", f"spool_receive {self._mode};", text)
+                if count != 1:
+                    raise RuntimeError(f"{path} does not set spool_receive")
+            with open(f"{self._directory}/nginx/{targets[name]}{name}", "w") as file:
+                file.write(text)
+        with open(f"{self._directory}/nginx.conf", "w") as file:
+            file.write(
+                NGINX.format(
+                    module=module(),
+                    directory=self._directory,
+                    mount=self._mount,
+                    port=self.port,
+                    sink=self._sink,
+                )
+            )
+
+    # The state of its processes.
+
+    def writes(self):
+        """The threads of nginx's worker and of the gateway that write to the disk or sync it now."""
+        return self.worker_writes(), self._busy(self._gateway.identity, WRITES | SYNCS)
+
+    def worker_writes(self):
+        return self._busy(self.worker, WRITES)
+
+    def _busy(self, process, calls):
+        # Reading a link of /proc asks no file system.
+        busy = 0
+        for thread in glob.glob(f"/proc/{process}/task/*"):
+            try:
+                with open(f"{thread}/syscall") as file:
+                    words = file.read().split()
+                if words[0].isdigit() and int(words[0]) in calls:
+                    path = os.readlink(f"/proc/{process}/fd/{int(words[1], 16)}")
+                    busy += path.startswith(self._mount + "/")
+            except OSError:
+                # The thread or the descriptor is gone.
+                pass
+        return busy
+
+    def worker_seconds(self):
+        """The processor time of nginx's worker; None if it has ended."""
+        try:
+            with open(f"/proc/{self.worker}/stat") as file:
+                words = file.read().rpartition(")")[2].split()
+            return (int(words[11]) + int(words[12])) / TICKS
+        except OSError:
+            return None
+
+    def terminate(self):
+        """TERM to nginx; a descriptor that becomes readable when the worker ends."""
+        worker = os.pidfd_open(self.worker)
+        self._nginx.send(signal.SIGTERM)
+        return worker
+
+    def lane_bytes(self):
+        """The bytes that nginx wrote into the spool."""
+        page = gateway.admin_page(f"{self._directory}/admin.sock", "/metrics")
+        return sum(
+            float(one) for one in re.findall(r"(?m)^spoolgate_spool_receive_bytes_total.* (\S+)$", page)
+        )
+
+    def digests(self):
+        """The SHA-256 of each file that was stored on the disk, sorted."""
+        paths = glob.glob(f"{self._mount}/drop/*") + glob.glob(f"{self._mount}/dav/*")
+        found = []
+        for path in paths:
+            if not path.endswith(".json"):
+                with open(path, "rb") as file:
+                    found.append(hashlib.file_digest(file, "sha256").hexdigest())
+        return sorted(found)
+
+    def quit(self):
+        """Ends nginx and the gateway as an operator does; the names of those that do not end in time."""
+        left = []
+        for name, process, number in (
+            ("nginx", self._nginx, signal.SIGQUIT),
+            ("the gateway", self._gateway, signal.SIGTERM),
+        ):
+            process.send(number)
+            if process.wait(30) is None:
+                left.append(name)
+        return left
+
+    def complaints(self):
+        """The lines that nginx and the gateway logged as warnings or errors."""
+        with open(f"{self._directory}/error.log", errors="replace") as file:
+            lines = file.read().splitlines()
+        said = self._gateway.said().splitlines()
+        return lines + [one for one in said if re.search(r" level=(warning|error|critical) |Fatal", one)]
+
+    def __exit__(self, *_):
+        """The disk must not be stalled any more."""
+        for process in (self._nginx, self._gateway):
+            if process:
+                for child in children(process.identity) if process.status is None else ():
+                    os.kill(child, signal.SIGKILL)
+                process.kill()
+        for name in ("spool", "drop", "dav", "body"):
+            shutil.rmtree(f"{self._mount}/{name}", ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def children(process):
+    with open(f"/proc/{process}/task/{process}/children") as file:
+        return [int(one) for one in file.read().split()]
+
+
+def ended_within(descriptor, seconds):
+    """Whether the process of a pidfd ends in time."""
+    return bool(select.select([descriptor], [], [], seconds)[0])

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""A disk that stalls under uploads, and how long another location of the same nginx worker takes to answer meanwhile
+(`make stall-test`).
+
+Environment: STALL_DISKS, kinds of disks, out of `fuse ext4` (default: both); STALL_ROWS, rows of the table (default:
+all; names in stage.py); STALL_SECONDS, the length of a stall (8); STALL_UPLOADS, uploads at a time (20); STALL_MIB, the
+size of each (32); STALL_LIMIT, the seconds after which the run is given up (900); STALL_SCRATCH, a directory for all
+files (/var/tmp); STALL_MODULE, the nginx module; SPOOLGATE, the program. Exit status: 0 all assertions hold, or the
+machine cannot run the test; 1 otherwise. With --check it only reports why the machine cannot run it: then 1, else 0.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for neighbour in ("Drill", "Cluster"):
+    sys.path.append(os.path.join(os.path.dirname(HERE), neighbour))
+
+import gateway
+import measure
+import stage
+from disks import DISKS
+from processes import Unavailable
+from transcript import Transcript
+
+NAME = "spoolgate-stall-"
+IN_NAMESPACE = "--in-namespace"
+CHECK = "--check"
+# The kernel ends the first process of the namespaces with unshare, and unshare with this program. Every other process
+# and every mount ends with the first process, also if this program is killed during a stall.
+NAMESPACES = (
+    "setpriv --pdeathsig KILL"
+    " unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
+).split()
+TOOLS = "setpriv unshare nginx fuse-overlayfs mkfs.ext4 losetup".split()
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+
+
+class GivenUp(BaseException):
+    """The run takes longer than STALL_LIMIT."""
+
+
+def main():
+    os.environ["PATH"] = PATH
+    # A process cannot leave a namespace that ends with it, so this one removes the directory.
+    if sys.argv[1:2] != [IN_NAMESPACE]:
+        return outside()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(limit())
+    transcript = Transcript()
+    try:
+        for disk in map(DISKS.get, disks()):
+            if reason := disk.obstacle():
+                transcript.say(f"SKIPPED {disk.title}: {reason}")
+            else:
+                measure.play(disk, stage.rows(), sys.argv[2], transcript)
+    except GivenUp:
+        transcript.check(False, f"the run ends within {limit()} s (STALL_LIMIT)")
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
+    return 1 if transcript.failed else 0
+
+
+def limit():
+    return int(os.environ.get("STALL_LIMIT") or 900)
+
+
+def give_up(*_):
+    raise GivenUp
+
+
+def disks():
+    chosen = os.environ.get("STALL_DISKS", "").split() or list(DISKS)
+    unknown = [one for one in chosen if one not in DISKS]
+    if unknown:
+        sys.exit(f"make stall-test: there is no disk {unknown[0]}; there is {' '.join(DISKS)}")
+    return chosen
+
+
+def outside():
+    """Runs the test in namespaces of its own if the machine can."""
+    reason = obstacle()
+    is_check = sys.argv[1:] == [CHECK]
+    if reason:
+        print(f"SKIPPED make stall-test: {reason}")
+        return 1 if is_check else 0
+    if is_check:
+        return 0
+    try:
+        gateway.program()
+        stage.module()
+    except Unavailable as missing:
+        print(f"SKIPPED make stall-test: {missing}")
+        return 0
+    disks()
+    stage.rows()
+    scratch = make_scratch(os.environ.get("STALL_SCRATCH") or "/var/tmp")
+    inside = subprocess.Popen(
+        [*NAMESPACES, sys.executable, os.path.abspath(__file__), IN_NAMESPACE, scratch]
+    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # unshare ignores these signals while it waits.
+        signal.signal(number, lambda *_: inside.kill())
+    try:
+        while True:
+            try:
+                status = inside.wait(limit() + 60)
+                return status if status >= 0 else 128 - status
+            except subprocess.TimeoutExpired:
+                print(f"FAIL  the run did not end by itself {limit()} s after its start")
+                return 1
+            except KeyboardInterrupt:
+                # The terminal sent it to the processes in the namespace, too.
+                pass
+    finally:
+        inside.kill()
+        inside.wait()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def make_scratch(directory):
+    """A directory for this run. Directories of killed runs are removed."""
+    for entry in os.listdir(directory):
+        process = entry.removeprefix(NAME)
+        if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
+            shutil.rmtree(os.path.join(directory, entry), ignore_errors=True)
+    scratch = os.path.join(directory, f"{NAME}{os.getpid()}")
+    os.mkdir(scratch)
+    return scratch
+
+
+def obstacle():
+    """Why this machine cannot run the test; None if it can."""
+    if os.geteuid() != 0:
+        return "it mounts file systems, which only root may do"
+    for tool in TOOLS:
+        if not shutil.which(tool, path=PATH):
+            return f"{tool} is not installed (deploy/install-dependencies.sh stall)"
+    reasons = [DISKS[name].obstacle() for name in disks()]
+    if all(reasons):
+        return reasons[0]
+    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
+        return "this machine has no namespaces for processes and mounts"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
