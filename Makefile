@@ -76,15 +76,18 @@ test-quick:
 	swift build --build-tests
 	swift test --skip-build --filter '^(UploadProtocol|Spool|Gateway)Tests\.'
 
-# kill -9 of the daemon, round after round, from a random seed on (`make test`: always the same); a
-# round that fails names the SEED that repeats it.
+# kill -9, round after round, from a random seed on (`make test`: always the same); a round that fails names the SEED
+# that repeats it. VICTIM=gateway or VICTIM=worker kills only that; SUITE=LaneKillTests kills only while nginx writes
+# content into the spool by itself.
 ROUNDS ?= 500
 SEED ?=
+VICTIM ?=
+SUITE ?= KillTests
 crash-test:
 	@deploy/install-dependencies.sh test
 	swift build --build-tests
-	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) \
-	    swift test --skip-build --filter KillTests
+	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) SPOOLGATE_CRASH_VICTIM=$(VICTIM) \
+	    swift test --skip-build --filter $(SUITE)
 
 # Random requests on random records through the gateway, and random FastCGI through the front, each for so
 # long; prints how many. After a trap SPOOLGATE_FUZZ_SEED=n plays the seed again that the files

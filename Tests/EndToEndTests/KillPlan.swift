@@ -27,6 +27,20 @@ enum KillManner: String {
     ]
 }
 
+/// The process that a run kills.
+enum KillVictim: String, CaseIterable {
+    case gateway, worker
+
+    /// The victims to test: all, unless the environment names one (`make crash-test VICTIM=worker`).
+    static let asked: [KillVictim] = {
+        let name = ProcessInfo.processInfo.environment["SPOOLGATE_CRASH_VICTIM"] ?? ""
+        return name.isEmpty ? allCases : allCases.filter { $0.rawValue == name }
+    }()
+
+    /// Whether to test the victim.
+    var isAsked: Bool { Self.asked.contains(self) }
+}
+
 /// One death of the daemon.
 struct Kill {
     var moment: Moments.Moment
@@ -39,6 +53,19 @@ struct Kill {
     var manner: KillManner
     /// Microseconds that the manner needs.
     var pauses: [UInt32]
+    /// The activity of nginx that the kill waits for.
+    var aim = Aim.none
+
+    /// nginx's activity at the kill.
+    enum Aim {
+        /// Anything.
+        case none
+        /// A worker has the file of an upload.
+        case file
+        /// A thread of a worker writes.
+        case write
+    }
+
     /// Daemons that are started after it, each of which serves from its start on.
     var starts: Int {
         switch manner {
@@ -75,6 +102,34 @@ struct KillPlan {
         if let manner { for index in kills.indices { kills[index].manner = manner } }
     }
 
+    /// Draws a round of larger uploads, in which each kill waits until nginx writes into the spool.
+    init(seed: UInt64, during victim: KillVictim) {
+        self.init(seed: seed, manner: victim == .worker ? .worker : nil)
+        var generator = SplitMix(seed: ~seed)
+        // The first report of an offset takes a second.
+        let isSlow = generator.once(in: 2)
+        for index in tasks.indices {
+            tasks[index].content = generator.content(
+                Int.random(in: (isSlow ? 8_000_000 : 2_000_000)...12_000_000, using: &generator)
+            )
+            tasks[index].pace = UInt32.random(
+                in: isSlow ? 9_000...13_000 : 0...300,
+                using: &generator
+            )
+            tasks[index].breaksAfter = 0
+            if isSlow { tasks[index].partialAppends = 0 }
+        }
+        for index in kills.indices {
+            kills[index].moment = isSlow && index == 0 ? .reported : .appending
+            kills[index].ordinal = Int.random(
+                in: 1...(kills[index].moment == .reported ? 4 : 100),
+                using: &generator
+            )
+            kills[index].holds = false
+            kills[index].aim = generator.once(in: 2) ? .write : .file
+        }
+    }
+
     private static func task(
         _ number: Int,
         _ seed: UInt64,
@@ -101,7 +156,7 @@ struct KillPlan {
     }
 
     private static func kill(_ generator: inout SplitMix) -> Kill {
-        let moment = Moments.Moment.allCases.randomElement(using: &generator) ?? .creating
+        let moment = Moments.Moment.drawn.randomElement(using: &generator) ?? .creating
         let isFrequent = moment == .appending || moment == .deliveringContent
         return Kill(
             moment: moment,

@@ -12,13 +12,17 @@ struct KillTests {
     /// The death of a process breaks neither kind of promise, and only one is on the disk.
     @Test(
         "no promise is broken, whenever the daemon dies",
+        .enabled(if: KillVictim.gateway.isAsked),
         arguments: [("power-cut", 12), ("process", 6)]
     )
     func rounds(promise: String, usually: Int) throws {
         try run(KillPlan.seeds(usually: usually), promise: promise)
     }
 
-    @Test("no promise is broken, whenever nginx's worker dies")
+    @Test(
+        "no promise is broken, whenever nginx's worker dies",
+        .enabled(if: KillVictim.worker.isAsked)
+    )
     func worker() throws {
         try run(KillPlan.seeds(usually: 6), promise: "power-cut", manner: .worker)
     }

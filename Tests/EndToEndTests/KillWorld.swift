@@ -13,8 +13,14 @@ struct KillTally {
     var moments: [String: Int] = [:]
     /// Kills after the last client's end, because their moment did not come.
     var idleKills = 0
+    /// Kills while a worker of nginx had an upload's file, and while one of its threads wrote.
+    var killsWithFile = 0
+    var killsInWrite = 0
+    /// Rounds with a kill while a worker of nginx had an upload's file.
+    var roundsWithFile = 0
     var uploads = 0
     var retrievals = 0
+    var reports = 0
     var answered = 0
     var held = 0
     var purged = 0
@@ -29,9 +35,10 @@ struct KillTally {
         }
         return """
             \(rounds) rounds, \(uploads) uploads: \(answered) answered, \(held) held and told so, \
-            \(purged) purged and begun again; \(retrievals) offsets retrieved, \(replays) responses \
-            replayed, \(repeated) safe deliveries repeated
-            kills: \(list(kills)); \(idleKills) with nothing under way
+            \(purged) purged and begun again; \(retrievals) offsets retrieved, \(reports) reported \
+            meanwhile, \(replays) responses replayed, \(repeated) safe deliveries repeated
+            kills: \(list(kills)); \(idleKills) with nothing under way; \(killsWithFile) while nginx had an \
+            upload's file, \(killsInWrite) of them during a write (\(roundsWithFile) rounds)
             at: \(list(moments))
             """
     }
@@ -59,11 +66,13 @@ final class KillWorld {
     /// Runs a round; everything that went wrong.
     func run(_ plan: KillPlan) throws -> [String] {
         let logStart = sandbox.log.count
+        let killsWithFile = tally.killsWithFile
         var purges: [Command] = []
         let clients = try carry(plan.tasks) {
             for kill in plan.kills { purges += try carryOut(kill) }
         }
         count(plan, clients)
+        if tally.killsWithFile > killsWithFile { tally.roundsWithFile += 1 }
         return try KillOracle(
             world: self,
             clients: clients,
@@ -105,6 +114,7 @@ final class KillWorld {
         defer { moments.goOn() }
         tally.kills[kill.manner.rawValue, default: 0] += 1
         usleep(kill.delay)
+        if kill.aim != .none { take(kill.aim) }
         switch kill.manner {
         case .plain:
             try sandbox.crash()
@@ -130,11 +140,24 @@ final class KillWorld {
         return []
     }
 
+    /// Waits for that activity of nginx, for a second at most, and counts it.
+    private func take(_ aim: Kill.Aim) {
+        let deadline = Date(timeIntervalSinceNow: 1)
+        var writing: SpoolWriting
+        repeat {
+            writing = SpoolWriting(of: sandbox)
+            if aim == .write ? writing.isInWrite : writing.hasFile { break }
+        } while Date() < deadline
+        if writing.hasFile { tally.killsWithFile += 1 }
+        if writing.hasFile, writing.isInWrite { tally.killsInWrite += 1 }
+    }
+
     private func count(_ plan: KillPlan, _ clients: [ResumingClient]) {
         tally.rounds += 1
         tally.uploads += clients.count
         for client in clients {
             tally.retrievals += client.retrievals
+            tally.reports += client.reports
             switch client.creations.last?.end {
             case .answered: tally.answered += 1
             case .unknown: tally.held += 1

@@ -16,6 +16,11 @@ final class Moments: @unchecked Sendable {
         case creating, created, appending, completing, retrieving
         // At the upstream.
         case delivering, deliveringContent, delivered, answering, answered
+        /// At the client: an interim response reported an offset. It takes a second of content, so no plan draws it.
+        case reported
+
+        /// The moments of every round.
+        static let drawn = allCases.filter { $0 != .reported }
     }
 
     private struct Awaited {

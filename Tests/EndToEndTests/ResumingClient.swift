@@ -59,6 +59,8 @@ final class ResumingClient: @unchecked Sendable {
     private(set) var faults: [String] = []
     /// Offset retrievals that told an offset.
     private(set) var retrievals = 0
+    /// Interim responses that reported an offset.
+    private(set) var reports = 0
     private let port: Int
     private let moments: Moments
     private var requests = 0
@@ -200,7 +202,11 @@ final class ResumingClient: @unchecked Sendable {
     private func take(interim answer: WireClient.Answer) {
         guard answer.status == 104 else { return }
         take(location: answer)
-        if let offset = answer["upload-offset"] { note(offset: offset) }
+        if let offset = answer["upload-offset"] {
+            note(offset: offset)
+            reports += 1
+            moments.pass(.reported)
+        }
     }
 
     private func take(location answer: WireClient.Answer) {

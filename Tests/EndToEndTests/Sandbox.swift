@@ -147,13 +147,16 @@ final class Sandbox {
         try startAgain()
     }
 
-    /// Kills nginx's workers, in whose place it starts others.
-    func killWorkers() {
+    /// The process numbers of nginx's workers.
+    var workers: [Int32] {
         let children = "/proc/\(webServer.id)/task/\(webServer.id)/children"
         let workers = (try? String(contentsOfFile: children, encoding: .utf8)) ?? ""
-        for worker in workers.split(separator: " ").compactMap({ Int32($0) }) {
-            Foundation.kill(worker, SIGKILL)
-        }
+        return workers.split(separator: " ").compactMap { Int32($0) }
+    }
+
+    /// Kills nginx's workers, in whose place it starts others.
+    func killWorkers() {
+        for worker in workers { Foundation.kill(worker, SIGKILL) }
     }
 
     /// Starts a daemon after the last one ended, and does not wait for it.

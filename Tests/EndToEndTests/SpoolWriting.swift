@@ -1,0 +1,45 @@
+// The activity of nginx's workers in the spool, by /proc.
+
+import Foundation
+
+/// Whether nginx writes into a sandbox's spool (`spool_receive`).
+struct SpoolWriting {
+    /// Whether a worker has the file of an upload open.
+    private(set) var hasFile = false
+    /// Whether a thread of such a worker, other than the one that serves requests, runs or waits for a disk: a thread
+    /// of the pool sleeps if it does not write or close a file.
+    private(set) var isInWrite = false
+
+    /// Looks once.
+    init(of sandbox: Sandbox) {
+        let spool = sandbox.directory.path() + "/spool/uploads/"
+        for worker in sandbox.workers where Self.hasFile(below: spool, worker) {
+            hasFile = true
+            isInWrite = isInWrite || Self.hasBusyThread(worker)
+        }
+    }
+
+    private static func hasFile(below spool: String, _ worker: Int32) -> Bool {
+        let directory = "/proc/\(worker)/fd"
+        let files = FileManager.default
+        let names = (try? files.contentsOfDirectory(atPath: directory)) ?? []
+        return names.contains { name in
+            let path = try? files.destinationOfSymbolicLink(atPath: "\(directory)/\(name)")
+            return path?.hasPrefix(spool) ?? false
+        }
+    }
+
+    private static func hasBusyThread(_ worker: Int32) -> Bool {
+        let directory = "/proc/\(worker)/task"
+        let threads = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        return threads.contains { thread in
+            let file = "\(directory)/\(thread)/stat"
+            guard thread != "\(worker)",
+                let text = try? String(contentsOfFile: file, encoding: .utf8),
+                // The name, in parentheses, may contain anything.
+                let state = text[(text.lastIndex(of: ")") ?? text.startIndex)...].dropFirst(2).first
+            else { return false }
+            return state == "R" || state == "D"
+        }
+    }
+}
