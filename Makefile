@@ -220,13 +220,15 @@ stall-test:
 	fi
 
 # Power cuts, performed: a QEMU guest whose disks lose what was not flushed (Tests/Power/README.md). ROUNDS cuts on each
-# file system of FS, each at the MOMENT named; SAMPLE=1 takes two minutes at the most. The system's own Python has h2.
+# file system of FS, each at the MOMENT named, and with spool_receive in the boots that LANE names; SAMPLE=1 takes two
+# minutes at the most. The system's own Python has h2.
 FS ?=
+LANE ?=
 MOMENT ?=
 SAMPLE ?=
 CONTROLS ?=
 POWER = POWER_ROUNDS="$(if $(filter file default,$(origin ROUNDS)),,$(ROUNDS))" POWER_FS="$(FS)" \
-    POWER_MOMENT="$(MOMENT)" POWER_SAMPLE="$(SAMPLE)" POWER_CONTROLS="$(CONTROLS)" \
+    POWER_MOMENT="$(MOMENT)" POWER_SAMPLE="$(SAMPLE)" POWER_CONTROLS="$(CONTROLS)" POWER_LANE="$(LANE)" \
     $(or $(wildcard /usr/bin/python3),python3) Tests/Power/power.py
 power-test:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh power || :

@@ -21,12 +21,14 @@ QUICK = ("all-syncs", "record", "flushes")
 MOST = 6
 
 
-def play(host, name, file_system, seed, results):
+def play(host, name, file_system, seed, results, lane):
     """Plays a control unless the results have it; the kinds of broken promises."""
     noticed = results.noticed(name)
     if noticed is None:
         _, moment, words = CONTROLS[name]
-        plan = Plan(f"control-{name}", file_system, seed, moment, is_control=True, **words)
+        plan = Plan(
+            f"control-{name}", file_system, seed, moment, is_control=True, lane=lane, **words
+        )
         with Series(host, plan, results) as series:
             series.play(MOST)
             # That a gateway does not serve in time is no promise.

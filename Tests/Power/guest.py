@@ -238,6 +238,7 @@ def build(out, gateway, previous):
         f"{HERE}/guest/liar.c",
         "-ldl",
     )
+    run(tool("gcc"), "-O2", "-o", f"{root.path}/bin/witness", f"{HERE}/guest/witness.c")
     for number, (name, content) in enumerate(in_order(glob.glob(f"{unpacked}/lib/modules/*")[0])):
         root.write(f"/modules/{number:02}-{name}.ko", content)
     put_nginx(root)

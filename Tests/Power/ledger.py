@@ -39,6 +39,8 @@ class Ledger:
         self.machine = None
         self.application = None
         self.boot = 0
+        # Whether most uploads are large enough for spool_receive.
+        self.has_large = False
         self._accepts = accepts
         self._numbers = 0
         self._trigger = None
@@ -164,6 +166,8 @@ class Ledger:
 
     def _size(self):
         chance = self.chance
+        if self.has_large and chance.random() < 0.7:
+            return chance.randint(512 << 10, 5 << 20)
         return chance.choice(
             [
                 chance.randint(1, 1000),

@@ -64,6 +64,19 @@ class Host:
     has_previous: bool = False
 
 
+@dataclasses.dataclass
+class Lane:
+    """nginx's activity in the spool (spool_receive)."""
+
+    # The files of uploads that it has open, its threads that write, and the bytes written since the boot.
+    files: int = 0
+    writes: int = 0
+    bytes: int = 0
+
+    def __str__(self):
+        return f"{self.files} files open, {self.writes} writes, {self.bytes} bytes"
+
+
 class Machine:
     """One boot of the guest; the disks outlive it."""
 
@@ -215,6 +228,13 @@ class Machine:
             if len(line) > 2
         ]
 
+    def lane(self):
+        """nginx's activity in the spool at the last report of guest/witness.c; None: there is no report."""
+        found = [rest.split() for _, word, rest in self.words() if word == "lane"]
+        # The power may go in the middle of a line.
+        found = [one for one in found if len(one) == 3 and all(map(str.isdigit, one))]
+        return Lane(*map(int, found[-1])) if found else None
+
     def last_words(self):
         """What the gateway and nginx said last that is no line of the gateway's log."""
         with open(self.log, errors="replace") as file:
@@ -227,7 +247,7 @@ class Machine:
             if self.process.poll() is not None:
                 return None
             words = [word for _, word, _ in self.words()]
-            if "gateway-ended" in words:
+            if "gateway-ended" in words or "nginx-failed" in words:
                 return None
             # Twice: of two daemons each gets one of the requests.
             if "up" in words and self._serves() and self._serves():

@@ -4,7 +4,7 @@
 
 Environment: POWER_ROUNDS, cuts on each file system (default 4); POWER_FS, file systems (default: ext4 xfs btrfs);
 POWER_MOMENT, at which every cut comes (default: drawn); POWER_SAMPLE, not empty: a sample of two minutes at the most;
-POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, what is drawn;
+POWER_LANE, the boots with spool_receive: `alternate` (default), `always` or `never`; POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, what is drawn;
 POWER_DIRECTORY, where all of it lives (default: .build/power); POWER_KERNEL, the directory of an unpacked kernel
 package; POWER_PREVIOUS, the program that each spool begins with; POWER_PROCESSORS, of the guest (default 1);
 SPOOLGATE, the program. Exit status: 0 all promises hold and every control was noticed, or nothing could be done here;
@@ -35,6 +35,9 @@ from transcript import Transcript
 from transport import TRANSPORTS
 
 CHECK = "--check"
+LANES = ("alternate", "always", "never")
+# Cuts with spool_receive in a series, from which on nginx must have written content.
+MOST_WITHOUT_LANE = 4
 # Seconds after which a sample begins no further round, and no control.
 SAMPLE = 50
 # Seconds after which the kernel ends a sample.
@@ -53,6 +56,7 @@ class Run:
         self.file_systems = setting("FS", "ext4" if self.is_sample else "ext4 xfs btrfs").split()
         self.rounds = int(setting("ROUNDS", "2" if self.is_sample else "4"))
         self.moment = setting("MOMENT") or None
+        self.lane = setting("LANE", "alternate")
         self.seed = setting("SEED") or str(random.SystemRandom().randrange(1 << 32))
         self.directory = os.path.abspath(
             setting("DIRECTORY", os.path.join(guest.ROOT, ".build/power"))
@@ -65,6 +69,7 @@ class Run:
             (self.file_systems, MAKE),
             (self.controls, controls.CONTROLS),
             ([self.moment] if self.moment else [], MOMENTS),
+            ([self.lane], LANES),
         ):
             unknown = [one for one in value if one not in known]
             if unknown:
@@ -74,7 +79,13 @@ class Run:
     def selection(self):
         """Names the results that a stopped run goes on from."""
         return " ".join(
-            [*self.file_systems, str(self.rounds), self.moment or "any", *self.controls]
+            [
+                *self.file_systems,
+                str(self.rounds),
+                self.moment or "any",
+                f"lane-{self.lane}",
+                *self.controls,
+            ]
         )
 
     def is_over(self):
@@ -148,7 +159,7 @@ def carry_out(run, transcript):
             transcript.say("(no time for the negative controls)")
             break
         transcript.scene(f"negative control {name}: {controls.CONTROLS[name][0]}")
-        noticed = controls.play(host, name, "ext4", run.seed, results)
+        noticed = controls.play(host, name, "ext4", run.seed, results, run.lane)
         transcript.check(noticed, f"it is noticed: {', '.join(noticed) or 'nothing is'}")
     results.end()
 
@@ -197,7 +208,7 @@ def play_series(run, host, results, file_system):
         return
     if done:
         print(f"  {done} cuts are in the results already", flush=True)
-    plan = Plan(file_system, file_system, run.seed, run.moment)
+    plan = Plan(file_system, file_system, run.seed, run.moment, lane=run.lane)
     with Series(host, plan, results, done) as series:
         series.play(run.rounds - done, run.is_over)
         for wonder in series.ledger.wonders[:10]:
@@ -208,9 +219,12 @@ def tell(results, file_system, transcript):
     cuts, lane, seconds, figures, broken = results.sum(file_system)
     shown = [f"{round(figures[name])} {words}" for name, words in SHOWN.items() if figures[name]]
     transcript.say(
-        f"  {cuts} cuts, {lane} of them with spool_receive, {round(seconds)} s: {', '.join(shown)}"
+        f"  {cuts} cuts, {lane.cuts} of them with spool_receive ({lane.used} in which nginx wrote, {lane.in_use} while it "
+        f"had files open, {lane.in_write} during a write), {round(seconds)} s: {', '.join(shown)}"
     )
     transcript.check(cuts and not broken, f"{file_system}: no promise is broken", dict(broken))
+    if lane.cuts >= MOST_WITHOUT_LANE:
+        transcript.check(lane.used, f"{file_system}: nginx writes content into the spool by itself")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ A run ends with a line that says so. What comes after it, of the same program, b
 """
 
 import collections
+import dataclasses
 import json
 import os
 
@@ -23,6 +24,17 @@ SHOWN = {
     "disk: taken back": "of them taken back",
     "file systems checked": "file systems checked",
 }
+
+
+@dataclasses.dataclass
+class LaneCuts:
+    """Cuts with spool_receive."""
+
+    cuts: int = 0
+    # Those of boots in which nginx wrote, those while it had files open, and those during a write.
+    used: int = 0
+    in_use: int = 0
+    in_write: int = 0
 
 
 class Results:
@@ -76,12 +88,17 @@ class Results:
         return None
 
     def sum(self, series):
-        """(cuts, cuts with the lane, seconds, figures, broken promises by kind) of a series."""
+        """(cuts, those with the lane, seconds, figures, broken promises by kind) of a series."""
         figures, broken = collections.Counter(), collections.Counter()
-        cuts = lane = seconds = 0
+        cuts = seconds = 0
+        lane = LaneCuts()
         for line in self.of(series):
             cuts += "cut" in line
-            lane += bool(line.get("cut", {}).get("lane"))
+            if said := line.get("cut", {}).get("lane"):
+                lane.cuts += 1
+                lane.used += said["bytes"] > 0
+                lane.in_use += said["files"] > 0
+                lane.in_write += said["writes"] > 0
             seconds += line.get("seconds", 0)
             figures.update(line.get("figures", {}))
             broken.update(line.get("broken", []))

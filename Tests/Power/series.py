@@ -1,6 +1,7 @@
 """One series: a pair of disks, and round after round of boot, check, upload and cut."""
 
 import collections
+import dataclasses
 import os
 import random
 import threading
@@ -9,7 +10,7 @@ import time
 from application import Application
 from client import Client
 from ledger import MOMENTS, Ledger
-from machine import Conduct, Machine, make_disks
+from machine import Conduct, Lane, Machine, make_disks
 from operating import Operator
 from oracle import Oracle
 from transport import send
@@ -32,12 +33,15 @@ class Plan:
         lies=False,
         promise="power-cut",
         is_control=False,
+        lane="alternate",
     ):
         self.name, self.file_system, self.seed, self.moment = name, file_system, seed, moment
         # Syncs that do nothing (guest/liar.c); disks that ignore flushes; the setting `promise`.
         self.lie, self.lies, self.promise = lie, lies, promise
         # Whether a broken promise is expected; it ends the series.
         self.is_control = is_control
+        # The boots in which nginx writes content into the spool by itself: always, never, alternate.
+        self.lane = lane
 
 
 class Series:
@@ -98,8 +102,8 @@ class Series:
             else "current"
         )
         self._daemons = 2 if not is_plain and self._chance.random() < 0.3 else 1
-        # Every other boot with nginx that writes content into the spool by itself.
-        self._has_lane = ledger.boot % 2 == 0
+        self._has_lane = plan.lane == "always" or plan.lane == "alternate" and ledger.boot % 2 == 0
+        ledger.has_large = self._has_lane and plan.lane == "always"
         words = {
             "fs": plan.file_system,
             "lane": "on" if self._has_lane else "off",
@@ -230,7 +234,7 @@ class Series:
         self._cuts.append(
             {
                 "at": ledger.last_cut,
-                "lane": self._has_lane,
+                "lane": self._has_lane and dataclasses.asdict(self._lane()),
                 "disks": str(conduct),
                 "daemons": self._daemons,
                 "program": self._program,
@@ -243,9 +247,12 @@ class Series:
             flush=True,
         )
 
+    def _lane(self):
+        return self.ledger.machine.lane() or Lane()
+
     def _described(self):
         words = [
-            ", spool_receive" if self._has_lane else "",
+            f", spool_receive ({self._lane()})" if self._has_lane else "",
             ", two daemons" if self._daemons == 2 else "",
             ", previous build" if self._program == "previous" else "",
         ]
@@ -254,9 +261,13 @@ class Series:
     def _work(self):
         """Clients and an operator at work, until the power goes."""
         chance, ledger, moment = self._chance, self.ledger, self.plan.moment
-        until = time.monotonic() + WORK
+        # Workers go on for as long as a cut may wait for nginx.
+        until = time.monotonic() + WORK + (3 if self._has_lane else 0)
         lasts = WORK
         workers = chance.choice([1, 2] if moment else [1, 2, 6, 10])
+        if self._has_lane:
+            # So that several of its threads write.
+            workers = max(workers, chance.choice([2, 4]))
         if self.plan.is_control and not moment:
             workers, lasts = 6, 5
         elif moment or chance.random() < 0.5:
@@ -279,9 +290,22 @@ class Series:
         end = time.monotonic() + lasts
         while time.monotonic() < end and not ledger.is_dead:
             time.sleep(0.01)
+        self._await_lane()
         ledger.cut_now()
         for thread in threads:
             thread.join()
+
+    def _await_lane(self):
+        """In boots with spool_receive: waits a while until nginx has an upload's file open, or a thread of it writes.
+
+        In half of them; the other cuts come at any time.
+        """
+        wanted = self._chance.choice(["files", "writes", None, None])
+        end = time.monotonic() + 3
+        while self._has_lane and wanted and time.monotonic() < end and not self.ledger.is_dead:
+            if getattr(self._lane(), wanted):
+                break
+            time.sleep(0.02)
 
     def _client(self, seed, is_fresh, until):
         ledger, chance = self.ledger, random.Random(seed)
