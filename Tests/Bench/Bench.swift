@@ -63,7 +63,9 @@ enum Bench {
                 options.module.map { "nginx has the module \($0)." }
                     ?? "nginx is without its module: no upload is told by 104."
             )
-            if options.hasLane { print("nginx writes content into the spool by itself.") }
+            if options.hasLane {
+                print("nginx writes content into the spool: spool_receive \(options.spoolReceive).")
+            }
         }
         var results: [SectionResult] = []
         for section in options.sections {

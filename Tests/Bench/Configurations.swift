@@ -16,11 +16,12 @@ func nginxConfiguration(
     sinkPort: UInt16,
     identity: Identity?,
     module: String?,
+    spoolReceive: SpoolReceive,
     log: String,
     workers: Int
 ) -> String {
     let gatewayLocation =
-        gatewayDirectives + (module == nil ? "" : gatewayDirectivesOfModule)
+        gatewayDirectives + (module == nil ? "" : gatewayDirectivesOfModule(spoolReceive))
     return """
         \(module.map { "load_module \($0);" } ?? "")
         daemon off;
@@ -113,13 +114,15 @@ private func secureServer(_ identity: Identity) -> String {
 }
 
 /// What a location of spoolgate has where nginx passes 104 on.
-private let gatewayDirectivesOfModule = """
+private func gatewayDirectivesOfModule(_ spoolReceive: SpoolReceive) -> String {
+    """
 
                 interim_responses 104 100;
-                spool_receive on;
+                spool_receive \(spoolReceive);
                 fastcgi_param SPOOLGATE_INTERIM "104 100";
 
     """
+}
 
 /// What every location of spoolgate has.
 private let gatewayDirectives = """

@@ -18,6 +18,11 @@ enum Section: String, CaseIterable {
     case clientUploads = "K"
 }
 
+/// How nginx's module writes content into the spool (`spool_receive`).
+enum SpoolReceive: String {
+    case on, worker, off
+}
+
 /// What the command line asks for.
 struct Options {
     /// The sections to run, in their order.
@@ -52,8 +57,10 @@ struct Options {
     var nginxProgram = "nginx"
     /// The file of the nginx module that passes 104 on; nil: nginx does without.
     var module = builtModule()
-    /// Whether that module writes content into the spool by itself.
-    var hasLane = false
+    /// How that module writes content into the spool: the value of `spool_receive`.
+    var spoolReceive = SpoolReceive.on
+    /// Whether it does.
+    var hasLane: Bool { module != nil && spoolReceive != .off }
     /// tusd's program; nil: it is not measured.
     var tusdProgram: String?
 
@@ -92,7 +99,8 @@ struct Options {
           --nginx PATH      nginx (default: found in PATH, then in /usr/sbin).
           --module PATH     ngx_http_interim_module.so, or none (default: the one that
                             `make module` has built, if it is there).
-          --lane            nginx writes content into the spool by itself (spool_receive on).
+          --spool-receive WORD  How nginx writes content into the spool: on (default; on a
+                            thread pool), worker (its worker process does) or off.
           --tusd PATH       tusd 2, to measure it beside spoolgate behind the same nginx.
           --help            This text.
 
@@ -130,7 +138,11 @@ struct Options {
             case "--state": options.state = try value(of: name, &rest)
             case "--spoolgate": options.gatewayProgram = try value(of: name, &rest)
             case "--nginx": options.nginxProgram = try value(of: name, &rest)
-            case "--lane": options.hasLane = true
+            case "--spool-receive":
+                guard let word = SpoolReceive(rawValue: try value(of: name, &rest)) else {
+                    throw BenchFailure("--spool-receive is on, worker or off")
+                }
+                options.spoolReceive = word
             case "--module":
                 let path = try value(of: name, &rest)
                 options.module = path == "none" ? nil : try absolutePath(path)

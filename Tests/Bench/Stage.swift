@@ -116,6 +116,7 @@ final class Stage {
                 sinkPort: sinkPort,
                 identity: identity,
                 module: options.module,
+                spoolReceive: options.spoolReceive,
                 log: logs[1],
                 workers: options.workers
             ),

@@ -51,7 +51,7 @@ private struct Target {
 
 /// Prints every target with its figure.
 func printTargets(_ results: [SectionResult], _ options: Options) {
-    let targets = targets(results) + (options.hasLane ? lane(results) : [])
+    let targets = targets(results) + (options.hasLane ? lane(results, options.spoolReceive) : [])
     if options.json {
         for target in targets {
             let figure: Any = target.figure ?? NSNull()
@@ -198,24 +198,34 @@ private func client(_ results: [SectionResult]) -> [Target] {
 /// Where nginx writes content into the spool by itself.
 ///
 /// With equal promises: what needs no sync beside what has none, and what is durable beside what is made so.
-private func lane(_ results: [SectionResult]) -> [Target] {
+private func lane(_ results: [SectionResult], _ spoolReceive: SpoolReceive) -> [Target] {
+    // Threads cost some thousand handovers a GiB.
+    let most = spoolReceive == .worker ? 1.15 : 1.5
     func large(_ promise: Promise, _ key: String) -> [Double] {
         let peer = promise == .process ? OneRequest.davRow : OneRequest.syncedDavRow
         return results.figure(.oneRequest, promise.toldRow, key, over: peer)
     }
     return [
         Target(
-            "written by nginx, process: 1 GiB: processor at most 1.15 x dav PUT",
+            "written by nginx, process: 1 GiB: processor at most \(most) x dav PUT",
             large(.process, "cpu_s_per_gib"),
-            atMost: 1.15
+            atMost: most
         ),
-        Target("  at least 0.9 x its speed", large(.process, "mib_per_s"), atLeast: 0.9),
         Target(
-            "  power-cut, against dav PUT made durable: processor at most 1.15 x",
+            "  power-cut, against dav PUT made durable: processor at most \(most) x",
             large(.powerCut, "cpu_s_per_gib"),
-            atMost: 1.15
+            atMost: most
         ),
-        Target("  at least 0.9 x its speed", large(.powerCut, "mib_per_s"), atLeast: 0.9),
+        Target(
+            "  1 GiB, process: at least 1.4 x tusd",
+            results.figure(
+                .oneRequest,
+                Promise.process.toldRow,
+                "mib_per_s",
+                over: OneRequest.tusdRow
+            ),
+            atLeast: 1.4
+        ),
         Target(
             "  64 appends of 16 MiB, process: at least 1.5 x tusd",
             results.figure(
