@@ -101,7 +101,7 @@ silent=yes check 'nginx takes nginx.conf with the module (make module)' check_mo
 
 # What operators have in their own files must not stop nginx when a package is removed, nor lose files to a location by a
 # regular expression.
-texts=(README.md docs/*.md nginx/*.conf nginx/snippets/*.conf)
+texts=(README.md docs/*.md nginx/*.conf nginx/snippets/*.conf deploy/container/*.conf)
 lasting() {
     ! grep -nE 'include +/usr/share/spoolgate/[^*;]*;' "${texts[@]}" &&
         ! grep -nE '^ *(spool_receive|interim_responses) ' "${texts[@]}"

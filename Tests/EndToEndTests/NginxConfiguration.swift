@@ -114,9 +114,10 @@ enum NginxBounds: Equatable {
 }
 
 enum NginxConfiguration {
-    /// Whether the gateway lets nginx write content into the spool by itself wherever it has the module, which runs a
-    /// suite by that way: SPOOLGATE_LANE=1 in the environment.
-    static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != nil
+    /// Whether nginx writes content into the spool by itself if it has the module, as it is shipped.
+    ///
+    /// SPOOLGATE_LANE=0 in the environment switches that off on every route, so that a suite tests the other way.
+    static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != "0"
 
     /// Writes the files for a sandbox.
     ///

@@ -83,7 +83,7 @@ final class Sandbox {
         settings += extra.map { $0 + "\n" }.joined()
         settings += "routes:\n  default:\n"
         settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
-        let lane = NginxConfiguration.hasLane ? "    spool-receive: on\n" : ""
+        let lane = NginxConfiguration.hasLane ? "" : "    spool-receive: off\n"
         settings += lane + routeSettings.map { "    \($0)\n" }.joined()
         for (name, lines) in routes {
             settings += "  \(name):\n" + lane + lines.map { "    \($0)\n" }.joined()

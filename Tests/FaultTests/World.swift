@@ -91,7 +91,6 @@ final class World {
         route.upstream = UpstreamSettings(targets: [.unix(path: origin.target)])
         route.limits.minSize = 0
         route.maxResponseSize = 1000
-        route.spoolReceive = .on
         // Its clients ask for one attempt after the other.
         route.queue.maximumBackoff = .zero
         defaults.routes = [RouteSettings.defaultName: route]

@@ -54,7 +54,6 @@ final class GatewayUnderTest: Sendable {
         var route = RouteSettings()
         route.upstream.targets = [target ?? .directory(path: "\(root)/delivered")]
         route.limits.minSize = 0
-        route.spoolReceive = .on
         if tellsEvents { settings.events.destination = .file("\(root)/events") }
         change(&settings, &route)
         route.inspection.command = route.inspection.command.map { [root] in

@@ -61,9 +61,9 @@ import Testing
         #expect(little.events == [] && verified.events == [])
     }
 
-    @Test("a route without spool-receive declines, and the content comes as ever")
+    @Test("a route with spool-receive: off declines, and the content comes through the gateway")
     func off() throws {
-        #expect(RouteSettings().spoolReceive == .off)
+        #expect(RouteSettings().spoolReceive == .on)
         let test = try GatewayUnderTest { $1.spoolReceive = .off }
         let lane = ScriptedLane()
         let record = test.serve(.creation([.bytes(Self.large)], length: .unknown).offer(lane))

@@ -64,7 +64,7 @@ import Testing
                 upstream: [https://b.test, "unix:/b"]
                 anonymous: refuse
                 rfc-clients: true
-                spool-receive: on
+                spool-receive: off
                 upload-resources: /u/
                 limits:
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 2d}
@@ -127,7 +127,7 @@ import Testing
         route.crossOrigin.exposedFields = [.made("X-B"), .made("X-C")]
         route.anonymous = .refuse
         route.hasRFCClients = true
-        route.spoolReceive = .on
+        route.spoolReceive = .off
         route.uploadResources = "/u/"
         route.limits = UploadLimits(
             maxSize: 9,

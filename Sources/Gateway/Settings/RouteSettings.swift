@@ -39,8 +39,8 @@ package struct RouteSettings: Sendable, Equatable {
     package var tus = TusSpeaker.on
     /// What a client of tus hears of the upstream's answer.
     package var tusAnswer = TusAnswer.status
-    /// Who writes content into the spool, where nginx offers to.
-    package var spoolReceive = SpoolReceive.off
+    /// Who writes content into the spool, if nginx offers to.
+    package var spoolReceive = SpoolReceive.on
     /// Whether clients that name no interop version are those of the RFC, and hear 104.
     package var hasRFCClients = false
     /// Whether anonymous clients may upload; nil: nothing is said, and they may.

@@ -61,7 +61,7 @@ struct GateSetting: Sendable {
         row("reply", \.reply, .upstream, .accepted),
         row("promise", \.promise, .powerCut, .process),
         row("ordinary", \.ordinary, .spool, .pass),
-        row("spool-receive", \.spoolReceive, .on),
+        row("spool-receive", \.spoolReceive, .off),
         row("tus", \.tus, .on, .off, .pass),
         row("tus-answer", \.tusAnswer, .upstream),
         row("rfc-clients", \.hasRFCClients, true),
