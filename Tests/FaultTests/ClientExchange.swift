@@ -138,6 +138,8 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         return front != nil
     }
 
+    var wasOffered: Bool { front != nil }
+
     func grant(
         _ file: consuming Descriptor,
         at offset: Int64,

@@ -3,6 +3,7 @@
 
 import Glibc
 import HTTPTypes
+import Logging
 import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
@@ -72,6 +73,94 @@ import Testing
         #expect(try test.drops() == [Self.large])
         let counts = test.gateway.metrics.routes[0].counts
         #expect(counts.receivedByLane.count == 0 && counts.received.count == 300_000)
+    }
+
+    private static let wrongDigest = "sha-256=:" + String(repeating: "A", count: 43) + "=:"
+
+    /// Content, and which path is counted for it.
+    struct Counted: Sendable, CustomTestStringConvertible {
+        var path: ContentPath
+        var hasOffer = true
+        var setting = SpoolReceive.on
+        var fields: HTTPFields = [:]
+        var isOrdinary = false
+        var isSmall = false
+
+        var testDescription: String { path.rawValue }
+    }
+
+    @Test(
+        "the log, the counts and the daemon say which path content took, and why",
+        arguments: [
+            Counted(path: .taken), Counted(path: .off, setting: .off),
+            Counted(path: .notOffered, hasOffer: false),
+            Counted(path: .notOffered, hasOffer: false, setting: .off),
+            Counted(path: .digest, fields: [.contentDigest: wrongDigest]),
+            Counted(path: .ordinary, isOrdinary: true), Counted(path: .small, isSmall: true),
+        ]
+    )
+    func path(counted: Counted) throws {
+        let test = try GatewayUnderTest { $1.spoolReceive = counted.setting }
+        let content = counted.isSmall ? Array("hello".utf8) : Self.large
+        let exchange: ScriptedExchange =
+            counted.isOrdinary
+            ? ScriptedExchange(.post, "/files/a", [:], [.bytes(content)], length: .unknown)
+            : .creation(
+                [.bytes(content)],
+                complete: false,
+                length: counted.isSmall ? .known(5) : .unknown,
+                fields: counted.fields
+            )
+        if counted.hasOffer { _ = exchange.offer(ScriptedLane()) }
+        let record = test.serve(exchange)
+        let isNginx = counted.path == .taken
+        let (nginx, gateway) = isNginx ? (content.count, 0) : (0, content.count)
+        #expect(test.log.level(of: "content written") == .debug)
+        #expect(test.log.values(of: "nginx", in: "content written") == ["\(nginx)"])
+        #expect(
+            test.log.values(of: "reason", in: "content written") == [counted.path.reason ?? "-"]
+        )
+        let counts = test.gateway.metrics.routes[0].counts
+        #expect(counts.paths.map(\.path) == (counted.isSmall ? [] : [counted.path]))
+        let isOfRoute = [.taken, .off, .notOffered].contains(counted.path)
+        #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
+        // Of content that is wrong nothing is kept.
+        guard !counted.isOrdinary, counted.path != .digest else { return }
+        #expect(test.log.values(of: "gateway", in: "content written") == ["\(gateway)"])
+        let name = try #require(record.location?.split(separator: "/").last)
+        let id = try #require(UploadID(name))
+        let shares = try #require(test.gateway.transfers.shares(of: id))
+        #expect(shares.nginx == nginx && shares.gateway == gateway)
+        #expect(shares.path == (isNginx ? nil : counted.path))
+        #expect(ContentShares(line: shares.line) == shares)
+    }
+
+    @Test("what an upload's messages brought adds up, also while one receives")
+    func shares() throws {
+        let test = try GatewayUnderTest()
+        let (running, location) = try Self.begin(test, ScriptedLane())
+        let id = try #require(location.split(separator: "/").last.flatMap { UploadID($0) })
+        #expect(test.gateway.transfers.shares(of: id)?.words == "300000 bytes by nginx")
+        #expect(test.serve(.retrieval(location)).offset == 300_000)
+        _ = try running.finish()
+        _ = test.serve(.append(location, at: 300_000, ["hello"], complete: false))
+        #expect(
+            test.gateway.transfers.shares(of: id)?.words
+                == "300000 bytes by nginx, 5 by the gateway (a message of 256 KiB or less)"
+        )
+    }
+
+    @Test("of more uploads than are remembered the oldest are forgotten")
+    func forgotten() {
+        var table = SharesTable()
+        let ids = (0..<SharesTable.most + 2).map { UploadID(high: 7, low: UInt64($0)) }
+        for id in ids { table.add(ContentShares(gateway: 1), to: id) }
+        // One that is known already takes no place.
+        table.add(ContentShares(gateway: 1), to: ids[2])
+        #expect(table[ids[0]] == nil && table[ids[1]] == nil)
+        #expect(table[ids[2]]?.gateway == 2 && table[ids[3]]?.gateway == 1)
+        table.add(ContentShares(), to: ids[0])
+        #expect(table[ids[0]] == nil && table[ids[2]] != nil)
     }
 
     @Test("a client that is cut goes on behind what the front has written")

@@ -52,7 +52,7 @@ import Testing
         #expect(test.disk.count(.create) == (size.isFile ? 1 : 0))
         #expect(test.disk.count(.sync) == 0)
         #expect(try test.summaries().isEmpty)
-        #expect(test.log.messages == ["ordinary upload delivered"])
+        #expect(test.log.messages == ["content written", "ordinary upload delivered"])
     }
 
     @Test(
@@ -69,7 +69,7 @@ import Testing
         #expect(record[.uploadComplete] == "?1" && record.offset == 5)
         #expect(try test.drops() == [Array("small".utf8)])
         #expect(test.disk.count(.create) == 0)
-        #expect(test.log.messages == ["ordinary upload delivered"])
+        #expect(test.log.messages == ["content written", "ordinary upload delivered"])
     }
 
     @Test(
@@ -146,7 +146,9 @@ import Testing
         let exchange = ScriptedExchange(.post, "/p", [:], ["x"])
         exchange.leave(after: 0)
         #expect(test.serve(exchange).isAborted)
-        #expect(test.log.messages == ["ordinary upload delivered", "client gone"])
+        #expect(
+            test.log.messages == ["content written", "ordinary upload delivered", "client gone"]
+        )
         #expect(test.log.values(of: "status", in: "ordinary upload delivered") == ["201"])
         #expect(test.log.level(of: "client gone") == .debug)
     }

@@ -164,6 +164,8 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         monitor.update { $0.lane?.isOffered == true }
     }
 
+    var wasOffered: Bool { monitor.update { $0.lane != nil } }
+
     func grant(
         _ file: consuming Descriptor,
         at offset: Int64,

@@ -94,6 +94,16 @@ extension Admin {
         for (route, counts) in metrics.routes {
             text.add(counts.receivedByLane.count, [("route", route)])
         }
+        text.begin(
+            "spool_receive_total",
+            .counter,
+            "Messages with more than 256 KiB of content for an upload, by who wrote it and why."
+        )
+        for (route, counts) in metrics.routes {
+            for (path, count) in counts.paths {
+                text.add(count, [("route", route), ("result", path.rawValue)])
+            }
+        }
         text.begin("uploads_receiving", .gauge, "Uploads whose content is received now.")
         text.add(metrics.receiving.count)
         text.begin("interruptions_total", .counter, "Uploads whose content ended early.")

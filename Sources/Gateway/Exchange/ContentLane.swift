@@ -11,6 +11,11 @@ package protocol ContentLane: AnyObject {
     /// The offer is declined by the next `Exchange.receive(into:)`, or taken up by `grant`.
     func isOffered() throws(ContentError) -> Bool
 
+    /// Whether the web server has offered it for this request, whatever became of the offer.
+    ///
+    /// Known once content was read.
+    var wasOffered: Bool { get }
+
     /// Takes the offer up: the web server adds content to the end of `file`, until it has told that it has
     /// ended; what `Exchange.receive(into:)` gives comes behind that.
     ///

@@ -9,6 +9,9 @@ extension FastCGIExchange: ContentLane {
     /// The lane, which nginx may offer.
     package var lane: (any ContentLane)? { self }
 
+    /// Whether nginx has offered it, as far as was read.
+    package var wasOffered: Bool { reader.lane != .none }
+
     /// Waits for the beginning of the content; whether nginx offers to write it into a file.
     package func isOffered() throws(ContentError) -> Bool {
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {

@@ -49,6 +49,25 @@ package struct Journal: Sendable {
         events.note(Event(.created, of: upload))
     }
 
+    /// The content of one request is over, at its end or before.
+    ///
+    /// - Parameters:
+    ///   - upload: where it went.
+    ///   - path: who wrote it, and if it was not nginx why not.
+    ///   - nginx: bytes that nginx has written.
+    ///   - gateway: bytes that came through the gateway.
+    ///   - counts: what is counted of its route.
+    package func written(
+        _ upload: Upload,
+        _ path: ContentPath,
+        nginx: Int64,
+        gateway: Int64,
+        on counts: RouteMetrics
+    ) {
+        log.written(upload.creation.id, path, nginx: nginx, gateway: gateway)
+        counts.add(path)
+    }
+
     /// Content ended early; what arrived is kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)

@@ -135,6 +135,13 @@ package struct Log: Sendable {
         write(.info, "content received") { ["upload": id, "offset": offset] }
     }
 
+    /// The content of one request is over, at its end or before: who has written it, and how much.
+    func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
+        write(.debug, "content written") {
+            ["upload": id, "nginx": nginx, "gateway": gateway, "reason": path.reason]
+        }
+    }
+
     /// Content ended early; what arrived is kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }

@@ -1,6 +1,7 @@
 // What is counted of one route: the counts that every request adds to, so each is had without a look-up by name.
 
 package import HTTPTypes
+package import SpoolgateExchange
 package import SpoolgatePosix
 
 /// The counts of one route.
@@ -103,6 +104,9 @@ package final class RouteMetrics: Sendable {
     /// Locked for the time of one addition.
     private let requests = Monitor<[Int: Int]>([:])
     private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
+    private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
+    /// The number of the last path that the settings decide, from 1; 0: there was none.
+    private let lastPath = Counter()
     private let deliveries = RouteMetrics.counters(Result.allCases.count)
 
     private static let statuses = 1_000
@@ -160,7 +164,27 @@ package final class RouteMetrics: Sendable {
     /// Counts an attempt to deliver.
     func add(_ result: Result) { deliveries[result.rawValue].add() }
 
+    /// Counts a message whose content took a path; not a small one, of which there is no choice.
+    func add(_ path: ContentPath) {
+        guard let index = ContentPath.allCases.firstIndex(of: path), path != .small else { return }
+        contentPaths[index].add()
+        // The others say something of one message, and nothing of the route.
+        if [.taken, .off, .shared, .notOffered].contains(path) { lastPath.set(index + 1) }
+    }
+
     // MARK: Reading
+
+    /// Messages by the path that their content took, where any did.
+    package var paths: [(path: ContentPath, count: Int)] {
+        zip(ContentPath.allCases, contentPaths).map { ($0, $1.count) }.filter { $0.1 > 0 }
+    }
+
+    /// The path of the last message that could have taken the lane, as far as it alone is concerned; nil: there was
+    /// none.
+    package var lastContentPath: ContentPath? {
+        let index = lastPath.count - 1
+        return ContentPath.allCases.indices.contains(index) ? ContentPath.allCases[index] : nil
+    }
 
     /// Requests that are over, of each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {

@@ -27,8 +27,10 @@ final class RequestExchange: Exchange {
     private let isLarge: Bool
     /// The final status; 0: none was sent.
     private var status = 0
+    /// Whether the web server was given the file.
+    private(set) var isLaneTaken = false
     /// Bytes that the web server has written by itself.
-    private var laneCount: Int64 = 0
+    private(set) var laneCount: Int64 = 0
 
     /// Bytes of content that the web server sends here at once.
     private static let mostOfSmall: Int64 = 256 << 10
@@ -86,6 +88,19 @@ final class RequestExchange: Exchange {
         guard isLarge, let lane = exchange.lane else { return nil }
         askForContent()
         return try lane.isOffered() ? lane : nil
+    }
+
+    /// Notes that the web server has got the file.
+    func noteLaneTaken() { isLaneTaken = true }
+
+    /// The path that the content took, once it is over.
+    ///
+    /// - Parameter obstacle: why the gateway would decline an offer; nil: it would not.
+    func contentPath(_ obstacle: ContentPath?) -> ContentPath {
+        if isLaneTaken { return .taken }
+        guard isLarge else { return .small }
+        guard exchange.lane?.wasOffered == true else { return .notOffered }
+        return obstacle ?? .full
     }
 
     /// Notes bytes of content that the web server has written by itself, in all.

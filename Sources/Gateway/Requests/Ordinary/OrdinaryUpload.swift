@@ -60,7 +60,8 @@ extension Request {
     private func take(_ upload: Upload, _ plan: DigestPlan) throws(SpoolError) {
         let reading = DigestReading(plan.algorithms)
         let end = try gateway.transfers.countingOrdinary { () throws(SpoolError) in
-            try receive(upload, reading)
+            defer { notePath(upload) }
+            return try receive(upload, reading)
         }
         switch end {
         case .ended where !exchange.isPeerGone:
@@ -77,6 +78,13 @@ extension Request {
             try upload.remove()
             refuse(route.settings.limits.tooLarge)
         }
+    }
+
+    /// Records that the content came through the gateway.
+    @inline(never)
+    private func notePath(_ upload: Upload) {
+        let path = exchange.contentPath(.ordinary)
+        journal.written(upload, path, nginx: 0, gateway: upload.offset, on: route.counts)
     }
 
     /// Receives the content; what is little stays in the buffer if there is no record.

@@ -5,6 +5,7 @@
 
 import SpoolgateDelivery
 import SpoolgateExchange
+import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateSpool
@@ -18,9 +19,37 @@ extension UploadOperation {
     /// How long it may take to close the file before its connection is closed.
     private static let lanePatience = Duration.seconds(1)
 
-    /// Receives content by the lane, where the route has it on, the web server offers it, and as far as it may go.
+    /// Why the web server may not write the message's content; nil: it may if it offers to.
     ///
-    /// An offer that is not granted here is declined with the first read of content.
+    /// - Parameters:
+    ///   - most: most bytes that it may write.
+    ///   - hasDigest: whether the content is verified.
+    func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
+        if route.settings.spoolReceive == .off { return .off }
+        if gateway.spool.isShared { return .shared }
+        // What may have to be taken back goes through the gateway.
+        if hasDigest || !upload.canBeLent { return .digest }
+        return most > 0 ? nil : .full
+    }
+
+    /// Records which path the message's content took.
+    @inline(never)
+    func notePath(_ obstacle: ContentPath?, _ transfer: Transfer) {
+        let path = exchange.contentPath(obstacle)
+        transfer.note(path)
+        let shares = transfer.shares
+        journal.written(
+            upload,
+            path,
+            nginx: shares.nginx,
+            gateway: shares.gateway,
+            on: route.counts
+        )
+    }
+
+    /// Receives content by the lane, if the web server offers it, and as far as it may go.
+    ///
+    /// Only without an obstacle. An offer that is not granted here is declined with the first read of content.
     ///
     /// - Parameters:
     ///   - most: most bytes; what is behind them comes as ever.
@@ -33,9 +62,7 @@ extension UploadOperation {
     ) throws(SpoolError) -> ReceptionEnd? {
         let lane: any ContentLane
         do throws(ContentError) {
-            guard route.settings.spoolReceive == .on, most > 0, upload.canBeLent,
-                let offered = try exchange.offeredLane()
-            else { return nil }
+            guard let offered = try exchange.offeredLane() else { return nil }
             lane = offered
         } catch {
             return .interrupted(error)
@@ -49,6 +76,7 @@ extension UploadOperation {
             } catch {
                 return try end(lane, .interrupted(error))
             }
+            exchange.noteLaneTaken()
             while true {
                 let received: LaneReport?
                 do throws(ContentError) { received = try lane.receiveReport() } catch {

@@ -48,12 +48,14 @@ extension UploadOperation {
         // A client that takes offset == length for success must not hear that of content that
         // never ended.
         let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
-        // What may have to be taken back goes through here.
-        if check == nil,
+        let most = ceiling.offset - offset - (keepsLast ? 1 : 0)
+        let obstacle = laneObstacle(most: most, hasDigest: check != nil)
+        defer { notePath(obstacle, transfer) }
+        if obstacle == nil,
             let end = try receiveByLane(
-                most: ceiling.offset - offset - (keepsLast ? 1 : 0),
+                most: most,
                 afterEach: { count throws(SpoolError) in
-                    transfer.add(Int(count))
+                    transfer.add(Int(count), byNginx: true)
                     try progress.note(upload)
                 }
             )

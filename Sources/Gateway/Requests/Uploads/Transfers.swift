@@ -3,6 +3,7 @@
 //
 // Invariant: what is in memory does not grow with the spool.
 
+import SpoolgateExchange
 import SpoolgateJournal
 package import SpoolgatePosix
 import SpoolgateSpool
@@ -32,6 +33,9 @@ package final class Transfer: Sendable {
     package let watch = Stopwatch()
     private let first: Int64
     private let received = Atomic(0)
+    private let writtenByNginx = Atomic(0)
+    /// The number of the path among all, from 1; 0: the content is not over.
+    private let path = Atomic(0)
 
     fileprivate init(
         _ creation: UploadCreation,
@@ -50,8 +54,29 @@ package final class Transfer: Sendable {
         self.connections = connections
     }
 
-    /// Notes bytes that were stored.
-    func add(_ count: Int) { received.wrappingAdd(count, ordering: .relaxed) }
+    /// Notes bytes that were stored; `byNginx`: nginx has stored them by itself.
+    func add(_ count: Int, byNginx: Bool = false) {
+        received.wrappingAdd(count, ordering: .relaxed)
+        if byNginx { writtenByNginx.wrappingAdd(count, ordering: .relaxed) }
+    }
+
+    /// Notes which path the content took, which is over.
+    func note(_ path: ContentPath) {
+        guard let index = ContentPath.allCases.firstIndex(of: path) else { return }
+        self.path.store(index + 1, ordering: .relaxed)
+    }
+
+    /// Who has stored these bytes.
+    var shares: ContentShares {
+        let nginx = writtenByNginx.load(ordering: .relaxed)
+        let index = path.load(ordering: .relaxed) - 1
+        let path = ContentPath.allCases.indices.contains(index) ? ContentPath.allCases[index] : nil
+        return ContentShares(
+            nginx: Int64(nginx),
+            gateway: Int64(max(0, count - nginx)),
+            path: path == .taken ? nil : path
+        )
+    }
 
     private var count: Int { received.load(ordering: .relaxed) }
 
@@ -74,6 +99,8 @@ package final class Transfers: Sendable {
         /// Uploads that were left before they were whole, each with its connections so far, and whether the
         /// last one broke.
         var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
+        /// Who wrote the content of those that received some.
+        var shares = SharesTable()
     }
 
     private let table = Monitor(Table())
@@ -162,11 +189,24 @@ package final class Transfers: Sendable {
         metrics.receiving.add(-1)
         table.updateQuietly { table in
             table.active[transfer.id] = nil
+            table.shares.add(transfer.shares, to: transfer.id)
             guard !isWhole else { return }
             // Any of them: those that never come back are as many as the others.
             if table.left.count >= Self.mostLeft { _ = table.left.popFirst() }
             table.left[transfer.id] = (transfer.connections, isInterrupted)
             leftCount.set(table.left.count)
+        }
+    }
+
+    /// Who wrote an upload's content, that of a request at work included; nil: nothing is known of it.
+    ///
+    /// This process remembers some thousand uploads, and no message of a process before it.
+    package func shares(of id: UploadID) -> ContentShares? {
+        table.updateQuietly { table in
+            guard let active = table.active[id] else { return table.shares[id] }
+            var shares = table.shares[id] ?? ContentShares()
+            shares.add(active.shares)
+            return shares
         }
     }
 

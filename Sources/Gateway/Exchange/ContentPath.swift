@@ -1,0 +1,37 @@
+// The path that the content of one message took into the spool, and why it was not the lane.
+
+/// Who wrote the content of one message: the web server, or the gateway for one of several reasons.
+///
+/// The raw values are the words of metrics and of the daemon's answers to commands.
+package enum ContentPath: String, Sendable, CaseIterable {
+    /// The web server: it has taken the file, and what it did not write came through the gateway.
+    case taken
+    /// The gateway: the route's setting `spool-receive` is off.
+    case off
+    /// The gateway: the spool is shared with other nodes.
+    case shared
+    /// The gateway: the content has a digest, or may be taken back for another reason.
+    case digest
+    /// The gateway: the upload has no resource.
+    case ordinary
+    /// The gateway: there is no room for the web server to write a single byte.
+    case full
+    /// The gateway: the web server offered nothing.
+    case notOffered = "not_offered"
+    /// The gateway: it is so little that the web server makes no offer.
+    case small
+
+    /// Why the web server wrote nothing, for people; nil: it did.
+    package var reason: String? {
+        switch self {
+        case .taken: nil
+        case .off: "the route has spool-receive: off"
+        case .shared: "the spool is shared"
+        case .digest: "the content has a digest"
+        case .ordinary: "it has no upload resource"
+        case .full: "there is no room for nginx to write into"
+        case .notOffered: "nginx did not offer to write it"
+        case .small: "a message of 256 KiB or less"
+        }
+    }
+}
