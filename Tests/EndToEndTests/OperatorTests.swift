@@ -212,6 +212,39 @@ struct OperatorTests {
         #expect(upstream.count == 1)
     }
 
+    @Test(
+        "show says who wrote an upload's content while the daemon knows it",
+        .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
+    )
+    func written() throws {
+        let sandbox = try Sandbox(front: .nginxWithModule)
+        let resource = try sandbox.create("/files/a.txt")
+        _ = try sandbox.append(resource, Data(repeating: 7, count: 300_000), complete: false)
+        let id = String(try #require(resource.split(separator: "/").last))
+        let words =
+            NginxConfiguration.hasLane
+            ? "300000 bytes by nginx"
+            : "300000 bytes by the gateway (the route has spool-receive: off)"
+        let shown = try sandbox.spoolgate("show", id)
+        #expect(shown.output.contains("written        \(words)\n"), "\(shown.output)")
+        let json = try sandbox.spoolgate("show", "--json", id).output
+        #expect(
+            json.contains(
+                NginxConfiguration.hasLane
+                    ? #""written":{"nginx":300000,"gateway":0,"result":null}"#
+                    : #""written":{"nginx":0,"gateway":300000,"result":"off"}"#
+            ),
+            "\(json)"
+        )
+        // The record does not have it.
+        try sandbox.crash()
+        let after = try sandbox.spoolgate("show", id)
+        #expect(after.status == 0 && !after.output.contains("written"), "\(after.output)")
+        sandbox.kill()
+        let dead = try sandbox.spoolgate("show", "--json", id)
+        #expect(dead.status == 0 && dead.output.contains(#""written":null"#), "\(dead.output)")
+    }
+
     @Test("show tells everything of one upload, and nobody's credentials")
     func show() throws {
         upstream.become(.refusing)

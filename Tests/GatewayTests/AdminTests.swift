@@ -63,6 +63,18 @@ struct AdminTests {
         #expect(ask(target, .head).status == 200)
     }
 
+    @Test("who wrote an upload's content, and the path of each route's last large content")
+    func writers() throws {
+        #expect(ask("/spool-receive").text == "default -\n")
+        let large = [UInt8](repeating: 1, count: 300_000)
+        let creation = ScriptedExchange.creation([.bytes(large)], complete: false, length: .unknown)
+        let location = try #require(test.serve(creation.offer(ScriptedLane())).location)
+        let id = try #require(location.split(separator: "/").last)
+        #expect(ask("/-/spoolgate/uploads/\(id)").text == "nginx=300000 gateway=0 result=-\n")
+        #expect(ask("/spool-receive").text == "default taken\n")
+        #expect(ask("/uploads/none0000000000000000000000").status == 404)
+    }
+
     @Test("ready says each check")
     func ready() {
         let record = ask("/ready")

@@ -111,8 +111,22 @@ package final class Admin: Sendable {
             { Self.response(self.metricsText, "text/plain; version=0.0.4; charset=utf-8") }
         case "status": { Self.json(Status(of: self).json) }
         case "status.txt": { Self.text(Status(of: self).text) }
-        default: nil
+        case "spool-receive": { Self.text(self.lastPaths) }
+        default: UploadID(name).map { id in { self.shares(of: id) } }
         }
+    }
+
+    /// Who wrote an upload's content, for `spoolgate show`.
+    private func shares(of id: UploadID) -> Response {
+        guard let shares = gateway.transfers.shares(of: id) else {
+            return Self.text("Nothing is known of it here.\n", status: .notFound)
+        }
+        return Self.text(shares.line + "\n")
+    }
+
+    /// The path of the last large content on each route, a line each, for `spoolgate check --live`.
+    private var lastPaths: String {
+        routes.map { "\($0.name) \($0.counts.lastContentPath?.rawValue ?? "-")\n" }.joined()
     }
 
     private var readiness: Response {

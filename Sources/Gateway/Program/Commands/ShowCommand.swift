@@ -4,7 +4,9 @@
 
 import ArgumentParser
 import HTTPTypes
+import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateTextFormats
@@ -43,16 +45,18 @@ struct Show: SpoolgateCommand {
             )
         }
         let fields = summary.creation?.shownFields(settings) ?? []
+        let shares = DaemonQuestion(settings.adminSocket).shares(of: id)
         if json {
-            print(line(summary, fields, settings))
+            print(line(summary, fields, shares, settings))
         } else {
-            printLines(summary, fields, showsQueries: settings.showsQueries)
+            printLines(summary, fields, shares, showsQueries: settings.showsQueries)
         }
     }
 
     private func line(
         _ summary: UploadSummary,
         _ fields: [(name: String, value: String)],
+        _ shares: ContentShares?,
         _ settings: Settings
     ) -> String {
         JSON.line(
@@ -66,13 +70,22 @@ struct Show: SpoolgateCommand {
                         }
                     )
                 ),
+                ("written", shares.map(Self.json) ?? .null),
             ]
         )
+    }
+
+    private static func json(_ shares: ContentShares) -> JSON {
+        .object([
+            ("nginx", .integer(shares.nginx)), ("gateway", .integer(shares.gateway)),
+            ("result", shares.path.map { .string($0.rawValue) } ?? .null),
+        ])
     }
 
     private func printLines(
         _ summary: UploadSummary,
         _ fields: [(name: String, value: String)],
+        _ shares: ContentShares?,
         showsQueries: Bool
     ) {
         func line(_ name: String, _ value: String?) {
@@ -85,6 +98,7 @@ struct Show: SpoolgateCommand {
         line("reason", summary.reason)
         line("offset", "\(summary.offset)")
         line("length", summary.length.map { "\($0)" } ?? "not known")
+        line("written", shares?.words)
         line("attempts", "\(summary.attempts)")
         line("next attempt", summary.nextAttempt?.description)
         line("promise", summary.creation?.promise.rawValue)
