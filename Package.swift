@@ -184,7 +184,8 @@ let package = Package(
             name: "SpoolgateDiagnosis",
             dependencies: [
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
-                "SpoolgateCurl", "SpoolgateUpstream", "SpoolgateSettings", httpTypes,
+                "SpoolgateCurl", "SpoolgateExchange", "SpoolgateUpstream", "SpoolgateSettings",
+                httpTypes,
             ],
             path: "Sources/Gateway/Diagnosis",
             swiftSettings: settings
@@ -302,7 +303,7 @@ let package = Package(
         .testTarget(
             name: "DiagnosisTests",
             dependencies: [
-                "SpoolgateDiagnosis", "SpoolgateCurl", "SpoolgateUpstream",
+                "SpoolgateDiagnosis", "SpoolgateCurl", "SpoolgateExchange", "SpoolgateUpstream",
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
                 "SpoolgateTestSupport", httpTypes,
             ],

@@ -20,6 +20,12 @@ struct CheckLiveTests {
                 "authorize: {url: '\(authorizer.base)/may'}", "limits: {max-size: 1MiB}",
                 "inspect: {command: /bin/true}",
             ],
+            routes: [
+                "slow": [
+                    "upstream: \(origin.base)", "limits: {max-size: 1MiB}", "anonymous: refuse",
+                    "spool-receive: off",
+                ]
+            ],
             front: .nginxWithModule
         )
         let report = try check(sandbox)
@@ -30,6 +36,13 @@ struct CheckLiveTests {
         }
         #expect(!report.complaints.contains { $0.hasPrefix("fail") }, "\(report.shown)")
         #expect(origin.requests.isEmpty && authorizer.requests.isEmpty, "nothing is sent")
+        report.expect("receive", "ok", ["slow: not in use: the route has spool-receive: off"])
+        if NginxConfiguration.hasLane {
+            report.expect("receive", "skip", ["default: no large content was seen"])
+            let resource = try sandbox.create("/files/a")
+            _ = try sandbox.append(resource, Data(repeating: 7, count: 300_000), complete: false)
+            try check(sandbox).expect("receive", "ok", ["default: in use: nginx writes content"])
+        }
         #expect(!sandbox.log.contains("level=error"), "\(sandbox.log)")
 
         origin.stop()
@@ -40,6 +53,9 @@ struct CheckLiveTests {
         broken.expect("upstream", "fail", ["default: \(origin.base)"])
         broken.expect("authorizer", "fail", ["default: \(authorizer.base)"])
         broken.expect("socket", "fail", ["nobody listens", "systemctl start"])
+        if NginxConfiguration.hasLane {
+            broken.expect("receive", "skip", ["default: no daemon was reached"])
+        }
     }
 
     @Test("a location that takes files from the gateway is named with the line that mends it")

@@ -70,6 +70,16 @@ struct ProbeTests {
         var secure: String { "https://localhost:\(sandbox.tlsPort)/files/" }
         var plain: String { "http://localhost:\(sandbox.port)/files/" }
 
+        /// Arguments for a look at this machine.
+        var local: [String] {
+            let folder = sandbox.directory.path()
+            let nginx = [
+                Command.find("nginx") ?? "nginx", "-p", "\(folder)/nginx", "-c",
+                "\(folder)/nginx/nginx.conf", "-T",
+            ]
+            return ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
+        }
+
         /// Probes, and looks whether anything is left or was delivered.
         func probe(_ url: String, _ arguments: [String] = []) throws -> Report {
             let trust = ["--cacert", "\(sandbox.directory.path())/nginx/server.pem"]
@@ -99,13 +109,15 @@ struct ProbeTests {
         #expect(report.status == 0)
         #expect(
             report.lines.compactMap(\.check) == [
-                "reach", "gateway", "login", "streaming", "104-http1", "104-http2", "cut", "size",
+                "reach", "gateway", "login", "streaming", "104-http1", "104-http2", "cut",
+                "receive", "size",
                 "location", "names", "errors", "fields", "speed", "cors", "tus", "cleanup",
             ]
         )
-        let rest = report.lines.dropLast().filter { $0.check != "login" }
+        let rest = report.lines.dropLast().filter { !["login", "receive"].contains($0.check) }
         #expect(rest.allSatisfy { $0.level == "ok" }, "\(report.shown)")
         report.expect("login", "skip", ["none was asked for"])
+        report.expect("receive", "skip", ["not asked (--local)"])
         #expect(report.lines.last?.failures == 0 && report.lines.last?.warnings == 0)
         report.expect("reach", "ok", ["TLS 1.3, HTTP/1.1 and HTTP/2, nginx"])
         report.expect("streaming", "ok", ["4.0MiB of 4.0MiB"])
@@ -308,11 +320,7 @@ struct ProbeTests {
     func socket() throws {
         let stage = try Stage(.nginx)
         let folder = stage.sandbox.directory.path()
-        let nginx = [
-            Command.find("nginx") ?? "nginx", "-p", "\(folder)/nginx", "-c",
-            "\(folder)/nginx/nginx.conf", "-T",
-        ]
-        let local = ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
+        let local = stage.local
         let well = try stage.probe(stage.plain, local)
         well.expect("nginx", "ok", ["location ^~ /files/", "/snippets/spoolgate.conf:"])
         well.expect("socket", "ok", ["spoolgate.sock", "may connect"])
@@ -333,16 +341,52 @@ struct ProbeTests {
         dead.expect("socket", "fail", ["nobody listens", "systemctl start"])
     }
 
+    /// nginx, and what is said of content that it may write into the spool.
+    struct Receiving: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var front = Front.nginxWithModule
+        var routeSettings: [String] = []
+        var level = "ok"
+        var words: [String]
+    }
+
+    @Test(
+        "with --local the daemon is asked whether nginx writes content into the spool, and if not why",
+        .enabled(if: NginxConfiguration.hasLane),
+        arguments: [
+            Receiving(
+                testDescription: "as it is shipped",
+                words: ["in use: nginx writes content into the spool (spool_receive on"]
+            ),
+            Receiving(
+                testDescription: "the route says off",
+                routeSettings: ["spool-receive: off"],
+                words: ["not in use: the route has spool-receive: off"]
+            ),
+            Receiving(
+                testDescription: "without the module",
+                front: .nginx,
+                level: "skip",
+                words: ["not in use: nginx's files load no ngx_http_interim_module"]
+            ),
+            Receiving(
+                testDescription: "nginx buffers",
+                front: .nginxMistaken(.buffering),
+                level: "skip",
+                words: ["not in use: nginx"]
+            ),
+        ]
+    )
+    func receiving(receiving: Receiving) throws {
+        let stage = try Stage(receiving.front, routeSettings: receiving.routeSettings)
+        let report = try stage.probe(stage.plain, stage.local)
+        report.expect("receive", receiving.level, receiving.words)
+    }
+
     @Test("a location that takes files from the gateway is named by its place in nginx's files")
     func rivals() throws {
         let stage = try Stage(.nginxMistaken(.otherLocations))
-        let folder = stage.sandbox.directory.path()
-        let nginx = [
-            Command.find("nginx") ?? "nginx", "-p", "\(folder)/nginx", "-c",
-            "\(folder)/nginx/nginx.conf", "-T",
-        ]
-        let local = ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
-        let report = try stage.probe(stage.plain, local)
+        let report = try stage.probe(stage.plain, stage.local)
         #expect(report.status == 69)
         report.expect(
             "nginx",

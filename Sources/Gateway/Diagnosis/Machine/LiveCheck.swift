@@ -5,6 +5,7 @@
 
 import HTTPTypes
 import SpoolgateCurl
+package import SpoolgateExchange
 package import SpoolgatePosix
 package import SpoolgateSettings
 import SpoolgateUploadProtocol
@@ -25,11 +26,13 @@ package struct LiveCheck {
     ///   - user: whom this process is.
     ///   - nginx: what runs of nginx; looked at before, where this process was root then.
     ///   - files: what it printed of its files then.
+    ///   - paths: by route, which path the last large content took, as the daemon says; nil: none answered.
     package init(
         _ settings: Settings,
         as user: SystemUser,
         nginx: NginxProcesses,
-        files: [NginxDump]
+        files: [NginxDump],
+        paths: [String: ContentPath?]?
     ) {
         let loops = LoopSeen(settings.listen, files)
         look(atSocket: settings.listen, nginx)
@@ -73,6 +76,31 @@ package struct LiveCheck {
             findings.append(.skipped("stopping", "systemd does not know spoolgate.service"))
         }
         findings.append(Self.module(nginx))
+        look(atPaths: paths, settings, files, nginx)
+    }
+
+    /// Says of each route whether nginx writes its content into the spool.
+    private mutating func look(
+        atPaths paths: [String: ContentPath?]?,
+        _ settings: Settings,
+        _ files: [NginxDump],
+        _ nginx: NginxProcesses
+    ) {
+        for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
+            var seen = ReceiveSeen(route: name)
+            if route.spoolReceive == .off {
+                seen.path = .off
+            } else if settings.sharesSpool {
+                seen.path = .shared
+            } else if let paths {
+                seen.path = paths[name] ?? nil
+            } else {
+                findings.append(.skipped("receive", "\(name): no daemon was reached"))
+                continue
+            }
+            seen.nginx = LoopSeen(settings.listen, files).lane(ofRoute: name, nginx)
+            findings.append(seen.finding)
+        }
     }
 
     private mutating func look(atSocket address: ListenAddress, _ nginx: NginxProcesses) {

@@ -2,10 +2,16 @@
 //
 // It only looks. nginx's files need root, since nginx opens its certificates and logs to print them.
 
+import SpoolgatePosix
+
 /// What this machine tells of the way to the gateway.
 package struct LocalCheck {
     /// What was found.
     package private(set) var findings: [Finding] = []
+    /// What nginx says of content that it may write into the spool; nil: its files were not read.
+    package private(set) var lane: NginxLane?
+    /// The daemon's admin socket as it is by default, beside the socket that nginx hands requests to; nil: not known.
+    package private(set) var adminSocket: String?
     private var place: NginxPlace?
 
     /// Looks.
@@ -61,7 +67,9 @@ package struct LocalCheck {
             let path = place.location.arguments.joined(separator: " ")
             findings.append(.ok("nginx", "location \(path), \(place.location.place)"))
         }
+        lane = dump.lane(at: place, processes)
         if let socket = dump.socket(of: place) {
+            adminSocket = "\(PathAccess.parent(of: socket))/admin.sock"
             findings.append(SocketSeen(path: socket, workers: processes.workers).finding)
         }
     }

@@ -94,6 +94,16 @@ struct LoopSeen {
         return nil
     }
 
+    /// What nginx says of content that it may write into the spool, at the first location of a route; nil: none is
+    /// known.
+    func lane(ofRoute name: String, _ processes: NginxProcesses) -> NginxLane? {
+        for dump in files {
+            let place = dump.gateways.first { isOurs($0) && $0.route == name }
+            if let place { return dump.lane(at: place, processes) }
+        }
+        return nil
+    }
+
     private func isOurs(_ place: NginxPlace) -> Bool {
         places.contains { $0.location == place.location }
     }

@@ -1,6 +1,7 @@
 // The nginx that runs on this machine, as /proc tells it: who its workers are, and whether it has the module.
 
 import SpoolgatePosix
+import SpoolgateTextFormats
 
 /// Whom the kernel takes a process for.
 struct Credentials: Sendable, Equatable, Hashable {
@@ -41,6 +42,8 @@ package struct NginxProcesses: Sendable {
     private(set) var workers: Set<Credentials> = []
     /// Whether the module for interim responses is loaded; nil: this process may not see.
     private(set) var hasModule: Bool?
+    /// The smallest limit on the size of a worker's files, in bytes; nil: none, or this process may not see.
+    private(set) var fileSizeLimit: Int64?
     /// How each that was started by root, or by this user, prints its files, each way once.
     private(set) var commands: [[String]] = []
 
@@ -56,7 +59,7 @@ package struct NginxProcesses: Sendable {
         // Without /proc there is nothing to be seen.
         guard let names = try? Directory(path: "/proc").names() else { return }
         var masters: Set<String> = []
-        var children: [(master: String, status: String)] = []
+        var children: [(master: String, status: String, limit: Int64?)] = []
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
             // Processes end while one looks.
             guard
@@ -65,7 +68,8 @@ package struct NginxProcesses: Sendable {
                 let status = try? TextFile.read("/proc/\(name)/status", limit: Self.limit)
             else { continue }
             if title.hasPrefix("nginx: worker"), let master = Self.parent(status) {
-                children.append((master, status))
+                let limits = try? TextFile.read("/proc/\(name)/limits", limit: Self.limit)
+                children.append((master, status, limits.flatMap(Self.fileSizeLimit)))
             }
             guard title.hasPrefix(Self.master) else { continue }
             let words = title.dropFirst(Self.master.count).split { " \0".contains($0) }
@@ -79,10 +83,17 @@ package struct NginxProcesses: Sendable {
             }
             hasModule = (hasModule ?? false) || maps.contains("ngx_http_interim_module.so")
         }
-        workers = Set(
-            children.filter { masters.contains($0.master) }
-                .compactMap { Credentials(status: $0.status) }
-        )
+        let own = children.filter { masters.contains($0.master) }
+        workers = Set(own.compactMap { Credentials(status: $0.status) })
+        fileSizeLimit = own.compactMap(\.limit).min()
+    }
+
+    /// The limit on the size of files in /proc/PID/limits, in bytes; nil: none.
+    static func fileSizeLimit(_ limits: String) -> Int64? {
+        let name = "Max file size "
+        return limits.split(separator: "\n").first { $0.hasPrefix(name) }
+            .flatMap { $0.dropFirst(name.count).split(separator: " ").first }
+            .flatMap { Int64(digits: $0) }
     }
 
     /// Notes how a master prints its files.

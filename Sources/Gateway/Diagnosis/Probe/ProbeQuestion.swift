@@ -2,6 +2,8 @@
 
 package import HTTPTypes
 package import SpoolgateCurl
+package import SpoolgateExchange
+package import SpoolgateUploadProtocol
 
 /// Which upload URL to look at, as whom, and how closely.
 package struct ProbeQuestion: Sendable {
@@ -19,6 +21,11 @@ package struct ProbeQuestion: Sendable {
     package var certificateAuthority: String?
     /// Whether to be silent for longer than servers usually bear.
     package var isThorough = false
+
+    /// Says which path an upload's content took into the spool, nil if it is not known; nil: no daemon is asked.
+    package var contentPath: (@Sendable (UploadID) -> ContentPath?)?
+    /// What nginx says of content that it may write into the spool; nil: its files were not read.
+    package var lane: NginxLane?
 
     /// Asks about a URL.
     package init(_ url: ProbeURL) { self.url = url }

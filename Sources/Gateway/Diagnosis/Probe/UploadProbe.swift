@@ -43,6 +43,8 @@ package final class UploadProbe {
     private var hasHTTP2 = false
     /// Whether the first creation was answered over HTTP/2.
     private var wasHTTP2 = false
+    /// The upload whose content trickled: of a length for which nginx may write it into the spool.
+    private var trickled: ProbeUpload?
 
     /// Makes a probe.
     ///
@@ -66,7 +68,8 @@ package final class UploadProbe {
         defer { tell(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }
         let checks = [
-            { self.streaming() }, { self.interim() }, { self.cut() }, { self.size() },
+            { self.streaming() }, { self.interim() }, { self.cut() },
+            { self.receive() }, { self.size() },
             { self.tell(LocationSeen(location: first.location, url: self.question.url).finding) },
             { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() },
             { self.silence() },
@@ -209,6 +212,7 @@ package final class UploadProbe {
         guard let upload = requests.create().upload else {
             return tell(notCreated("streaming"))
         }
+        trickled = upload
         var seen: StreamingSeen?
         let requests = requests
         let content = ProbeContent.broken(
@@ -254,6 +258,16 @@ package final class UploadProbe {
                 answer: ProbeAnswer(transfer)
             ).finding
         )
+    }
+
+    /// Asks the daemon which path content took, of an upload that is there already.
+    private func receive() {
+        guard let ask = question.contentPath else {
+            return tell(.skipped("receive", "not asked (--local)"))
+        }
+        let name = trickled?.target.split(separator: "/").last
+        let path = name.flatMap { UploadID($0) }.flatMap(ask)
+        tell(ReceiveSeen(path: path, nginx: question.lane).finding)
     }
 
     private func size() {

@@ -69,7 +69,13 @@ struct Check: SpoolgateCommand {
         if let nginx {
             let report = FindingReport("spoolgate check \(source)", json: json)
             for finding in Self.findings(faults, settings) { report.tell(finding) }
-            let check = LiveCheck(settings, as: judge, nginx: nginx, files: files)
+            let check = LiveCheck(
+                settings,
+                as: judge,
+                nginx: nginx,
+                files: files,
+                paths: DaemonQuestion(settings.adminSocket).lastPaths()
+            )
             for finding in check.findings { report.tell(finding) }
             return try report.end()
         }

@@ -8,6 +8,7 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateDiagnosis
 import SpoolgatePosix
+import SpoolgateSettings
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
@@ -93,6 +94,14 @@ struct Probe: SpoolgateCommand {
     )
     var nginx: String = "nginx -T"
 
+    @Option(
+        help: ArgumentHelp(
+            "With --local: the daemon's admin socket (default: admin.sock beside the one in nginx's files).",
+            valueName: "path"
+        )
+    )
+    var socket: String?
+
     @Flag(help: "Also be silent for 70 seconds, and see who minds.")
     var thorough = false
 
@@ -117,6 +126,9 @@ struct Probe: SpoolgateCommand {
             for finding in check.findings { report.tell(finding) }
             machine = check
         }
+        let daemon = DaemonQuestion(
+            socket ?? machine?.adminSocket ?? Settings().adminSocket
+        )
         var question = ProbeQuestion(url)
         question.fields = HTTPFields(header)
         question.versions = http.versions
@@ -124,6 +136,8 @@ struct Probe: SpoolgateCommand {
         question.origin = origin
         question.certificateAuthority = cacert
         question.isThorough = thorough
+        if local { question.contentPath = { daemon.contentPath(of: $0) } }
+        question.lane = machine?.lane
         let probe = UploadProbe(question, isStopped: { stop.isAsked }) { finding in
             report.tell(machine?.placed(finding) ?? finding)
         }
