@@ -41,6 +41,7 @@ final class GatewayUnderTest: Sendable {
         clock: SystemClock = SystemClock(),
         tellsEvents: Bool = false,
         holding jobs: HeldJobs? = nil,
+        sharedNode: String? = nil,
         _ change: (inout Settings, inout RouteSettings) -> Void = { _, _ in }
     ) throws {
         let name = "gateway-test-\(UInt64.random(in: 0...(.max)))"
@@ -66,6 +67,7 @@ final class GatewayUnderTest: Sendable {
             quota: quota,
             disk: disk.disk,
             clock: clock,
+            node: sharedNode,
             runBeside: { job in jobs.map { $0.hold(job) } ?? job() }
         )
         disk.forget()

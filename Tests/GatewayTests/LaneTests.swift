@@ -85,8 +85,9 @@ import Testing
         var fields: HTTPFields = [:]
         var isOrdinary = false
         var isSmall = false
+        var isShared = false
 
-        var testDescription: String { path.rawValue }
+        var testDescription: String { path.label }
     }
 
     @Test(
@@ -96,11 +97,16 @@ import Testing
             Counted(path: .notOffered, hasOffer: false),
             Counted(path: .notOffered, hasOffer: false, setting: .off),
             Counted(path: .digest, fields: [.contentDigest: wrongDigest]),
-            Counted(path: .ordinary, isOrdinary: true), Counted(path: .small, isSmall: true),
+            Counted(path: .shared, isShared: true), Counted(path: .ordinary, isOrdinary: true),
+            Counted(path: .small, isSmall: true),
         ]
     )
     func path(counted: Counted) throws {
-        let test = try GatewayUnderTest { $1.spoolReceive = counted.setting }
+        let test = try GatewayUnderTest(sharedNode: counted.isShared ? "n1" : nil) {
+            $0.node = counted.isShared ? "n1" : nil
+            $0.sharesSpool = counted.isShared
+            $1.spoolReceive = counted.setting
+        }
         let content = counted.isSmall ? Array("hello".utf8) : Self.large
         let exchange: ScriptedExchange =
             counted.isOrdinary
@@ -122,7 +128,7 @@ import Testing
         )
         let counts = test.gateway.metrics.routes[0].counts
         #expect(counts.paths.map(\.path) == (counted.isSmall ? [] : [counted.path]))
-        let isOfRoute = [.taken, .off, .notOffered].contains(counted.path)
+        let isOfRoute = [.taken, .off, .shared, .notOffered].contains(counted.path)
         #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
         // Of content that is wrong nothing is kept.
         guard !counted.isOrdinary, counted.path != .digest else { return }
@@ -133,6 +139,17 @@ import Testing
         #expect(shares.nginx == nginx && shares.gateway == gateway)
         #expect(shares.path == (isNginx ? nil : counted.path))
         #expect(ContentShares(line: shares.line) == shares)
+    }
+
+    @Test("content that never came is nobody's, and says nothing of the route")
+    func none() throws {
+        let test = try GatewayUnderTest()
+        let cut = test.serve(.creation([.fails(.truncated)], length: .known(300_000)))
+        let empty = test.serve(.creation([], complete: false, length: .known(0)))
+        #expect(cut.isAborted && empty.status == 201)
+        #expect(!test.log.messages.contains("content written"))
+        let counts = test.gateway.metrics.routes[0].counts
+        #expect(counts.paths.isEmpty && counts.lastContentPath == nil)
     }
 
     @Test("what an upload's messages brought adds up, also while one receives")

@@ -126,7 +126,7 @@ package final class Admin: Sendable {
 
     /// The path of the last large content on each route, a line each, for `spoolgate check --live`.
     private var lastPaths: String {
-        routes.map { "\($0.name) \($0.counts.lastContentPath?.rawValue ?? "-")\n" }.joined()
+        routes.map { "\($0.name) \($0.counts.lastContentPath?.label ?? "-")\n" }.joined()
     }
 
     private var readiness: Response {

@@ -101,7 +101,7 @@ extension Admin {
         )
         for (route, counts) in metrics.routes {
             for (path, count) in counts.paths {
-                text.add(count, [("route", route), ("result", path.rawValue)])
+                text.add(count, [("route", route), ("result", path.label)])
             }
         }
         text.begin("uploads_receiving", .gauge, "Uploads whose content is received now.")

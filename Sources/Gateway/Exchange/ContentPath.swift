@@ -1,9 +1,7 @@
 // The path that the content of one message took into the spool, and why it was not the lane.
 
 /// Who wrote the content of one message: the web server, or the gateway for one of several reasons.
-///
-/// The raw values are the words of metrics and of the daemon's answers to commands.
-package enum ContentPath: String, Sendable, CaseIterable {
+package enum ContentPath: Int, Sendable, CaseIterable {
     /// The web server: it has taken the file, and what it did not write came through the gateway.
     case taken
     /// The gateway: the route's setting `spool-receive` is off.
@@ -17,9 +15,18 @@ package enum ContentPath: String, Sendable, CaseIterable {
     /// The gateway: there is no room for the web server to write a single byte.
     case full
     /// The gateway: the web server offered nothing.
-    case notOffered = "not_offered"
+    case notOffered
     /// The gateway: it is so little that the web server makes no offer.
     case small
+
+    /// Reads a label; nil for what is none.
+    package init?(label: some StringProtocol) {
+        guard let path = Self.allCases.first(where: { $0.label == label }) else { return nil }
+        self = path
+    }
+
+    /// The word in metrics, and in what the daemon tells its commands.
+    package var label: String { self == .notOffered ? "not_offered" : "\(self)" }
 
     /// Why the web server wrote nothing, for people; nil: it did.
     package var reason: String? {

@@ -49,7 +49,7 @@ package struct Journal: Sendable {
         events.note(Event(.created, of: upload))
     }
 
-    /// The content of one request is over, at its end or before.
+    /// The content of one request is over, at its end or before; nothing is told of one without content.
     ///
     /// - Parameters:
     ///   - upload: where it went.
@@ -64,6 +64,8 @@ package struct Journal: Sendable {
         gateway: Int64,
         on counts: RouteMetrics
     ) {
+        // Of a client that left before its content, nginx's offer may not have come yet.
+        guard nginx + gateway > 0 || path != .notOffered && path != .small else { return }
         log.written(upload.creation.id, path, nginx: nginx, gateway: gateway)
         counts.add(path)
     }

@@ -166,24 +166,26 @@ package final class RouteMetrics: Sendable {
 
     /// Counts a message whose content took a path; not a small one, of which there is no choice.
     func add(_ path: ContentPath) {
-        guard let index = ContentPath.allCases.firstIndex(of: path), path != .small else { return }
-        contentPaths[index].add()
-        // The others say something of one message, and nothing of the route.
-        if [.taken, .off, .shared, .notOffered].contains(path) { lastPath.set(index + 1) }
+        guard path != .small else { return }
+        contentPaths[path.rawValue].add()
+        switch path {
+        case .taken, .off, .shared, .notOffered: lastPath.set(path.rawValue + 1)
+        // They say something of one message, and nothing of the route.
+        case .digest, .ordinary, .full, .small: break
+        }
     }
 
     // MARK: Reading
 
     /// Messages by the path that their content took, where any did.
     package var paths: [(path: ContentPath, count: Int)] {
-        zip(ContentPath.allCases, contentPaths).map { ($0, $1.count) }.filter { $0.1 > 0 }
+        ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
     }
 
     /// The path of the last message that could have taken the lane, as far as it alone is concerned; nil: there was
     /// none.
     package var lastContentPath: ContentPath? {
-        let index = lastPath.count - 1
-        return ContentPath.allCases.indices.contains(index) ? ContentPath.allCases[index] : nil
+        ContentPath(rawValue: lastPath.count - 1)
     }
 
     /// Requests that are over, of each method and status that occurred, in a fixed order.

@@ -34,7 +34,7 @@ struct DaemonQuestion {
             let rows = text.split(separator: "\n").map { $0.split(separator: " ") }
             return Dictionary(
                 rows.filter { $0.count == 2 }
-                    .map { (String($0[0]), ContentPath(rawValue: String($0[1]))) },
+                    .map { (String($0[0]), ContentPath(label: $0[1])) },
                 uniquingKeysWith: { first, _ in first }
             )
         }

@@ -96,6 +96,7 @@ final class RequestExchange: Exchange {
     /// The path that the content took, once it is over.
     ///
     /// - Parameter obstacle: why the gateway would decline an offer; nil: it would not.
+    /// - Returns: the path; the obstacle only if there was an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
         if isLaneTaken { return .taken }
         guard isLarge else { return .small }

@@ -6,6 +6,7 @@ extension NginxDump {
     /// - Parameters:
     ///   - place: a location that hands requests to the gateway.
     ///   - processes: what runs of this nginx.
+    /// - Returns: the directives that decide whether nginx can offer to write content.
     func lane(at place: NginxPlace, _ processes: NginxProcesses) -> NginxLane {
         NginxLane(
             directive: place.spoolReceive,

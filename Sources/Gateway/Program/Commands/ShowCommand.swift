@@ -78,7 +78,7 @@ struct Show: SpoolgateCommand {
     private static func json(_ shares: ContentShares) -> JSON {
         .object([
             ("nginx", .integer(shares.nginx)), ("gateway", .integer(shares.gateway)),
-            ("result", shares.path.map { .string($0.rawValue) } ?? .null),
+            ("result", shares.path.map { .string($0.label) } ?? .null),
         ])
     }
 

@@ -21,7 +21,7 @@ package struct ContentShares: Sendable, Equatable {
 
     /// As the daemon tells it to its commands, in one line without its end: `nginx=300000 gateway=1 result=-`.
     package var line: String {
-        "nginx=\(nginx) gateway=\(gateway) result=\(path?.rawValue ?? "-")"
+        "nginx=\(nginx) gateway=\(gateway) result=\(path?.label ?? "-")"
     }
 
     /// Reads such a line; nil for what is none.
@@ -31,7 +31,7 @@ package struct ContentShares: Sendable, Equatable {
         }
         guard values.count == 3, let nginx = Int64(values[0]), let gateway = Int64(values[1])
         else { return nil }
-        self.init(nginx: nginx, gateway: gateway, path: ContentPath(rawValue: String(values[2])))
+        self.init(nginx: nginx, gateway: gateway, path: ContentPath(label: values[2]))
     }
 
     /// In words: `300000 bytes by nginx, 1 by the gateway`.

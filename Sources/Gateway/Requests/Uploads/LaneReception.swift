@@ -24,6 +24,7 @@ extension UploadOperation {
     /// - Parameters:
     ///   - most: most bytes that it may write.
     ///   - hasDigest: whether the content is verified.
+    /// - Returns: the first of the reasons.
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
         if gateway.spool.isShared { return .shared }

@@ -61,16 +61,12 @@ package final class Transfer: Sendable {
     }
 
     /// Notes which path the content took, which is over.
-    func note(_ path: ContentPath) {
-        guard let index = ContentPath.allCases.firstIndex(of: path) else { return }
-        self.path.store(index + 1, ordering: .relaxed)
-    }
+    func note(_ path: ContentPath) { self.path.store(path.rawValue + 1, ordering: .relaxed) }
 
     /// Who has stored these bytes.
     var shares: ContentShares {
         let nginx = writtenByNginx.load(ordering: .relaxed)
-        let index = path.load(ordering: .relaxed) - 1
-        let path = ContentPath.allCases.indices.contains(index) ? ContentPath.allCases[index] : nil
+        let path = ContentPath(rawValue: path.load(ordering: .relaxed) - 1)
         return ContentShares(
             nginx: Int64(nginx),
             gateway: Int64(max(0, count - nginx)),
