@@ -26,13 +26,13 @@ import Testing
         "it is in use, or the reason is said, with a mend where nothing else complains of it",
         arguments: [
             judged(.taken, nil, .ok, "in use: nginx writes content into the spool"),
-            judged(.taken, on, .ok, "(spool_receive on;)"),
+            judged(.taken, on, .ok, "into the spool on threads (spool_receive on;)"),
             judged(
                 .taken,
                 NginxLane(directive: directive("worker"), fileSizeLimit: 1 << 30),
                 .ok,
-                "in use",
-                "a disk that stalls stalls nginx's worker",
+                "in use: nginx writes content into the spool in its workers (spool_receive worker;)",
+                "a disk that stalls stalls them",
                 "content beyond 1.0GiB comes through the gateway"
             ),
             judged(.off, on, .ok, "not in use: the route has spool-receive: off"),
@@ -112,8 +112,8 @@ import Testing
     )
     func files() throws {
         #expect(try Self.lane("").directive?.text == "spool_receive worker;")
-        let both = try Self.lane("spool_receive off; spool_receive on;")
-        #expect(both.directive?.text == "spool_receive off;" && !both.isOn)
+        let both = try Self.lane("spool_receive OFF; spool_receive on;")
+        #expect(both.directive?.text == "spool_receive OFF;" && !both.isOn)
         let lane = try Self.lane("spool_receive on;", pass: "127.0.0.1:9000")
         #expect(lane.isOn && lane.hasModule && !lane.passesFiles && !lane.isBuffering)
         #expect(try Self.lane("spool_receive on;").passesFiles)

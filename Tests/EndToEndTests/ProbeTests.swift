@@ -356,7 +356,9 @@ struct ProbeTests {
         arguments: [
             Receiving(
                 testDescription: "as it is shipped",
-                words: ["in use: nginx writes content into the spool (spool_receive on"]
+                words: [
+                    "in use: nginx writes content into the spool on threads (spool_receive on;)"
+                ]
             ),
             Receiving(
                 testDescription: "the route says off",

@@ -19,7 +19,12 @@ package struct NginxLane: Sendable, Equatable {
     var fileSizeLimit: Int64?
 
     /// Whether the directive is there and does not say `off`.
-    var isOn: Bool { directive.map { $0.arguments.first != "off" } ?? false }
+    var isOn: Bool { directive.map { !$0.saysOff } ?? false }
+}
+
+extension NginxDirective {
+    /// Whether it switches something off.
+    var saysOff: Bool { arguments.first?.lowercased() == "off" }
 }
 
 /// Which path content took into the spool.
@@ -50,10 +55,10 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
         var text = "in use: nginx writes content into the spool"
         guard let nginx else { return text }
         if let directive = nginx.directive {
+            let isWorker = directive.arguments.first == "worker"
+            text += isWorker ? " in its workers" : " on threads"
             text += " (\(directive.text))"
-            if directive.arguments.first == "worker" {
-                text += "; a disk that stalls stalls nginx's worker"
-            }
+            if isWorker { text += "; a disk that stalls stalls them and all their clients" }
         }
         if let limit = nginx.fileSizeLimit {
             text += "; content beyond \(ByteSize.rounded(limit)) comes through the gateway"

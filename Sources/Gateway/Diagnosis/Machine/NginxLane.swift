@@ -30,7 +30,7 @@ extension NginxPlace {
     fileprivate var spoolReceive: NginxDirective? {
         for block in around {
             let found = (block.block ?? []).filter { $0.name == "spool_receive" }
-            let off = found.first { $0.arguments.first == "off" }
+            let off = found.first(where: \.saysOff)
             if let directive = off ?? found.last { return directive }
         }
         return nil
