@@ -119,6 +119,13 @@ enum NginxConfiguration {
     /// SPOOLGATE_LANE=0 in the environment switches that off on every route, so that a suite tests the other way.
     static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != "0"
 
+    /// The settings of a route, without the lane if that is switched off and they do not say otherwise.
+    static func lines(ofRoute settings: [String]) -> String {
+        let isSilent = hasLane || settings.contains { $0.hasPrefix("spool-receive:") }
+        return (isSilent ? settings : ["spool-receive: off"] + settings)
+            .map { "    \($0)\n" }.joined()
+    }
+
     /// Writes the files for a sandbox.
     ///
     /// - Parameters:

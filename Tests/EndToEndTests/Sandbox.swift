@@ -83,10 +83,9 @@ final class Sandbox {
         settings += extra.map { $0 + "\n" }.joined()
         settings += "routes:\n  default:\n"
         settings += "    upstream: \(upstream ?? "directory:\(directory.path())/delivered")\n"
-        let lane = NginxConfiguration.hasLane ? "" : "    spool-receive: off\n"
-        settings += lane + routeSettings.map { "    \($0)\n" }.joined()
+        settings += NginxConfiguration.lines(ofRoute: routeSettings)
         for (name, lines) in routes {
-            settings += "  \(name):\n" + lane + lines.map { "    \($0)\n" }.joined()
+            settings += "  \(name):\n" + NginxConfiguration.lines(ofRoute: lines)
         }
         try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
         daemon = try Self.startDaemon(directory, by: launcher)

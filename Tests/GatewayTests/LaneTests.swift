@@ -191,6 +191,9 @@ import Testing
         #expect(cut.isAborted)
         let location = try #require(cut.location)
         #expect(test.serve(.retrieval(location)).offset == 123_456)
+        let id = try #require(location.split(separator: "/").last.flatMap { UploadID($0) })
+        #expect(test.gateway.transfers.shares(of: id)?.words == "123456 bytes by nginx")
+        #expect(test.gateway.metrics.routes[0].counts.receivedByLane.count == 123_456)
         let second = ScriptedLane()
         let rest = test.serve(
             .append(

@@ -30,7 +30,7 @@ final class RequestExchange: Exchange {
     /// Whether the web server was given the file.
     private(set) var isLaneTaken = false
     /// Bytes that the web server has written by itself.
-    private(set) var laneCount: Int64 = 0
+    private var laneCount: Int64 = 0
 
     /// Bytes of content that the web server sends here at once.
     private static let mostOfSmall: Int64 = 256 << 10
@@ -106,6 +106,7 @@ final class RequestExchange: Exchange {
 
     /// Notes bytes of content that the web server has written by itself, in all.
     func noteWritten(_ count: Int64) {
+        guard count > laneCount else { return }
         let written = Int(count - laneCount)
         route.counts.received.add(written)
         route.counts.receivedByLane.add(written)

@@ -38,7 +38,10 @@ extension UploadOperation {
     func notePath(_ obstacle: ContentPath?, _ transfer: Transfer) {
         let path = exchange.contentPath(obstacle)
         transfer.note(path)
+        // What nginx had written when its client left and had not told.
+        if path == .taken { transfer.add(Int(max(0, offset - transfer.offset)), byNginx: true) }
         let shares = transfer.shares
+        exchange.noteWritten(shares.nginx)
         journal.written(
             upload,
             path,

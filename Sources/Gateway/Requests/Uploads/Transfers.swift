@@ -202,7 +202,7 @@ package final class Transfers: Sendable {
             guard let active = table.active[id] else { return table.shares[id] }
             var shares = table.shares[id] ?? ContentShares()
             shares.add(active.shares)
-            return shares
+            return shares.nginx + shares.gateway > 0 ? shares : nil
         }
     }
 
