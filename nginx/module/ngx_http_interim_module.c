@@ -274,19 +274,15 @@ ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
 
     } else if (ngx_strcmp(value->data, "threads") == 0
-               || ngx_strncmp(value->data, "threads=", 8) == 0)
+               || (ngx_strncmp(value->data, "threads=", 8) == 0
+                   && value->len > 8))
     {
 #if (NGX_THREADS)
-        name.len = value->len - 7;
-        name.data = value->data + 7;
+        ngx_str_null(&name);
 
-        if (name.len == 1) {
-            goto invalid;
-        }
-
-        if (name.len) {
-            name.len--;
-            name.data++;
+        if (value->len > 8) {
+            name.len = value->len - 8;
+            name.data = value->data + 8;
         }
 
         pool = ngx_thread_pool_add(cf, name.len ? &name : NULL);
@@ -301,7 +297,12 @@ ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
 
     } else if (ngx_strcmp(value->data, "worker") != 0) {
-        goto invalid;
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" of \"spool_receive\", "
+                           "it must be \"on\", \"off\", \"worker\" or "
+                           "\"threads[=pool]\"",
+                           value);
+        return NGX_CONF_ERROR;
     }
 
     if (ilcf->receive == 0) {
@@ -314,15 +315,6 @@ ngx_http_interim_spool_receive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
 
     return NGX_CONF_OK;
-
-invalid:
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value \"%V\" of \"spool_receive\", it must be "
-                       "\"on\", \"off\", \"worker\" or \"threads[=pool]\"",
-                       value);
-
-    return NGX_CONF_ERROR;
 }
 
 

@@ -201,7 +201,18 @@ class Lane(QUICTestCase):
     """Content that nginx writes into the responder's file."""
 
     unix = True
-    server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; spool_receive on; }"
+    receive = "on"
+    server = "location / { fastcgi_pass %%UPSTREAM%%; interim_responses 104; spool_receive %%RECEIVE%%; }"
+
+    @classmethod
+    def configuration(cls):
+        return cls.server.replace("%%RECEIVE%%", cls.receive)
+
+    @classmethod
+    def setUpClass(cls):
+        if cls.receive == "on" and not options.has("--with-threads"):
+            raise unittest.SkipTest("this nginx was built without threads")
+        super().setUpClass()
 
     def put(self, content, sent, script):
         """Sends so much of content while the responder, which has the offer, goes on; the message, the lane."""
@@ -271,3 +282,7 @@ class Lane(QUICTestCase):
         self.assertFalse(one.is_locked())
         self.assertGreaterEqual(len(one.content()), 10_000)
         self.assertTrue(content.startswith(one.content()))
+
+
+class LaneInWorker(Lane):
+    receive = "worker"
