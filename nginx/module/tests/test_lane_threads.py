@@ -707,7 +707,6 @@ class Elsewhere(Threads):
     """The request goes on in another location while its file is still being written."""
 
     server = """
-        fastcgi_send_timeout 1s;
         location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; error_page 502 504 = @gone; }
         location @gone { fastcgi_pass %%UPSTREAM2%%; spool_receive %%RECEIVE%%; }
         location /free { return 200; }
@@ -745,6 +744,18 @@ class Elsewhere(Threads):
         other.until_closed()
         self.check_free()
         self.release(one)
+
+
+class SendTimeout(Threads):
+    """The write takes longer than nginx waits for a responder, so the request goes on in another location."""
+
+    server = """
+        fastcgi_send_timeout 2s;
+        location / { fastcgi_pass %%UPSTREAM%%; spool_receive %%RECEIVE%%; error_page 504 = @gone; }
+        location @gone { fastcgi_pass %%UPSTREAM2%%; spool_receive %%RECEIVE%%; }
+        location /free { return 200; }
+    """
+    upstreams = 2
 
     @case.over(*case.PROTOCOLS)
     def test_send_timeout(self, protocol):
