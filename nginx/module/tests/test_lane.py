@@ -472,10 +472,10 @@ class SendTimeout(LaneTestCase):
 
 
 class Begun(LaneTestCase):
-    def begin(self, sent, protocol=PLAIN, **options):
+    def begin(self, sent, protocol=PLAIN, start=b""):
         """A message that has sent so much, which is written."""
-        message = self.connect(protocol).start("PUT", "/a", length=len(CONTENT), **options)
-        one = self.lane(self.upstream.accept())
+        message = self.connect(protocol).start("PUT", "/a", length=len(CONTENT))
+        one = self.lane(self.upstream.accept(), start)
         one.expect_offer()
         one.grant(1 << 40)
         message.write(CONTENT[:sent])

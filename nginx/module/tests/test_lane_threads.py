@@ -62,9 +62,9 @@ class Threads(test_lane.Begun):
     def until_stuck(self, one):
         self.until(lambda: self.is_stuck(one), why="no write has begun")
 
-    def stuck(self, protocol=PLAIN, more=MORE, **options):
+    def stuck(self, protocol=PLAIN, more=MORE, start=b""):
         """A message whose second part is being written, which takes until release()."""
-        message, one = self.begin(FIRST, protocol, **options)
+        message, one = self.begin(FIRST, protocol, start)
         self.hold(one)
         message.write(CONTENT[FIRST:FIRST + more])
         self.until_stuck(one)
@@ -279,9 +279,10 @@ class Held(Threads):
     @case.over(*case.PROTOCOLS)
     def test_limit_of_files_lowered(self, protocol):
         """RLIMIT_FSIZE forbids a write that a thread has begun already: the content comes to the responder."""
-        message, one = self.stuck(protocol)
+        size = 1 << 20      # more than nginx's log files have
+        message, one = self.stuck(protocol, start=bytes(size))
         worker, = self.nginx.workers()
-        resource.prlimit(worker, resource.RLIMIT_FSIZE, (FIRST, resource.RLIM_INFINITY))
+        resource.prlimit(worker, resource.RLIMIT_FSIZE, (size + FIRST, resource.RLIM_INFINITY))
         self.addCleanup(resource.prlimit, worker, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         self.release(one)
         self.assertEqual(one.until_end(), 0)
@@ -574,7 +575,7 @@ class HTTP3(test_http3.QUICTestCase, Threads):
         super().check_free()
         self.client = client
 
-    def begin(self, sent, protocol=None):
+    def begin(self, sent, protocol=None, start=b""):
         message = self.connect().start("PUT", "/a", length=len(CONTENT))
         one = self.lane(self.upstream.accept())
         one.expect_offer()
