@@ -37,6 +37,13 @@ import Testing
             ),
             judged(.off, on, .ok, "not in use: the route has spool-receive: off"),
             judged(.shared, on, .ok, "not in use: the spool is shared"),
+            judged(
+                .unusable,
+                on,
+                .warning,
+                "not in use: nginx could not use the file that it was given",
+                "AppArmor or SELinux"
+            ),
             judged(.digest, on, .skipped, "not in use: the content has a digest"),
             judged(.notOffered, nil, .skipped, "the web server did not offer it"),
             judged(nil, nil, .skipped, "no large content was seen"),

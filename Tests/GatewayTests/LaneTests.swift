@@ -413,6 +413,36 @@ import Testing
         #expect(try test.drops() == [whole + Array("rest".utf8)])
     }
 
+    @Test(
+        "a front that cannot use the file gets no other one before the settings are read again",
+        arguments: [EINVAL, EACCES]
+    )
+    func unusable(errno: Int32) throws {
+        let test = try GatewayUnderTest()
+        let refused = ScriptedLane(errno: errno)
+        let failed = test.serve(.creation([], length: .unknown).offer(refused))
+        #expect(failed.status == 500)
+        let location = try #require(failed.location)
+        let second = ScriptedLane()
+        let rest = ScriptedExchange.append(
+            location,
+            at: 0,
+            [.bytes(Self.large)],
+            length: .unknown
+        )
+        #expect(test.serve(rest.offer(second)).status == 201)
+        #expect(second.events == [])
+        #expect(try test.drops() == [Self.large])
+        #expect(test.log.messages.count { $0 == "front cannot write into the spool" } == 1)
+        test.reload()
+        let third = ScriptedLane()
+        let again = ScriptedExchange.creation([.bytes(Self.large)], length: .unknown)
+        #expect(test.serve(again.offer(third)).status == 201)
+        #expect(third.events.first?.hasPrefix("grant 0 ") == true)
+        let counts = test.gateway.metrics.routes[0].counts.paths.map { "\($0.path) \($0.count)" }
+        #expect(counts == ["taken 2", "unusable 1"])
+    }
+
     @Test("the quota bounds what the front may write, and what it did not write is free again")
     func quota() throws {
         let test = try GatewayUnderTest(quota: 70 << 20)

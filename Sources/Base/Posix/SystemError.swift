@@ -64,6 +64,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a file system may have refused the name of a file: its length, its characters or its encoding.
     package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
 
+    /// Whether the process may not use a file, or got none where it was to get one.
+    package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
+
     /// What makes room again, of an error that is `isFull`: a clause for its sentence.
     package var roomRemedy: String {
         errno == Self.tooLarge

@@ -14,6 +14,8 @@ package enum ContentPath: Int, Sendable, CaseIterable {
     case ordinary
     /// The gateway: there is no room for the web server to write a single byte.
     case full
+    /// The gateway: the web server could not use a file that it was given before.
+    case unusable
     /// The gateway: the web server offered nothing.
     case notOffered
     /// The gateway: it is so little that the web server makes no offer.
@@ -37,6 +39,7 @@ package enum ContentPath: Int, Sendable, CaseIterable {
         case .digest: "the content has a digest"
         case .ordinary: "it has no upload resource"
         case .full: "there is no room for nginx to write into"
+        case .unusable: "nginx could not use the file that it was given"
         case .notOffered: "nginx did not offer to write it"
         case .small: "a message of 256 KiB or less"
         }

@@ -2,6 +2,7 @@
 
 import Logging
 import SpoolgateExchange
+package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Log {
@@ -105,6 +106,11 @@ extension Log {
         write(.warning, "front buffers uploads") {
             ["route": route, "directive": "fastcgi_request_buffering off;", "count": count]
         }
+    }
+
+    /// nginx could not use a file of the spool that it was given to write content into.
+    package func frontCannotWrite(_ error: SystemError) {
+        write(.warning, "front cannot write into the spool") { ["reason": error.description] }
     }
 
     /// The web server names a route that the settings do not have.

@@ -169,7 +169,7 @@ package final class RouteMetrics: Sendable {
         guard path != .small else { return }
         contentPaths[path.rawValue].add()
         switch path {
-        case .taken, .off, .shared, .notOffered: lastPath.set(path.rawValue + 1)
+        case .taken, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
         // They say something of one message, and nothing of the route.
         case .digest, .ordinary, .full, .small: break
         }

@@ -24,6 +24,8 @@ package final class Gateway: Sendable {
     package let deliveries: Deliveries
     /// What content comes just now.
     package let transfers: Transfers
+    /// Whether nginx could not use a file of the spool that it was given, since the settings were read.
+    let isLaneUnusable = Monitor(false)
     let admission: Admission
     /// What requests are turned away for, told now and then.
     let turnedAway = Monitor(RareLines<String>())
@@ -62,6 +64,7 @@ package final class Gateway: Sendable {
         spool.setBounds(UploadBounds(settings))
         spool.setReserve(settings.spoolReserve)
         faults.reload()
+        isLaneUnusable.updateQuietly { $0 = false }
     }
 
     /// Answers one request, or ends it without an answer where that is the right thing to do.

@@ -43,6 +43,15 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
         case .taken?: ok(text(inUse))
         case .off?, .shared?: ok(notInUse(path?.reason ?? ""))
         case .notOffered?, nil: notOffered
+        case .unusable?:
+            warning(
+                notInUse(path?.reason ?? ""),
+                [
+                    "a rule by which AppArmor or SELinux lets nginx write the files of the spool, "
+                        + "then a reload of the gateway",
+                    "spool-receive: off",
+                ]
+            )
         case .digest?, .ordinary?, .full?, .small?: skipped(notInUse(path?.reason ?? ""))
         }
     }

@@ -28,6 +28,7 @@ extension UploadOperation {
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
         if gateway.spool.isShared { return .shared }
+        if gateway.isLaneUnusable.updateQuietly({ $0 }) { return .unusable }
         // What may have to be taken back goes through the gateway.
         if hasDigest || !upload.canBeLent { return .digest }
         return most > 0 ? nil : .full
@@ -98,6 +99,7 @@ extension UploadOperation {
                 exchange.noteWritten(report.count)
                 let before = offset
                 if case .ended(let count, let errno) = report {
+                    noteIfUnusable(count, errno: errno)
                     try takeBack(count, errno: errno)
                     try afterEach(offset - before)
                     return offset == start + count ? nil : .interrupted(.truncated)
@@ -145,6 +147,18 @@ extension UploadOperation {
         }
         // Where it cannot be told, the next report fails.
         try? lane.widen(limit)
+    }
+
+    /// Has later content come through the gateway if nginx could not use the file, as where AppArmor or SELinux keeps
+    /// it away: else no large upload would ever succeed.
+    private func noteIfUnusable(_ count: Int64, errno: Int32) {
+        let error = SystemError(call: "writev", subject: "by nginx", errno: errno)
+        guard count == 0, error.mayBeForbidden else { return }
+        let isNews = gateway.isLaneUnusable.updateQuietly { isUnusable in
+            defer { isUnusable = true }
+            return !isUnusable
+        }
+        if isNews { log.frontCannotWrite(error) }
     }
 
     /// Ends the lane from this side.
