@@ -32,8 +32,11 @@ struct KillTests {
         promise: String,
         manner: KillManner? = nil
     ) throws {
-        let world = try KillWorld(["promise: \(promise)"])
+        var world = try KillWorld(["promise: \(promise)"])
         for seed in seeds {
+            if world.tally.rounds > 0, world.tally.rounds.isMultiple(of: KillWorld.rounds) {
+                world = try KillWorld(["promise: \(promise)"], after: world.tally)
+            }
             let plan = KillPlan(seed: seed, manner: manner)
             let faults: [String]
             do { faults = try world.run(plan) } catch { faults = ["\(error)"] }

@@ -13,9 +13,13 @@ struct LaneKillTests {
         arguments: KillVictim.asked
     )
     func rounds(victim: KillVictim) throws {
-        let world = try KillWorld(NginxConfiguration.hasLane ? [] : ["spool-receive: on"])
+        let settings = NginxConfiguration.hasLane ? [] : ["spool-receive: on"]
+        var world = try KillWorld(settings)
         let seeds = KillPlan.seeds(usually: 3)
         for seed in seeds {
+            if world.tally.rounds > 0, world.tally.rounds.isMultiple(of: KillWorld.rounds) {
+                world = try KillWorld(settings, after: world.tally)
+            }
             let plan = KillPlan(seed: seed, during: victim)
             let faults: [String]
             do { faults = try world.run(plan) } catch { faults = ["\(error)"] }

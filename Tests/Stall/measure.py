@@ -9,9 +9,9 @@ from traffic import Pings, Sink, Uploads, settings
 
 # The longest time that the page may take while the disk stalls, in ms, if the worker does not write.
 LONGEST = 1000
-# TERM: the seconds of the stall that the worker is watched for, the processor time that it may take in them, and the
-# time from the end of the stall to its own end.
-WATCH, MOST_BUSY, LONGEST_END = 3, 0.3, 1.0
+# TERM: the seconds of the stall during which the worker's processor time is measured, and the most that may pass between
+# the end of the stall and the worker's end. nginx's master process kills the worker 1.5 s after TERM at the earliest.
+WATCH, LONGEST_END = 1, 1.0
 # Rows that write in nginx's worker process, so that the page must wait: without a wait the disk did not stall.
 WAITING = ("worker", "dav", "proxy")
 # Rows in which nginx gets TERM during a stall.
@@ -181,6 +181,6 @@ def term(disk, row, scratch, transcript):
         transcript.say(f"      {name}: {figures}")
         return
     transcript.check(
-        is_over or has_ended and taken < LONGEST_END and after - before < MOST_BUSY,
-        f"{name}: TERM ends the worker within {LONGEST_END:g} s of the stall, and it does not spin: {figures}",
+        is_over or has_ended and taken < LONGEST_END,
+        f"{name}: TERM ends the worker within {LONGEST_END:g} s of the end of the stall: {figures}",
     )
