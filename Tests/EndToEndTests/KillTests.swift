@@ -32,26 +32,9 @@ struct KillTests {
         promise: String,
         manner: KillManner? = nil
     ) throws {
-        var world = try KillWorld(["promise: \(promise)"])
-        for seed in seeds {
-            if world.tally.rounds > 0, world.tally.rounds.isMultiple(of: KillWorld.rounds) {
-                world = try KillWorld(["promise: \(promise)"], after: world.tally)
-            }
-            let plan = KillPlan(seed: seed, manner: manner)
-            let faults: [String]
-            do { faults = try world.run(plan) } catch { faults = ["\(error)"] }
-            guard !faults.isEmpty else { continue }
-            Issue.record(
-                """
-                round \(seed): \(faults.joined(separator: "\n  "))
-                kills: \(plan.kills)
-                again: make crash-test ROUNDS=1 SEED=\(seed)
-                \(world.sandbox.log.suffix(4_000))
-                """
-            )
-            // What is wrong in the spool would be wrong in every round from here on.
-            break
+        let tally = try KillWorld.play(seeds, ["promise: \(promise)"], again: "make crash-test") {
+            KillPlan(seed: $0, manner: manner)
         }
-        print("kill -9, promise: \(promise): from seed \(seeds.lowerBound) on, \(world.tally.text)")
+        print("kill -9, promise: \(promise): from seed \(seeds.lowerBound) on, \(tally.text)")
     }
 }

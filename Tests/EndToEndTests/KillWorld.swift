@@ -5,6 +5,7 @@
 
 import Foundation
 import SpoolgateTestSupport
+import Testing
 
 /// What many rounds did.
 struct KillTally {
@@ -51,11 +52,11 @@ final class KillWorld {
     let sandbox: Sandbox
     var tally: KillTally
 
-    /// The rounds for which a world is good.
+    /// The number of rounds for which a world is good.
     ///
     /// A worker of nginx that is killed leaves its connections counted in the zone of `limit_conn`, in which a client
     /// has 2048 places. Only the end of nginx frees them.
-    static let rounds = 50
+    private static let rounds = 50
 
     /// Starts it, the route with further settings; continues the tally of an earlier one.
     init(_ routeSettings: [String] = [], after tally: KillTally = KillTally()) throws {
@@ -68,6 +69,44 @@ final class KillWorld {
             extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
             front: .nginxWithModule
         )
+    }
+
+    /// Plays the rounds of all seeds, up to the first in which something went wrong.
+    ///
+    /// - Parameters:
+    ///   - seeds: the seeds.
+    ///   - routeSettings: further settings of the route.
+    ///   - command: how to play a round again, but for its seed.
+    ///   - plan: the round of a seed.
+    /// - Returns: what was done.
+    /// - Throws: where a world cannot be started.
+    static func play(
+        _ seeds: Range<UInt64>,
+        _ routeSettings: [String],
+        again command: String,
+        _ plan: (UInt64) -> KillPlan
+    ) throws -> KillTally {
+        var world = try KillWorld(routeSettings)
+        for seed in seeds {
+            if world.tally.rounds > 0, world.tally.rounds.isMultiple(of: rounds) {
+                world = try KillWorld(routeSettings, after: world.tally)
+            }
+            let plan = plan(seed)
+            let faults: [String]
+            do { faults = try world.run(plan) } catch { faults = ["\(error)"] }
+            guard !faults.isEmpty else { continue }
+            Issue.record(
+                """
+                round \(seed): \(faults.joined(separator: "\n  "))
+                kills: \(plan.kills)
+                again: \(command) ROUNDS=1 SEED=\(seed)
+                \(world.sandbox.log.suffix(4_000))
+                """
+            )
+            // A fault in the spool would be found in each of the next rounds, too.
+            break
+        }
+        return world.tally
     }
 
     /// Runs a round; everything that went wrong.

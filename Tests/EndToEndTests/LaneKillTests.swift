@@ -13,34 +13,18 @@ struct LaneKillTests {
         arguments: KillVictim.asked
     )
     func rounds(victim: KillVictim) throws {
-        let settings = NginxConfiguration.hasLane ? [] : ["spool-receive: on"]
-        var world = try KillWorld(settings)
         let seeds = KillPlan.seeds(usually: 3)
-        for seed in seeds {
-            if world.tally.rounds > 0, world.tally.rounds.isMultiple(of: KillWorld.rounds) {
-                world = try KillWorld(settings, after: world.tally)
-            }
-            let plan = KillPlan(seed: seed, during: victim)
-            let faults: [String]
-            do { faults = try world.run(plan) } catch { faults = ["\(error)"] }
-            guard !faults.isEmpty else { continue }
-            Issue.record(
-                """
-                round \(seed): \(faults.joined(separator: "\n  "))
-                kills: \(plan.kills)
-                again: make crash-test SUITE=LaneKillTests VICTIM=\(victim.rawValue) ROUNDS=1 SEED=\(seed)
-                \(world.sandbox.log.suffix(4_000))
-                """
-            )
-            // A fault in the spool would be found in each of the next rounds, too.
-            break
-        }
+        let tally = try KillWorld.play(
+            seeds,
+            NginxConfiguration.hasLane ? [] : ["spool-receive: on"],
+            again: "make crash-test SUITE=LaneKillTests VICTIM=\(victim.rawValue)"
+        ) { KillPlan(seed: $0, during: victim) }
         print(
             "kill -9 of the \(victim.rawValue) while nginx writes: from seed \(seeds.lowerBound) on, "
-                + world.tally.text
+                + tally.text
         )
         #expect(
-            world.tally.roundsWithFile * 2 >= world.tally.rounds,
+            tally.roundsWithFile * 2 >= tally.rounds,
             "nginx had no file of the spool in most rounds, and the test shows nothing"
         )
     }

@@ -101,12 +101,8 @@ class Threads(test_lane.Begun):
         one.exchange.until_closed()
         self.assertFalse(one.is_locked())
 
-
-class Held(Threads):
-    @case.over(*case.PROTOCOLS)
-    def test_goes_on(self, protocol):
-        message, one = self.stuck(protocol)
-        self.check_free(protocol)
+    def check_goes_on(self, message, one):
+        """The held write returns, and the rest of the content follows it."""
         self.assertEqual(len(one.content()), FIRST)
         self.release(one)
         message.write(CONTENT[FIRST + MORE:], end=True)
@@ -115,6 +111,14 @@ class Held(Threads):
         one.exchange.final(201)
         self.assertStatuses(message, [], 201)
         self.assertTrue(one.content() == CONTENT)
+
+
+class Held(Threads):
+    @case.over(*case.PROTOCOLS)
+    def test_goes_on(self, protocol):
+        message, one = self.stuck(protocol)
+        self.check_free(protocol)
+        self.check_goes_on(message, one)
 
     @case.over(*case.PROTOCOLS)
     def test_client_goes(self, protocol):
@@ -303,14 +307,7 @@ class Processes(Threads):
         """A worker process that shuts down serves its request to the end."""
         self.assertTrue(one.is_silent(0.3))
         self.assertTrue(self.is_alive(worker), "it has ended before its file was closed")
-        self.assertEqual(len(one.content()), FIRST)
-        self.release(one)
-        message.write(CONTENT[FIRST + MORE:], end=True)
-        self.assertEqual(one.until_end(), 0)
-        one.exchange.content()
-        one.exchange.final(201)
-        self.assertStatuses(message, [], 201)
-        self.assertTrue(one.content() == CONTENT)
+        self.check_goes_on(message, one)
         self.until_replaced(worker)
 
     def check_worker_waits_for_file(self, worker, one, message):
