@@ -69,7 +69,8 @@ class NginxTestCase(unittest.TestCase):
         for number in range(cls.upstreams):
             path = None
             if cls.unix:
-                path = os.path.join(options.scratch, "%d.%s.%d" % (os.getpid(), cls.__name__, number))
+                name = "%d.%s.%s.%d" % (os.getpid(), cls.__module__, cls.__name__, number)
+                path = os.path.join(options.scratch, name)
             cls.responders.append(Responder(path))
         cls.nginx = Nginx(cls.configuration(), cls.http, cls.main, listen=cls.listen,
                           upstreams=[responder.address for responder in cls.responders])
