@@ -9,7 +9,7 @@ from traffic import Pings, Sink, Uploads, settings
 
 # The longest time that the page may take while the disk stalls, in ms, if the worker does not write.
 LONGEST = 1000
-# TERM: the seconds of the stall during which the worker's processor time is measured, and the most that may pass between
+# TERM: the seconds of the stall during which the processor time is measured, and the most that may pass between
 # the end of the stall and the worker's end. nginx's master process kills the worker 1.5 s after TERM at the earliest.
 WATCH, LONGEST_END = 1, 1.0
 # Rows that write in nginx's worker process, so that the page must wait: without a wait the disk did not stall.
@@ -76,7 +76,7 @@ def stall(disk, row, scratch, transcript):
         sink.stop()
     name = ROWS[row][0]
     during = [one for one in answers if began <= one[0] < ended]
-    before = [one for one in answers if one[0] < began - 0.1]
+    before = [one for one in answers if one[0] + one[1] < began]
     figures = times(during)
     statuses = [status for status, _ in results]
     transcript.check(
