@@ -27,7 +27,7 @@ sys.path.append(os.path.join(os.path.dirname(HERE), "Drill"))
 import beside_walk
 import controls
 import guest
-from ledger import MOMENTS
+from ledger import MOMENTS, NGINX_WRITES
 from machine import MAKE, Host
 from results import SHOWN, Results
 from series import Plan, Series
@@ -68,7 +68,7 @@ class Run:
         for value, known in (
             (self.file_systems, MAKE),
             (self.controls, controls.CONTROLS),
-            ([self.moment] if self.moment else [], MOMENTS),
+            ([self.moment] if self.moment else [], [*MOMENTS, NGINX_WRITES]),
             ([self.lane], LANES),
         ):
             unknown = [one for one in value if one not in known]

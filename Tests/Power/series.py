@@ -9,7 +9,7 @@ import time
 
 from application import Application
 from client import Client
-from ledger import MOMENTS, Ledger
+from ledger import MOMENTS, NGINX_WRITES, Ledger
 from machine import Conduct, Lane, Machine, make_disks
 from operating import Operator
 from oracle import Oracle
@@ -270,6 +270,8 @@ class Series:
             workers = max(workers, chance.choice([2, 4]))
         if self.plan.is_control and not moment:
             workers, lasts = 6, 5
+        elif moment == NGINX_WRITES:
+            lasts = chance.uniform(0.2, 2)
         elif moment or chance.random() < 0.5:
             ledger.look_out(moment or chance.choice(MOMENTS), chance.choice([1, 1, 2, 5]))
         else:
@@ -298,9 +300,11 @@ class Series:
     def _await_lane(self):
         """In boots with spool_receive: waits a while until nginx has an upload's file open, or a thread of it writes.
 
-        In half of them; the other cuts come at any time.
+        In half of them; the other cuts come at any time. If every cut is to come during a write: in all of them.
         """
         wanted = self._chance.choice(["files", "writes", None, None])
+        if self.plan.moment == NGINX_WRITES:
+            wanted = "writes"
         end = time.monotonic() + 3
         while self._has_lane and wanted and time.monotonic() < end and not self.ledger.is_dead:
             if getattr(self._lane(), wanted):
