@@ -54,6 +54,8 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         var leavesAfter: Int?
         /// How the front writes content by itself; nil: it does not.
         var lane: ScriptedLane?
+        /// Whether something ends its waits for content early.
+        var hasAlarm = false
         fileprivate var steps: [Step] = []
         fileprivate var isReleased = false
         fileprivate var isStuck = false
@@ -155,6 +157,8 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
             }
         }
     }
+
+    func setAlarm(_ alarm: Alarm?) { monitor.update { $0.hasAlarm = alarm != nil } }
 
     // MARK: The lane
 

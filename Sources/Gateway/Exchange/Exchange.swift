@@ -43,8 +43,8 @@ package protocol Exchange: AnyObject {
     /// - Returns: false at the proper end of the content, with nothing added.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
-    /// Has `alarm` end waits for content early, from here on.
-    func setAlarm(_ alarm: Alarm)
+    /// Has `alarm` end waits for content early, from here on; nil: nothing does.
+    func setAlarm(_ alarm: Alarm?)
 
     /// The way on which the web server writes content into a file by itself; nil: this front has none.
     var lane: (any ContentLane)? { get }
@@ -70,7 +70,7 @@ extension Exchange {
     package var lane: (any ContentLane)? { nil }
 
     /// A front that does not say otherwise waits until content comes, whatever rings.
-    package func setAlarm(_ alarm: Alarm) {}
+    package func setAlarm(_ alarm: Alarm?) {}
 
     /// Sends one whole response of the gateway's own; a client that is gone is not an error here.
     package func answer(_ response: Response) {

@@ -14,8 +14,8 @@ package struct ThreadBudget: Sendable, Equatable {
     package static let keptConnections = 128
 
     /// Descriptors of one request at most: the connection, and a file in memory while its parameters are
-    /// taken apart; then a data file and its record, or a scratch file, the upstream's connection and
-    /// what libcurl wakes itself with.
+    /// taken apart; then a data file and its record, or a scratch file, and either what ends its waits for content and the
+    /// file that nginx is given, or the upstream's connection and what libcurl wakes itself with.
     package static let ofRequest = 5
     /// Of a delivery by the queue: data file, record, the upstream's connection and libcurl's.
     private static let ofDelivery = 4

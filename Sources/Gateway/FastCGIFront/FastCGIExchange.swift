@@ -130,8 +130,8 @@ extension FastCGIExchange {
         }
     }
 
-    /// Has `alarm` end waits for content early.
-    package func setAlarm(_ alarm: Alarm) { self.alarm = alarm }
+    /// Has `alarm` end waits for content early; nil: nothing does.
+    package func setAlarm(_ alarm: Alarm?) { self.alarm = alarm }
 
     /// Gives back what a burst of content took, where none follows soon: this may be a long wait.
     private func releaseIfStalled(_ buffer: ContentBuffer) {

@@ -81,7 +81,7 @@ final class RequestExchange: Exchange {
         return try exchange.receive(into: buffer)
     }
 
-    func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
+    func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
 
     /// The lane, if the web server offers it and there may be much content; waits for its beginning.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {

@@ -50,7 +50,11 @@ extension UploadOperation {
         let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
         let most = ceiling.offset - offset - (keepsLast ? 1 : 0)
         let obstacle = laneObstacle(most: most, hasDigest: check != nil)
-        defer { notePath(obstacle, transfer) }
+        defer {
+            // Its descriptor is not among those that a request has while its upload is delivered (`ThreadBudget`).
+            exchange.setAlarm(nil)
+            notePath(obstacle, transfer)
+        }
         if obstacle == nil,
             let end = try receiveByLane(
                 most: most,
