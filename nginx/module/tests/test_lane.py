@@ -485,6 +485,15 @@ class Begun(LaneTestCase):
             time.sleep(0.002)
         return message, one
 
+    def finish(self, message, one, sent):
+        """Sends the content that follows what was sent; all of it is written, and the request succeeds."""
+        message.write(CONTENT[sent:], end=True)
+        self.assertEqual(one.until_end(), 0)
+        one.exchange.content()
+        one.exchange.final(201)
+        self.assertStatuses(message, [], 201)
+        self.assertTrue(one.content() == CONTENT)
+
 
 class Slow(Begun):
     def test_told_in_time(self):
@@ -617,12 +626,7 @@ class Reload(Begun):
         while set(self.nginx.workers()) == set(before):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
-        message.write(CONTENT[150_000:], end=True)
-        self.assertEqual(one.until_end(), 0)
-        one.exchange.content()
-        one.exchange.final(201)
-        self.assertStatuses(message, [], 201)
-        self.assertTrue(one.content() == CONTENT)
+        self.finish(message, one, 150_000)
 
 
 class WorkerKilled(Begun):

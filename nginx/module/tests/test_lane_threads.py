@@ -105,12 +105,7 @@ class Threads(test_lane.Begun):
         """The held write returns, and the rest of the content follows it."""
         self.assertEqual(len(one.content()), FIRST)
         self.release(one)
-        message.write(CONTENT[FIRST + MORE:], end=True)
-        self.assertEqual(one.until_end(), 0)
-        one.exchange.content()
-        one.exchange.final(201)
-        self.assertStatuses(message, [], 201)
-        self.assertTrue(one.content() == CONTENT)
+        self.finish(message, one, FIRST + MORE)
 
 
 class Held(Threads):
@@ -232,12 +227,7 @@ class Held(Threads):
         if limit != str(1 << 40):
             one.until_count(int(limit))
         one.widen(1 << 40)
-        message.write(CONTENT[FIRST + MORE:], end=True)
-        self.assertEqual(one.until_end(), 0)
-        one.exchange.content()
-        one.exchange.final(201)
-        self.assertStatuses(message, [], 201)
-        self.assertTrue(one.content() == CONTENT)
+        self.finish(message, one, FIRST + MORE)
 
     def test_granted_and_gone(self):
         """The responder goes as soon as it has granted; the file is held from the beginning."""
