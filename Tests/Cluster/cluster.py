@@ -14,7 +14,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 
 # Root writes nothing into the working tree.
@@ -25,13 +24,14 @@ sys.path.append(os.path.join(os.path.dirname(HERE), "Drill"))
 
 import ceph
 import gateway
+import namespaces
+from namespaces import IN_NAMESPACE
 from processes import Unavailable
 from scenes import SCENES
 from transcript import Transcript
 from world import World
 
 NAME = "spoolgate-cluster-"
-IN_NAMESPACE = "--in-namespace"
 CHECK = "--check"
 
 
@@ -65,45 +65,7 @@ def outside():
     if is_check:
         return 0
     gateway.program()
-    scratch = make_scratch(os.environ.get("CLUSTER_SCRATCH", "/var/tmp"))
-    inside = subprocess.Popen(
-        [*NAMESPACES, sys.executable, os.path.abspath(__file__), IN_NAMESPACE, scratch]
-    )
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # It waits for its child whatever it gets, but for this; and that ends with it.
-        signal.signal(number, lambda *_: inside.kill())
-    try:
-        while True:
-            try:
-                status = inside.wait()
-                return status if status >= 0 else 128 - status
-            except KeyboardInterrupt:
-                # The terminal told it, too.
-                pass
-    finally:
-        inside.kill()
-        inside.wait()
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-# The kernel ends the first process of them with unshare, and unshare with this program; with the first process
-# every other one and every mount.
-NAMESPACES = (
-    "setpriv --pdeathsig KILL"
-    " unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
-).split()
-
-
-def make_scratch(directory):
-    """A directory of this run's; what runs that were killed have left is removed."""
-    for entry in os.listdir(directory):
-        process = entry.removeprefix(NAME)
-        if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
-            shutil.rmtree(os.path.join(directory, entry), ignore_errors=True)
-    scratch = os.path.join(directory, f"{NAME}{os.getpid()}")
-    os.mkdir(scratch)
-    os.chmod(scratch, 0o755)
-    return scratch
+    return namespaces.play(__file__, NAME, os.environ.get("CLUSTER_SCRATCH", "/var/tmp"))
 
 
 def obstacle():
@@ -115,9 +77,7 @@ def obstacle():
             return f"{tool} is not there (deploy/install-dependencies.sh cluster)"
     if any(scene.is_shared for scene in chosen()) and ceph.missing():
         return ceph.missing()
-    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
-        return "this machine gives nobody namespaces for processes and mounts"
-    return None
+    return namespaces.missing()
 
 
 def chosen():

@@ -83,12 +83,17 @@ http {{
 """
 
 
-def rows():
-    chosen = os.environ.get("STALL_ROWS", "").split() or list(ROWS)
-    unknown = [one for one in chosen if one not in ROWS]
+def chosen(variable, kind, known):
+    """The names in a variable of the environment, out of those that are known; all of them by default."""
+    names = os.environ.get(variable, "").split() or list(known)
+    unknown = [one for one in names if one not in known]
     if unknown:
-        sys.exit(f"make stall-test: there is no row {unknown[0]}; there is {' '.join(ROWS)}")
-    return chosen
+        sys.exit(f"make stall-test: there is no {kind} {unknown[0]}; there is {' '.join(known)}")
+    return names
+
+
+def rows():
+    return chosen("STALL_ROWS", "row", ROWS)
 
 
 def module():

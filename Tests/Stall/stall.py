@@ -12,7 +12,6 @@ machine cannot run the test; 1 otherwise. With --check it only reports why the m
 import os
 import shutil
 import signal
-import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -23,20 +22,15 @@ for neighbour in ("Drill", "Cluster"):
 
 import gateway
 import measure
+import namespaces
 import stage
 from disks import DISKS
+from namespaces import IN_NAMESPACE
 from processes import Unavailable
 from transcript import Transcript
 
 NAME = "spoolgate-stall-"
-IN_NAMESPACE = "--in-namespace"
 CHECK = "--check"
-# The kernel ends the first process of the namespaces with unshare, and unshare with this program. Every other process
-# and every mount ends with the first process, also if this program is killed during a stall.
-NAMESPACES = (
-    "setpriv --pdeathsig KILL"
-    " unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
-).split()
 TOOLS = "setpriv unshare nginx fuse-overlayfs mkfs.ext4 losetup".split()
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
@@ -80,11 +74,7 @@ def give_up(*_):
 
 
 def disks():
-    chosen = os.environ.get("STALL_DISKS", "").split() or list(DISKS)
-    unknown = [one for one in chosen if one not in DISKS]
-    if unknown:
-        sys.exit(f"make stall-test: there is no disk {unknown[0]}; there is {' '.join(DISKS)}")
-    return chosen
+    return stage.chosen("STALL_DISKS", "disk", DISKS)
 
 
 def outside():
@@ -104,39 +94,8 @@ def outside():
         return 0
     disks()
     stage.rows()
-    scratch = make_scratch(os.environ.get("STALL_SCRATCH") or "/var/tmp")
-    inside = subprocess.Popen(
-        [*NAMESPACES, sys.executable, os.path.abspath(__file__), IN_NAMESPACE, scratch]
-    )
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # unshare ignores these signals while it waits.
-        signal.signal(number, lambda *_: inside.kill())
-    try:
-        while True:
-            try:
-                status = inside.wait(limit() + 60)
-                return status if status >= 0 else 128 - status
-            except subprocess.TimeoutExpired:
-                print(f"FAIL  the run did not end by itself {limit()} s after its start")
-                return 1
-            except KeyboardInterrupt:
-                # The terminal sent it to the processes in the namespace, too.
-                pass
-    finally:
-        inside.kill()
-        inside.wait()
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def make_scratch(directory):
-    """A directory for this run. Directories of killed runs are removed."""
-    for entry in os.listdir(directory):
-        process = entry.removeprefix(NAME)
-        if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
-            shutil.rmtree(os.path.join(directory, entry), ignore_errors=True)
-    scratch = os.path.join(directory, f"{NAME}{os.getpid()}")
-    os.mkdir(scratch)
-    return scratch
+    directory = os.environ.get("STALL_SCRATCH") or "/var/tmp"
+    return namespaces.play(__file__, NAME, directory, limit() + 60)
 
 
 def obstacle():
@@ -149,9 +108,7 @@ def obstacle():
     reasons = [DISKS[name].obstacle() for name in disks()]
     if all(reasons):
         return reasons[0]
-    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
-        return "this machine has no namespaces for processes and mounts"
-    return None
+    return namespaces.missing()
 
 
 if __name__ == "__main__":
