@@ -20,7 +20,7 @@ build='libfcgi-dev libssl-dev libcurl4-openssl-dev libyaml-dev pkg-config:pkg-co
        libsqlite3-0 libncurses6 libxml2'
 run='nginx:nginx openssl:openssl curl:curl util-linux:setpriv util-linux:flock mawk|gawk:awk'
 test='nginx-dev php-fpm mandoc:mandoc systemd:systemd-analyze lighttpd:lighttpd python3-h2
-      nghttp2-client:nghttp strace:strace valgrind:valgrind'
+      nghttp2-client:nghttp strace:strace valgrind:valgrind shellcheck:shellcheck'
 deb='build-essential debhelper:dh dpkg-dev:dpkg-buildpackage nginx-dev lintian:lintian'
 drill='systemd-container:systemd-nspawn debootstrap:debootstrap util-linux:nsenter
        python3:python3 make:make'

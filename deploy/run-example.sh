@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What deploy/run.sh prints once it serves: an upload that is cut and goes on, to be pasted into
 # another terminal. Sourced. README's section "Try it" has the same commands.
 #
@@ -55,6 +56,7 @@ tail -c +\$((offset + 1)) $file | curl -sS -i -X PATCH -H "Upload-Offset: \$offs
 EXAMPLE
     if [ -z "$UPSTREAM" ]; then
         printf '# it arrived whole\n'
+        # shellcheck disable=SC2016 # a person's shell expands it
         printf 'cmp %s "$(ls -t %q/*100mb.bin | head -n 1)" && echo identical\n\n' "$file" "$DROP"
     fi
     if [ -n "$has_module" ]; then

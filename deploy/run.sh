@@ -43,7 +43,7 @@ check_port() { # name, number
     case $2 in
         '' | *[!0-9]*) die "$1 is no port number: $2" ;;
     esac
-    [ "$2" -ge 1 ] && [ "$2" -le 65535 ] || die "$1 is no port number: $2"
+    if [ "$2" -lt 1 ] || [ "$2" -gt 65535 ]; then die "$1 is no port number: $2"; fi
     # The kernel's own table of listening sockets (state 0A), so that no tool is needed to read it.
     if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v port="$(printf ':%04X' "$2")" \
@@ -269,7 +269,7 @@ for tool in nginx openssl curl setpriv setsid flock awk; do
     command -v "$tool" >/dev/null || die "$tool is missing: deploy/install-dependencies.sh run"
 done
 
-mkdir -p "$STATE" && cd "$STATE" || die "cannot make the directory $STATE"
+{ mkdir -p "$STATE" && cd "$STATE"; } || die "cannot make the directory $STATE"
 mkdir -p log nginx tls
 chmod 700 tls
 exec 9>lock

@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
     esac
     shift || usage
 done
-[ -n "$source" ] && [ -n "$output" ] || usage
+if [ -z "$source" ] || [ -z "$output" ]; then usage; fi
 [ "$asan" = no ] || [ "$source" != "$installed" ] ||
     die '--asan builds nginx as well, so it wants its --source (apt-get source nginx)'
 if [ "$source" = "$installed" ]; then
@@ -65,7 +65,7 @@ configure=./configure
 [ -x configure ] || configure=./auto/configure
 
 compile=(-g -O2 -fPIC -Wextra -Wno-unused-parameter)
-link=(-Wl,-z,relro -Wl,-z,now -fPIC)
+link=("-Wl,-z,relro" "-Wl,-z,now" -fPIC)
 if [ "$source" = "$installed" ]; then
     # shellcheck source=/dev/null
     . ./conf_flags
