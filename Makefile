@@ -29,7 +29,7 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb drill cluster-test stall-test power-test release clean FORCE
+    attack client-test module module-test deb dist drill cluster-test stall-test power-test release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -189,12 +189,21 @@ deb:
 	$(MAKE) --no-print-directory build
 	deploy/deb.sh
 
+# What a release consists of: packages for Debian 12 and 13, a tarball of the programs with their licences, and SHA256SUMS,
+# below .build/dist. DIST_SUITES names others; root builds for a suite that is not this machine's own.
+DIST_SUITES ?=
+dist:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
+	@DIST_SUITES="$(DIST_SUITES)" python3 deploy/dist/dist.py
+
 # An operator's day with these packages, in Debian machines that systemd-nspawn boots
 # (Tests/Drill/README.md). It wants root, and makes the packages itself.
 DRILL_SUITES ?=
+DRILL_SCENES ?=
 drill:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
-	@DRILL_SUITES="$(DRILL_SUITES)" python3 Tests/Drill/drill.py
+	@DRILL_SUITES="$(DRILL_SUITES)" DRILL_SCENES="$(DRILL_SCENES)" DRILL_SAMPLE="$(SAMPLE)" \
+	    python3 Tests/Drill/drill.py
 
 # Several nodes behind one nginx, with a spool each and with one on a Ceph of its own (Tests/Cluster/README.md). It
 # wants root; the scenes, rounds and uploads are in its environment.

@@ -28,8 +28,8 @@ as_root=()
 make test
 git tag -a "$tag" -m "spoolgate $version"
 trap 'git tag -d "$tag"' EXIT
-make deb
-"${as_root[@]}" make drill DRILL_DEBS="$PWD/.build/deb" | tee .build/drill.log
+"${as_root[@]}" make dist
+"${as_root[@]}" make drill DRILL_DEBS="$PWD/.build/dist" | tee .build/drill.log
 ! grep -q '^SKIPPED' .build/drill.log || refuse 'the drill was skipped: release where it can be played'
 trap - EXIT
-echo "Released here: $tag, packages in .build/deb. Then: git push origin $tag"
+echo "Released here: $tag, files in .build/dist. Then: git push origin $tag"

@@ -153,27 +153,22 @@ class Day:
 
     # Settings.
 
-    def set_upstream(self, text, value):
-        """The settings with the default route's upstream named, where the file suggests it."""
-        line = f"    upstream: {value}"
-        named, count = re.subn(r"(?m)^    #? ?upstream:.*$", line, text, count=1)
-        return (
-            named
-            if count
-            else re.sub(r"(?m)^  default:.*$", lambda m: m.group() + "\n" + line, text, count=1)
-        )
-
     def set_value(self, text, path, value):
-        """The settings with a value changed, by its keys' path, that the file has or suggests."""
-        keys, depth, lines = path.split("."), 0, text.split("\n")
+        """The settings with a value: in place of the line that has or suggests it, else in a new line."""
+        keys, depth, lines = path.split("."), 0, text.rstrip("\n").split("\n")
+        parent = len(lines) - 1
         for number, line in enumerate(lines):
-            mark = "#?" if depth == len(keys) - 1 else ""
+            is_leaf = depth == len(keys) - 1
+            mark = "#?" if is_leaf else ""
             if re.match(rf"^{'  ' * depth}{mark}{re.escape(keys[depth])}:", line):
-                if depth == len(keys) - 1:
+                if is_leaf:
                     lines[number] = "  " * depth + f"{keys[depth]}: {value}"
-                    return "\n".join(lines)
-                depth += 1
-        raise ValueError(f"{SETTINGS} has no {path}")
+                    return "\n".join(lines) + "\n"
+                parent, depth = number, depth + 1
+        new = [f"{'  ' * n}{keys[n]}:" for n in range(depth, len(keys))]
+        new[-1] += f" {value}"
+        lines[parent + 1 : parent + 1] = new
+        return "\n".join(lines) + "\n"
 
     def edit_settings(self, **values):
         """Edits values of the settings; `__` stands between the keys, `_` for the hyphen."""

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """An operator's day with spoolgate, in a Debian machine booted by systemd-nspawn (`make drill`).
 
-Environment: DRILL_SUITES, the Debian suites (default: this host's own); DRILL_DEBS, a directory
-with the packages (default: .build/deb); DRILL_CACHE, where roots are kept; DRILL_SCRATCH, where machines
-live (default: /var/tmp). Exit status: 0 all assertions hold, or nothing could be done here; 1 not.
+Environment: DRILL_SUITES, the Debian suites (default: bookworm and trixie); DRILL_SCENES, names of scenes'
+modules (default: all; `install` is always played); DRILL_SAMPLE, if not empty: a sample of scenes on this host's
+own suite; DRILL_DEBS, a directory with the packages (default: they are made); DRILL_SCRATCH, where machines live
+(default: /var/tmp); and what deploy/dist/roots.py reads. Exit status: 0 all assertions hold, or nothing could be
+done here; 1 not.
 """
 
 import os
@@ -15,16 +17,23 @@ import sys
 # Root writes nothing into the working tree.
 sys.dont_write_bytecode = True
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "../../deploy/dist"))
+
 import packages
 import roots
 from day import Day
 from machine import CGROUPS, NAME, Machine, remove_cgroup
 from roots import Unavailable
-from scenes import SCENES
+from scenes import SAMPLE, SCENES
 from transcript import Transcript
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 IN_NAMESPACE = "--in-namespace"
+SUITES = "bookworm trixie"
+# What a minimal server has, and what the drill's own application and client need; nothing that the packages under test
+# should bring in themselves.
+PACKAGES = "systemd systemd-sysv dbus ca-certificates openssl curl python3"
+FILES = {"etc/hostname": "drill\n", "etc/hosts": "127.0.0.1 localhost drill uploads.example\n"}
 VERSIONS = "systemd libcurl4 libcurl4t64 nginx libfcgi0ldbl libfcgi0t64 libssl3 libssl3t64"
 
 
@@ -37,9 +46,12 @@ def main():
     remove_left(os.environ.get("DRILL_SCRATCH", "/var/tmp"), shutil.rmtree)
     transcript = Transcript()
     played = 0
-    for suite in (os.environ.get("DRILL_SUITES") or own_suite()).split():
+    is_sample = bool(os.environ.get("DRILL_SAMPLE"))
+    suites = os.environ.get("DRILL_SUITES") or (packages.own_suite() if is_sample else SUITES)
+    scenes = chosen(os.environ.get("DRILL_SCENES", "").split() or (SAMPLE if is_sample else SCENES))
+    for suite in suites.split():
         try:
-            play(suite, transcript)
+            play(suite, scenes, transcript)
             played += 1
         except Unavailable as reason:
             print(f"SKIPPED {suite}: {reason}", flush=True)
@@ -81,14 +93,23 @@ def enter_namespace():
     )
 
 
-def own_suite():
-    with open("/etc/os-release") as release:
-        fields = dict(line.rstrip().split("=", 1) for line in release if "=" in line)
-    return fields.get("VERSION_CODENAME", "bookworm").strip('"')
+def chosen(names):
+    """The scenes of these modules, in the order of the day."""
+    unknown = set(names) - set(SCENES)
+    if unknown:
+        sys.exit(f"no such scenes: {' '.join(sorted(unknown))}; there are: {' '.join(SCENES)}")
+    return [
+        scene for name, scenes in SCENES.items() if name in names or name == "install" for scene in scenes
+    ]
 
 
-def play(suite, transcript):
-    cached = roots.cached(suite)
+def made(suite):
+    given = os.environ.get("DRILL_DEBS")
+    return packages.find(given, suite) if given else packages.make(suite)[0]
+
+
+def play(suite, scenes, transcript):
+    cached = roots.cached(suite, PACKAGES, "root", FILES)
     scratch = os.path.join(os.environ.get("DRILL_SCRATCH", "/var/tmp"), f"{NAME}{os.getpid()}")
     root = os.path.join(scratch, suite)
     try:
@@ -98,7 +119,7 @@ def play(suite, transcript):
         try:
             # First, so that nothing is built for a machine that cannot be had.
             machine.boot()
-            debs = packages.of(suite, own_suite())
+            debs = made(suite)
             for deb in debs:
                 shutil.copy(deb, os.path.join(root, "root"))
             transcript.say(f"A clean Debian {suite}, booted: {versions(machine)}")
@@ -108,9 +129,9 @@ def play(suite, transcript):
                 os.path.join(HERE, "inside"),
                 cached,
             )
-            for scene in SCENES:
+            for scene in scenes:
                 day.play(scene)
-                if scene is SCENES[0]:
+                if scene is scenes[0]:
                     roots.keep_downloads(root, cached)
             transcript.scene("The day's end")
             day.judge_deliveries()

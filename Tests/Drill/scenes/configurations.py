@@ -1,4 +1,4 @@
-"""Each package is removed and purged, in every configuration of nginx that the docs show.
+"""Each package is upgraded, removed and purged, in every configuration of nginx that the docs show.
 
 Each configuration is a file of nginx's own, so that `nginx -t` judges each alone; together they are what nginx runs
 with. Each has its own copy of the package's location, as the docs say for another path: a copy stays when the package
@@ -9,7 +9,9 @@ import os
 import re
 
 import packages
-from day import NODES, SETTINGS, Scene
+from day import NODES, Scene
+
+from .upgrade import repack
 
 MODULE = "libnginx-mod-http-interim"
 FOLDER = "/etc/nginx/drill"
@@ -21,7 +23,9 @@ OLD = "/etc/nginx/snippets/old.conf"
 PORT = 8100
 
 # Configurations that are no server block of their own.
-WITHOUT_PORT = ("shared", "whole")
+WITHOUT_PORT = ("shared", "pool", "whole")
+# A version above the one of every other scene.
+NEW = "101.0"
 
 # What is around a site in a file of its own: as Debian's nginx.conf, but of conf.d what the site needs.
 ALONE = """user www-data;
@@ -112,6 +116,11 @@ def write(day):
     alone = ALONE.format(names="spoolgate", site=f"{FOLDER}/shared.site")
     day.machine.write("/etc/nginx/drill-shared.conf", alone)
     options["shared"] = "-c /etc/nginx/drill-shared.conf"
+    # The number of threads that write, as the module's page has it.
+    day.machine.write("/etc/nginx/drill-pool.conf", "thread_pool spool_receive threads=32;\n" + day.machine.read(
+        "/etc/nginx/drill-shipped.conf"
+    ))
+    options["pool"] = "-c /etc/nginx/drill-pool.conf"
     day.machine.quietly(f"cp {EXAMPLES}/spoolgate_nodes.conf {NODES}; mkdir -p {WHOLE}/log {WHOLE}/snippets")
     # A whole nginx of the operator's own.
     whole = re.sub(r"(?m)^.*\[::\]:.*\n", "", day.machine.read(f"{EXAMPLES}/nginx.conf"))
@@ -143,10 +152,10 @@ def judge(day, options, when):
     day.check(answers and " 000" not in answers, f"and each site answers, {when}", answers)
 
 
-def lane(day, wants_module):
+def lane(day, wants_module, word=""):
     """nginx writes content by itself if the module is there, as it is shipped; uploads go through in any case."""
     before = received(day)
-    name = f"lane-{wants_module}.bin".lower()
+    name = f"lane-{wants_module}{word}.bin".lower()
     result = day.machine.run(f"upload send {name} 3000000")
     day.arrives(name, size=3_000_000)
     day.check("answered 201" in result.output, "an upload goes through", result.output[-500:])
@@ -176,7 +185,7 @@ def install(day):
 
 def remove_each(day):
     install(day)
-    day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
+    day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
     day.edit_settings(routes__default__anonymous="allow")
     day.must(
         "systemctl enable -q --now spoolgate && systemctl reload spoolgate", "the service starts"
@@ -198,6 +207,12 @@ def remove_each(day):
     lane(day, False)
     install(day)
     judge(day, options, "with all packages again")
+    for name in ("spoolgate", MODULE):
+        made = repack(day, NEW, name)
+        day.check(made.ok, f"there is a version {NEW} of {name}", made.output)
+        apt(day, f"install -y ./{name}_{NEW}_amd64.deb </dev/null", f"{name}: upgrade, without a question")
+        judge(day, options, f"after the upgrade of {name}")
+    lane(day, True, "upgraded")
     for step in ("remove", "purge"):
         apt(day, f"{step} -y spoolgate", f"the gateway's package: {step}")
         judge(day, options, f"after {step} of the gateway")

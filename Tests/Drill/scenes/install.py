@@ -65,7 +65,7 @@ def name_upstream(day):
         "systemctl enable -q --now application",
         "the application answers on port 3000 as it always did",
     )
-    day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
+    day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
     day.machine.edit(SNIPPET, own_owner)
     day.machine.edit(SITE, include_snippet)
     result = day.must("spoolgate check", "the settings can be used")

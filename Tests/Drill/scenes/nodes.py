@@ -67,7 +67,7 @@ def begin(day, second):
     settings = day.machine.read(SETTINGS)
     second.edit(SETTINGS, lambda _: settings)
     for name, machine in (("n1", day.machine), ("n2", second)):
-        machine.run(f"sed -i 's/^#node: n1/node: {name}/' {SETTINGS}")
+        machine.run(f"echo 'node: {name}' | tee -a {SETTINGS}")
         machine.write(DROP_IN, "")
         machine.edit(
             DROP_IN, lambda _: f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{PORTS[name]}\n"
@@ -105,7 +105,7 @@ def upgrade_each(day, machines):
     for node, machine in machines.items():
         process = machine.quietly("systemctl show -P MainPID spoolgate").output
         result = machine.run(
-            f"cd /root && apt install -y -o Dpkg::Options::=--force-confold ./spoolgate_{NEW}_amd64.deb",
+            f"cd /root && apt install -y ./spoolgate_{NEW}_amd64.deb",
             timeout=200,
             network=True,
         )
@@ -163,7 +163,7 @@ def end(day):
     """One node again."""
     day.run(f"rm -f {NODES} {DROP_IN}")
     day.machine.edit(SNIPPET, lambda text: text.replace(NODE_IN_PATH, ONE_NODE))
-    day.run(f"sed -i 's/^node: n1/#node: n1/' {SETTINGS}")
+    day.run(f"sed -i '/^node: n1/d' {SETTINGS}")
     day.must(RESTART, "one node serves, on its own socket again")
     day.reload_nginx()
 

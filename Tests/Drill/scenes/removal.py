@@ -1,6 +1,8 @@
 """The packages go, and nginx lives on."""
 
-from day import CURL, SETTINGS, SITE, URL, Scene
+from day import CURL, SETTINGS, SITE, SNIPPET, URL, Scene
+
+from .upgrade import make_old
 
 MODULE = "libnginx-mod-http-interim"
 
@@ -68,12 +70,19 @@ def purge_empty(day):
         "rm -r /var/spool/spoolgate && userdel spoolgate",
         "the operator removes what was left, as the package said",
     )
-    package = next(name for name in day.packages if name.startswith("spoolgate_"))
-    result = day.run(f"cd /root && apt install -y ./{package}", network=True)
-    day.check(result.ok, "the package comes onto the machine again", result.output[-2000:])
-    day.machine.edit(SETTINGS, lambda text: day.set_upstream(text, "http://127.0.0.1:3000"))
+    made = make_old(day)
+    day.check(made.ok, "there is a package of the time when the settings were a conffile", made.output)
+    result = day.run("cd /root && apt install -y ./spoolgate_0.0.1_amd64.deb", network=True)
+    day.check(result.ok, "it comes onto the machine", result.output[-2000:])
+    day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
     # The snippet is the shipped one again, which names no owner.
     day.edit_settings(routes__default__anonymous="allow")
+    before = {path: day.machine.read(path) for path in (SETTINGS, SNIPPET)}
+    package = next(name for name in day.packages if name.startswith("spoolgate_"))
+    result = day.run(f"cd /root && apt install -y ./{package} </dev/null", network=True)
+    day.check(result.ok, "it is upgraded, and nobody is asked", result.output[-2000:])
+    for path, text in before.items():
+        day.check(day.machine.read(path) == text, f"{path} is as the operator left it")
     day.must("systemctl enable -q --now spoolgate", "the service starts")
     day.reload_nginx()
     result = day.put("last.bin", 50_000)
@@ -85,6 +94,8 @@ def purge_empty(day):
     result = day.run("apt purge -y spoolgate", network=True)
     day.check(result.ok, "the package is purged", result.output[-2000:])
     day.check("are left" not in result.output, "it has nothing to say of uploads")
+    result = day.run(f"ls {SETTINGS} {SNIPPET}")
+    day.check(result.output.count("No such file") == 2, "the settings are gone")
     result = day.run("ls -d /var/spool/spoolgate /var/spool/spoolgate-delivered")
     day.check(result.output.count("No such file") == 2, "the spool is gone")
     result = day.run("getent passwd spoolgate; getent group spoolgate")

@@ -28,8 +28,10 @@ def reload_bad(day):
     process, since = day.main_process(), day.now()
     day.machine.edit(
         SETTINGS,
-        lambda text: day.set_value(text, "routes.default.limits.max-size", "1MiB").replace(
-            "      min-size:", "      min-sise:"
+        lambda text: day.set_value(
+            day.set_value(text, "routes.default.limits.max-size", "1MiB"),
+            "routes.default.limits.min-sise",
+            "128KiB",
         ),
     )
     result = day.run("systemctl reload spoolgate")

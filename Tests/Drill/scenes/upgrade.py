@@ -5,29 +5,47 @@ from day import SETTINGS, SNIPPET, Scene
 # Above every version there will be.
 VERSION = "99.0"
 
-# A second version: the same program, with other words in its unit and in what operators edit.
-REPACK = f"""set -e
-rm -rf /root/new && dpkg-deb -R /root/{{package}} /root/new
-sed -i 's/^Version: .*/Version: {{version}}/' /root/new/DEBIAN/control
-for file in {SETTINGS} {SNIPPET}; do
-    sed -i '1s/^/# A comment that version {{version}} has.\\n/' /root/new$file
+# A second version: the same program, with other words in its unit and in the files that operators' own are made of.
+REPACK = """set -e
+rm -rf /root/new && dpkg-deb -R /root/{package} /root/new
+sed -i 's/^Version: .*/Version: {version}/' /root/new/DEBIAN/control
+for file in $(find /root/new/usr/share/spoolgate -name '*.yaml' -o -name '*.conf'); do
+    sed -i '1s/^/# A comment that version {version} has.\\n/' $file
 done
-sed -i 's/^Description=.*/& {{version}}/' $(find /root/new -name spoolgate.service)
-dpkg-deb --root-owner-group -Zgzip -b /root/new /root/spoolgate_{{version}}_amd64.deb
+find /root/new -name spoolgate.service -exec sed -i 's/^Description=.*/& {version}/' {{}} +
+dpkg-deb --root-owner-group -Zgzip -b /root/new /root/{name}_{version}_amd64.deb
 rm -rf /root/new
 """
 
 
-def repack(day, version):
-    package = next(name for name in day.packages if name.startswith("spoolgate_"))
-    return day.machine.quietly(REPACK.format(package=package, version=version))
+def repack(day, version, name="spoolgate"):
+    package = next(package for package in day.packages if package.startswith(f"{name}_"))
+    return day.machine.quietly(REPACK.format(package=package, version=version, name=name))
+
+
+# As packages were before: settings and snippet were theirs, as conffiles.
+AS_CONFFILES = """set -e
+rm -rf /root/old && dpkg-deb -R /root/{package} /root/old
+sed -i 's/^Version: .*/Version: 0.0.1/' /root/old/DEBIAN/control
+install -D -m 644 /root/old/usr/share/spoolgate/spoolgate.yaml /root/old{settings}
+install -D -m 644 /root/old/usr/share/spoolgate/nginx/snippets/spoolgate.conf /root/old{snippet}
+printf '%s\\n' {settings} {snippet} >> /root/old/DEBIAN/conffiles
+dpkg-deb --root-owner-group -Zgzip -b /root/old /root/spoolgate_0.0.1_amd64.deb
+rm -rf /root/old
+"""
+
+
+def make_old(day):
+    """Makes a version 0.0.1 of the gateway whose settings are conffiles."""
+    package = next(package for package in day.packages if package.startswith("spoolgate_"))
+    return day.machine.quietly(AS_CONFFILES.format(package=package, settings=SETTINGS, snippet=SNIPPET))
 
 
 def upgrade(day):
     made = repack(day, VERSION)
     day.check(
         made.ok,
-        f"there is a version {VERSION}, with other words in its configuration files",
+        f"there is a version {VERSION}, with other words in its files",
         made.output,
     )
     day.send("during-upgrade.bin", 10_000_000, "--cut 4000000")
@@ -35,15 +53,20 @@ def upgrade(day):
     listening = day.value("systemctl show -P ActiveEnterTimestampMonotonic spoolgate.socket")
     before = {path: day.machine.read(path) for path in (SETTINGS, SNIPPET)}
     result = day.run(
-        "cd /root && apt install -y -o Dpkg::Options::=--force-confold "
-        f"./spoolgate_{VERSION}_amd64.deb",
+        f"cd /root && apt install -y ./spoolgate_{VERSION}_amd64.deb </dev/null",
         timeout=200,
         network=True,
     )
-    day.check(result.ok, "apt upgrades without a question", result.output[-2000:])
+    day.check(result.ok, "apt upgrades, and asks nothing of anybody", result.output[-2000:])
     result = day.run("dpkg-query -W spoolgate")
     day.check(VERSION in result.output, "the new version is installed")
     day.run(f"grep SPOOLGATE_OWNER {SNIPPET}")
+    kept = day.value("dpkg-query -W -f '${Conffiles}' spoolgate | awk '{ print $1 }'")
+    day.check(
+        SETTINGS not in kept and SNIPPET not in kept,
+        "the operator's files belong to no package",
+        kept,
+    )
     for path, text in before.items():
         day.check(day.machine.read(path) == text, f"{path} is as the operator left it")
     day.check(

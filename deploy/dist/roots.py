@@ -1,8 +1,7 @@
-"""Debian roots for the drill's machines: made once by debootstrap, then copied.
+"""Debian roots: made once by debootstrap, then copied or built in.
 
-A cached root holds what a minimal server has, and what the drill's own application and client need;
-nothing that the packages under test should bring in themselves. It is made again when it is older
-than MAXIMUM_AGE or when what it is made of changed.
+A cached root is made again when it is older than MAXIMUM_AGE, or when what it is made of changed.
+Environment: DEBIAN_CACHE, where roots are kept; DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR.
 """
 
 import fcntl
@@ -13,28 +12,27 @@ import subprocess
 import time
 
 MAXIMUM_AGE = 14 * 24 * 3600
-MIRROR = os.environ.get("DRILL_MIRROR", "http://deb.debian.org/debian")
-SECURITY = os.environ.get("DRILL_SECURITY_MIRROR", "http://deb.debian.org/debian-security")
-PACKAGES = "systemd systemd-sysv dbus ca-certificates openssl curl python3"
+MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+SECURITY = os.environ.get("DEBIAN_SECURITY_MIRROR", "http://deb.debian.org/debian-security")
 
 
 class Unavailable(Exception):
-    """What the drill needs and this host does not give."""
+    """Something is needed that this host does not give."""
 
 
-def cached(suite, packages=PACKAGES, name="root"):
-    """The directory of the suite's root."""
-    home = os.environ.get("DRILL_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or "/var/cache", "spoolgate-drill"
+def cached(suite, packages, name, files):
+    """The directory of a suite's root with these packages, and with these files: their texts by their paths."""
+    home = os.environ.get("DEBIAN_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or "/var/cache", "spoolgate-roots"
     )
     directory = os.path.join(home, suite)
     os.makedirs(directory, exist_ok=True)
     root, stamp = os.path.join(directory, name), os.path.join(directory, name + ".json")
-    made_of = {"packages": packages, "mirrors": [MIRROR, SECURITY]}
+    made_of = {"packages": packages, "files": files, "mirrors": [MIRROR, SECURITY]}
     with open(os.path.join(directory, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_fresh(root, stamp, made_of):
-            _make(suite, root, packages)
+            _make(suite, root, packages, files)
             with open(stamp, "w") as file:
                 json.dump(made_of, file)
     return root
@@ -63,7 +61,7 @@ def _is_fresh(root, stamp, made_of):
         return False
 
 
-def _make(suite, root, packages):
+def _make(suite, root, packages, files):
     new = root + ".new"
     for left in (new, root):
         shutil.rmtree(left, ignore_errors=True)
@@ -77,10 +75,10 @@ def _make(suite, root, packages):
     lines.append(f"deb {SECURITY} {suite}-security main")
     _write(new, "etc/apt/sources.list", "\n".join(lines) + "\n")
     # Each copy is a machine of its own; `apt` keeps what it fetched, for the cache.
-    _write(new, "etc/apt/apt.conf.d/drill", 'Binary::apt::APT::Keep-Downloaded-Packages "true";\n')
+    _write(new, "etc/apt/apt.conf.d/keep", 'Binary::apt::APT::Keep-Downloaded-Packages "true";\n')
     _write(new, "etc/machine-id", "")
-    _write(new, "etc/hostname", "drill\n")
-    _write(new, "etc/hosts", "127.0.0.1 localhost drill uploads.example\n")
+    for path, text in files.items():
+        _write(new, path, text)
     shutil.copyfile("/etc/resolv.conf", os.path.join(new, "etc/resolv.conf"))
     _run(["chroot", new, "apt-get", "-q", "update"])
     _run(["chroot", new, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qy", "upgrade"])

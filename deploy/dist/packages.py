@@ -1,7 +1,8 @@
-"""The Debian packages under test, made by `make deb` on the suite that they are for.
+"""The Debian packages, made by `make deb` on the suite that they are for.
 
 For this host's own suite that is here; for another one it is in a root of that suite, with this
 host's Swift toolchain bound into it. Its build directory stays in the cache: the next time is short.
+Whoever makes them for another suite is root, in a mount namespace of its own.
 """
 
 import fcntl
@@ -21,44 +22,50 @@ BUILDERS = "make ca-certificates"
 SOURCE = "usr/src/spoolgate"
 
 
-def of(suite, own_suite):
-    """The paths of the packages for a suite."""
-    given = os.environ.get("DRILL_DEBS")
-    if given:
-        below = os.path.join(given, suite)
-        return _built(below if os.path.isdir(below) else given)
-    if suite == own_suite:
-        _run(
-            ["make", "-C", REPOSITORY, "deb"],
-            f"make deb for {suite}",
-            os.path.join(REPOSITORY, ".build/deb.log"),
-        )
-        return _built(os.path.join(REPOSITORY, ".build/deb"))
-    return _build_in_root(suite)
+# What `deb.sh` puts at the end of a suite's versions.
+SUFFIXES = {"bookworm": "~deb12u1", "trixie": "~deb13u1"}
 
 
-def _built(directory):
+def own_suite():
+    with open("/etc/os-release") as release:
+        fields = dict(line.rstrip().split("=", 1) for line in release if "=" in line)
+    return fields.get("VERSION_CODENAME", "bookworm").strip('"')
+
+
+def make(suite):
+    """Makes the packages for a suite; their paths, and the source tree in which they were built."""
+    if suite == own_suite():
+        log = os.path.join(REPOSITORY, ".build/deb.log")
+        _run(["make", "-C", REPOSITORY, "deb"], f"make deb for {suite}", log)
+        return find(os.path.join(REPOSITORY, ".build/deb"), suite), REPOSITORY
+    source = _build_in_root(suite)
+    return find(os.path.join(source, ".build/deb"), suite), source
+
+
+def find(directory, suite):
+    """The paths of a suite's packages among those in a directory: of each the newest."""
     found = []
     for name in NAMES:
-        files = sorted(glob.glob(os.path.join(directory, f"{name}_*.deb")), key=os.path.getmtime)
+        pattern = f"{name}_*{SUFFIXES.get(suite, '')}_*.deb"
+        files = sorted(glob.glob(os.path.join(directory, pattern)), key=os.path.getmtime)
         if not files:
-            raise Unavailable(f"no package {name} in {directory} (make deb)")
+            raise Unavailable(f"no package {pattern} in {directory} (make deb)")
         found.append(files[-1])
     return found
 
 
 def _build_in_root(suite):
-    toolchain = _toolchain()
-    root = roots.cached(suite, BUILDERS, "build")
+    swift = toolchain()
+    root = roots.cached(suite, BUILDERS, "build", {})
     with open(root + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         source = os.path.join(root, SOURCE)
         _copy_source(source)
         # In this program's own mount namespace: they are gone with it.
-        place = root + toolchain
+        place = root + swift
         os.makedirs(place, exist_ok=True)
         for command in (
-            ["mount", "--bind", toolchain, place],
+            ["mount", "--bind", swift, place],
             ["mount", "-t", "proc", "proc", os.path.join(root, "proc")],
             ["mount", "--rbind", "/dev", os.path.join(root, "dev")],
         ):
@@ -72,7 +79,7 @@ def _build_in_root(suite):
                     "-i",
                     "HOME=/root",
                     "LANG=C.UTF-8",
-                    f"PATH=/usr/sbin:/usr/bin:/sbin:/bin:{toolchain}/usr/bin",
+                    f"PATH=/usr/sbin:/usr/bin:/sbin:/bin:{swift}/usr/bin",
                     "sh",
                     "-c",
                     f"apt-get -q update && make -C /{SOURCE} deb",
@@ -83,10 +90,11 @@ def _build_in_root(suite):
         finally:
             for place in (place, os.path.join(root, "proc"), os.path.join(root, "dev")):
                 subprocess.run(["umount", "-l", place], check=False)
-        return _built(os.path.join(source, ".build/deb"))
+        return source
 
 
-def _toolchain():
+def toolchain():
+    """The directory of this host's Swift, above `usr`."""
     swift = shutil.which("swift")
     above = os.path.dirname(os.path.realpath(swift)).removesuffix("/usr/bin") if swift else ""
     if not above or not os.path.isdir(os.path.join(above, "usr/lib/swift")):
@@ -97,13 +105,20 @@ def _toolchain():
 
 
 def _copy_source(destination):
-    """Puts the working tree there as git knows it, and keeps what was built before."""
+    """Puts the working tree there as git knows it, with its last commit, and keeps what was built before."""
     os.makedirs(destination, exist_ok=True)
     for name in os.listdir(destination):
         path = os.path.join(destination, name)
         if name == ".build":
             continue
         shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    # The versions of the packages come from the commit and its tag.
+    history = destination + ".history"
+    shutil.rmtree(history, ignore_errors=True)
+    git = ["git", "clone", "-q", "--depth", "1", "--no-checkout", f"file://{REPOSITORY}", history]
+    subprocess.run(git, check=True)
+    os.rename(os.path.join(history, ".git"), os.path.join(destination, ".git"))
+    os.rmdir(history)
     listed = subprocess.run(
         ["git", "-C", REPOSITORY, "ls-files", "-co", "--exclude-standard", "-z"],
         check=True,
@@ -139,6 +154,7 @@ def _copy_source(destination):
     pack.stdin.close()
     if pack.wait() or unpack.wait():
         raise Unavailable(f"the source could not be copied to {destination}")
+    subprocess.run(["git", "-C", destination, "reset", "-q"], check=True)
 
 
 def _run(command, what, log):

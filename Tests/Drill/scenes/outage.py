@@ -1,0 +1,150 @@
+"""The upstream is there and wrong: it leads back to the gateway, or answers for an application that does not run."""
+
+import base64
+import json
+
+from day import Scene
+
+APPLICATION = "http://127.0.0.1:3000"
+# Another nginx location before the application, as with PHP-FPM: while the application is down, nginx answers 502.
+FRONT = "/etc/nginx/sites-enabled/application"
+FRONT_PORT = 3080
+FRONT_SITE = f"""server {{
+    listen 127.0.0.1:{FRONT_PORT};
+    client_max_body_size 0;
+    location / {{ proxy_pass {APPLICATION}; }}
+}}
+"""
+USERS = ("alice", "bob")
+SIZE = 400_000
+WAITING = 60
+
+
+def upstream(day, value):
+    day.edit_settings(routes__default__upstream=value)
+    day.must("systemctl reload spoolgate", "the settings are taken")
+
+
+def status(day):
+    return json.loads(day.value("spoolgate status --json"))
+
+
+def states(day):
+    """How many uploads of each state the spool has."""
+    listed = day.value("spoolgate list --json").splitlines()
+    found = {}
+    for line in listed:
+        state = json.loads(line).get("state")
+        found[state] = found.get(state, 0) + 1
+    return found
+
+
+def post(day, name, user):
+    """Sends one by the client's command, as a POST, which nobody may send a second time by himself."""
+    day.arrives(name, size=SIZE)
+    login = base64.b64encode(f"{user}:secret".encode()).decode()
+    make = f"import random, sys; sys.stdout.buffer.write(random.Random('{name}').randbytes({SIZE}))"
+    day.machine.quietly(f'python3 -c "{make}" > /root/{name}')
+    return day.run(
+        f"spoolgate-upload -X POST -H 'Authorization: Basic {login}' --creation careful --progress none "
+        f"--retry-for 1s /root/{name} http://uploads.example/files/{name}",
+        limit=4,
+    )
+
+
+def loop(day):
+    before = day.deliveries("loop.bin")
+    upstream(day, "http://uploads.example")
+    result = day.run("spoolgate check --live")
+    day.check(
+        not result.ok and "hands requests back to the gateway" in result.output,
+        "check --live names the location that leads back",
+    )
+    since = day.now()
+    result = day.send("loop.bin", SIZE)
+    day.check("answered 508" in result.output or "answered 502" in result.output, "the client hears that it is a loop")
+    said = day.journal(since)
+    day.transcript.output(said)
+    day.check("request came back" in said, "the log says so")
+    day.check(said.count("request came back") < 5, "and not once for each turn", said)
+    day.check(day.deliveries("loop.bin") == before, "the application has heard nothing of it")
+    upstream(day, APPLICATION)
+    result = day.resume("loop.bin")
+    day.check("answered 201" in result.output, "with the right upstream the same upload goes through", result.output)
+    day.check_delivered("loop.bin")
+
+
+def dead_application(day):
+    day.machine.quietly("printf 'bob:%s\\n' $(openssl passwd -apr1 secret) >> /etc/nginx/uploads.htpasswd")
+    day.machine.write(FRONT, FRONT_SITE)
+    day.reload_nginx()
+    upstream(day, f"http://127.0.0.1:{FRONT_PORT}")
+    day.run("systemctl stop application")
+    names = [(f"order-{number}.pdf", USERS[number % 2]) for number in range(6)]
+    for name, user in names:
+        post(day, name, user)
+    day.run("spoolgate list")
+    day.check(states(day).get("failed", 0) + states(day).get("held", 0) >= len(names), "each is held, and none is lost",
+              f"{states(day)}")
+    result = day.run("spoolgate status")
+    day.check("is failing" in result.output and "default" in result.output, "status names the route that is failing")
+    result = day.run("spoolgate status --check")
+    day.check(result.status == 1, "and so does the line for the monitoring system", f"exit {result.status}")
+    day.run("systemctl start application")
+    day.check(
+        day.machine.wait(20, lambda: "is up" in day.value(f"curl -s http://127.0.0.1:{FRONT_PORT}/")),
+        "the application is back",
+    )
+    day.must("spoolgate requeue --all", "the operator gives all of them back to the queue")
+    arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name, _ in names))
+    day.check(arrived, "and each is delivered")
+    day.judge_deliveries([name for name, _ in names])
+    day.check(
+        day.machine.wait(20, lambda: day.run("spoolgate status --check").ok), "status is content again"
+    )
+    upstream(day, APPLICATION)
+    day.run(f"rm {FRONT}")
+    day.reload_nginx()
+
+
+def recovery(day):
+    day.edit_settings(
+        routes__default__reply="accepted", routes__default__queue__minimum_backoff="5m"
+    )
+    day.must("systemctl reload spoolgate", "clients do not wait for the application")
+    day.run("systemctl stop application")
+    names = [f"backlog-{number}.bin" for number in range(WAITING)]
+    for name in names:
+        day.arrives(name, size=SIZE)
+    result = day.machine.start(
+        f"for n in $(seq 0 {WAITING - 1}); do upload send backlog-$n.bin {SIZE}; done"
+    ).finish(120)
+    day.check(result.output.count("answered 202") == WAITING, f"{WAITING} uploads are accepted while it is down")
+    day.must("spoolgate list --shape", "they wait, for minutes by now")
+    day.check(states(day).get("deferred", 0) + states(day).get("queued", 0) == WAITING, "all of them", f"{states(day)}")
+    day.must("systemctl restart spoolgate", "the gateway itself is restarted meanwhile")
+    day.run("systemctl start application")
+    day.check(
+        day.machine.wait(20, lambda: day.value(f"curl -s {APPLICATION}/") == "the application is up"),
+        "the application is back",
+    )
+    day.must("spoolgate requeue --all", "the operator does not want to wait")
+    arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name in names))
+    day.check(arrived, "all are delivered within a minute")
+    day.judge_deliveries(names)
+    day.edit_settings(routes__default__reply="upstream", routes__default__queue__minimum_backoff="2s")
+    day.must("systemctl reload spoolgate", "and back")
+
+
+NOT_REACHED = (r'msg="delivery deferred".*no connection',)
+
+SCENES = [
+    Scene("An upstream that leads back to the gateway", loop, (r"request came back",), (r"delivery deferred",)),
+    Scene(
+        "A dead application behind its own nginx",
+        dead_application,
+        (r"502",),
+        (r"outcome unknown|delivery failed|route is failing|uploads .*fail",),
+    ),
+    Scene("Recovery after an outage", recovery, NOT_REACHED),
+]
