@@ -33,7 +33,7 @@ pid /run/nginx-drill.pid;
 include /etc/nginx/modules-enabled/*.conf;
 events {{}}
 http {{
-    include /etc/nginx/conf.d/{names}.con*;
+    include /etc/nginx/conf.d/{names}.con[f];
     include {site};
 }}
 """

@@ -53,7 +53,6 @@ def post(day, name, user):
 
 
 def loop(day):
-    before = day.deliveries("loop.bin")
     upstream(day, "http://uploads.example")
     result = day.run("spoolgate check --live")
     day.check(
@@ -62,15 +61,15 @@ def loop(day):
     )
     since = day.now()
     result = day.send("loop.bin", SIZE)
-    day.check("answered 508" in result.output or "answered 502" in result.output, "the client hears that it is a loop")
+    day.check("answered 508" in result.output, "the client hears that it is a loop")
     said = day.journal(since)
     day.transcript.output(said)
     day.check("request came back" in said, "the log says so")
     day.check(said.count("request came back") < 5, "and not once for each turn", said)
-    day.check(day.deliveries("loop.bin") == before, "the application has heard nothing of it")
+    day.check(day.deliveries("loop.bin") == [], "the application has heard nothing of it")
     upstream(day, APPLICATION)
-    result = day.resume("loop.bin")
-    day.check("answered 201" in result.output, "with the right upstream the same upload goes through", result.output)
+    result = day.send("loop.bin", SIZE)
+    day.check("answered 201" in result.output, "with the right upstream an upload goes through", result.output)
     day.check_delivered("loop.bin")
 
 
@@ -84,8 +83,9 @@ def dead_application(day):
     for name, user in names:
         post(day, name, user)
     day.run("spoolgate list")
-    day.check(states(day).get("failed", 0) + states(day).get("held", 0) >= len(names), "each is held, and none is lost",
-              f"{states(day)}")
+    day.check(
+        states(day).get("indeterminate") == len(names), "each is held, and none is lost", f"{states(day)}"
+    )
     result = day.run("spoolgate status")
     day.check("is failing" in result.output and "default" in result.output, "status names the route that is failing")
     result = day.run("spoolgate status --check")
@@ -95,7 +95,11 @@ def dead_application(day):
         day.machine.wait(20, lambda: "is up" in day.value(f"curl -s http://127.0.0.1:{FRONT_PORT}/")),
         "the application is back",
     )
-    day.must("spoolgate requeue --all", "the operator gives all of them back to the queue")
+    result = day.run("spoolgate requeue --all")
+    day.check(
+        not result.ok and "--indeterminate" in result.output, "nothing that may have arrived is sent again by accident"
+    )
+    day.must("spoolgate requeue --all --indeterminate", "the operator knows that nothing arrived, and says so")
     arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name, _ in names))
     day.check(arrived, "and each is delivered")
     day.judge_deliveries([name for name, _ in names])
@@ -139,7 +143,7 @@ def recovery(day):
 NOT_REACHED = (r'msg="delivery deferred".*no connection',)
 
 SCENES = [
-    Scene("An upstream that leads back to the gateway", loop, (r"request came back",), (r"delivery deferred",)),
+    Scene("An upstream that leads back to the gateway", loop, (r"request came back", r"status=508")),
     Scene(
         "A dead application behind its own nginx",
         dead_application,
