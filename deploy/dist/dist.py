@@ -34,8 +34,8 @@ SOURCES += tuple(f"deploy/spoolgate{kind}" for kind in (".logrotate", "-purge.se
 INSTALL = """spoolgate {version} for Linux on {machine}: programs, and files to install by hand
 
 The programs need glibc as new as that of Debian {suite}, and libcurl 4, OpenSSL 3, libfcgi and libyaml as shared
-libraries. On Debian and Ubuntu: apt-get install libcurl4 libssl3 libfcgi-bin libyaml-0-2 (libcurl4t64, libssl3t64 on
-newer releases). Where the Debian packages fit, take those: they set up the user, the units and nginx.
+libraries: libcurl4, libssl3, libfcgi0ldbl and libyaml-0-2 on Debian 12; libcurl4t64, libssl3t64, libfcgi0t64 and
+libyaml-0-2 on Debian 13. If a Debian package fits, take that: it sets up the user, the units and nginx.
 
   bin/               to /usr/bin
   deploy/            systemd units, the user (sysusers), the spool (tmpfiles), man pages, every setting
