@@ -27,8 +27,8 @@ release_suffix() {
     # shellcheck source=/dev/null
     . /etc/os-release
     case $ID in
-        debian) [ -z "$VERSION_ID" ] || printf '~deb%su1' "$VERSION_ID" ;;
-        *) printf '~%s%s.1' "$ID" "$VERSION_ID" ;;
+        debian) [ -z "$VERSION_ID" ] || printf '~deb%s' "$VERSION_ID" ;;
+        *) printf '~%s%s' "$ID" "$VERSION_ID" ;;
     esac
 }
 
@@ -40,7 +40,7 @@ if commit=$(git -C "$tree" rev-parse --short HEAD 2>/dev/null); then
         stamp=+$(TZ=UTC git -C "$tree" log -1 --format=%cd --date=format-local:%y%m%d%H%M%S)
 fi
 
-# A package is made for one version of nginx if its version names it.
+# A package is made for one version of nginx if its version names it. lintian wants short names of files.
 pack() { # directory, what follows the version
     local source=$1
     sed -i "s/@MAINTAINER@/${maintainer//[\/&]/\\&}/" "$source/debian/control"
@@ -56,7 +56,7 @@ cp -R "$tree/deploy/debian" "$scratch/spoolgate/debian"
 ln -s "$tree" "$scratch/spoolgate/tree"
 cp -R "$tree/nginx/module" "$scratch/module"
 pack "$scratch/spoolgate" ''
-pack "$scratch/module" "+nginx$(PATH=$PATH:/usr/sbin nginx -v 2>&1 | sed 's|.*/\([0-9.]*\).*|\1|')"
+pack "$scratch/module" "+ngx$(PATH=$PATH:/usr/sbin nginx -v 2>&1 | sed 's|.*/\([0-9.]*\).*|\1|')"
 rm -rf "$output"
 mkdir -p "$output"
 mv "$scratch"/*.deb "$scratch"/*.changes "$scratch"/*.buildinfo "$output"

@@ -23,7 +23,7 @@ SOURCE = "usr/src/spoolgate"
 
 
 # What `deb.sh` puts at the end of a suite's versions.
-SUFFIXES = {"bookworm": "~deb12u1", "trixie": "~deb13u1"}
+SUFFIXES = {"bookworm": "~deb12", "trixie": "~deb13"}
 
 
 def own_suite():
