@@ -1,23 +1,34 @@
 #!/usr/bin/env bash
 # Builds ngx_http_interim_module.so; needs no root and writes only to OUTPUT and a temporary folder.
 #
-# Without --source: for Debian's or Ubuntu's nginx, from what its package nginx-dev installs, with
-# that nginx's own flags. With --source: for the nginx in that folder (a release or a checkout),
-# which is built too, OUTPUT/nginx, so that the two surely belong together; --asan builds both with
-# AddressSanitizer and an allocator that hides nothing from it.
+# Without options: for Debian's or Ubuntu's nginx, from what its package nginx-dev installs, with
+# that nginx's own flags.
 #
-# usage: build.sh [--source DIR [--asan]] [--output DIR]       (OUTPUT: .build/nginx-module)
+# With --nginx: for an nginx that is installed already, such as the package of nginx.org: NGINX is
+# the program. Its version and its configure arguments are asked of it (nginx -V). --source is the
+# source of that version, a folder or a .tar.gz; without it, it is downloaded from nginx.org. At the
+# end NGINX is asked whether it loads the module.
+#
+# With --source alone: for the nginx in that folder (a release or a checkout), which is built too,
+# OUTPUT/nginx, so that the two surely belong together; --asan builds both with AddressSanitizer and
+# an allocator that hides nothing from it.
+#
+# usage: build.sh [--nginx NGINX] [--source DIR|TARBALL] [--asan] [--output DIR]
+#        (OUTPUT: .build/nginx-module)
 
 set -euo pipefail
 
 module=$(cd "$(dirname "$0")" && pwd)
 installed=/usr/share/nginx/src
-source=$installed
+source=''
 output=$module/../../.build/nginx-module
+releases=https://nginx.org/download
 asan=no
+nginx=''
+version=''
 
 usage() {
-    echo "usage: $0 [--source DIR [--asan]] [--output DIR]" >&2
+    echo "usage: $0 [--nginx NGINX] [--source DIR|TARBALL] [--asan] [--output DIR]" >&2
     exit 64
 }
 die() {
@@ -27,20 +38,25 @@ die() {
 
 while [ $# -gt 0 ]; do
     case $1 in
-        --source) source=${2:-} && shift ;;
+        --source) source=${2:-} && [ -n "$source" ] && shift ;;
+        --nginx) nginx=${2:-} && [ -n "$nginx" ] && shift ;;
         --output) output=${2:-} && shift ;;
         --asan) asan=yes ;;
         *) usage ;;
     esac
     shift || usage
 done
-if [ -z "$source" ] || [ -z "$output" ]; then usage; fi
-[ "$asan" = no ] || [ "$source" != "$installed" ] ||
-    die '--asan builds nginx as well, so it wants its --source (apt-get source nginx)'
-if [ "$source" = "$installed" ]; then
+[ -n "$output" ] || usage
+[ "$asan" = no ] || { [ -n "$source" ] && [ -z "$nginx" ]; } ||
+    die '--asan builds nginx as well, so it needs its --source (apt-get source nginx) and no --nginx'
+if [ -n "$nginx" ]; then
+    nginx=$(PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v "$nginx") || die "no such program: $nginx"
+    nginx=$(realpath "$nginx")
+    version=$("$nginx" -v 2>&1 | sed -n 's|^nginx version: [^/]*/\([0-9.]*\).*|\1|p')
+    [ -n "$version" ] || die "$nginx -v shows no version of nginx"
+elif [ -z "$source" ]; then
+    source=$installed
     [ -r "$source/conf_flags" ] || die "no $source/conf_flags: apt-get install nginx-dev"
-elif [ ! -r "$source/src/core/nginx.c" ]; then
-    die "no nginx in $source"
 fi
 
 # A failed step says what it said; a good one nothing.
@@ -56,25 +72,55 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
-cp -R "$source/." "$scratch/nginx"
+if [ -z "$source" ]; then
+    source=$scratch/nginx-$version.tar.gz
+    curl -fsSL --retry 2 -o "$source" "$releases/nginx-$version.tar.gz" ||
+        die "cannot download $releases/nginx-$version.tar.gz; name a copy of it by --source"
+fi
+mkdir "$scratch/nginx"
+if [ -d "$source" ]; then
+    cp -R "$source/." "$scratch/nginx"
+else
+    quietly tar -xzf "$source" -C "$scratch/nginx" --strip-components 1
+fi
 # nginx's configure takes no path with a space: the module is built from a copy.
 cp -R "$module" "$scratch/module"
 cd "$scratch/nginx"
 rm -rf objs Makefile
+[ -r src/core/nginx.h ] || die "no source of nginx in $source"
 configure=./configure
 [ -x configure ] || configure=./auto/configure
+found=$(sed -n 's/^#define NGINX_VERSION *"\([^"]*\)".*/\1/p' src/core/nginx.h)
+[ -z "$version" ] || [ "$found" = "$version" ] ||
+    die "$nginx is nginx $version, and the source in $source is of $found: the versions must be equal"
+
+# The configure arguments of the installed nginx, one a line. Left out: what says where its builder
+# had libraries and other modules, which are not here; the compiler's and the linker's options (its
+# linker option -pie makes no shared library); modules that need libraries of their own. With
+# --with-compat none of them matters to the module.
+arguments() {
+    "$nginx" -V 2>&1 | sed -n 's/^configure arguments: //p' | xargs printf '%s\n' |
+        grep -vE '^--(with-(cc|ld|pcre|zlib|openssl|libatomic|perl)(-opt)?=|add-(dynamic-)?module=)' |
+        grep -vE '^--with-(http_(perl|xslt|geoip|image_filter)|stream_geoip|google_perftools)_module' |
+        grep -vE '^--with-.*=dynamic$'
+}
 
 compile=(-g -O2 -fPIC -Wextra -Wno-unused-parameter)
-link=("-Wl,-z,relro" "-Wl,-z,now" -fPIC)
-if [ "$source" = "$installed" ]; then
-    # shellcheck source=/dev/null
-    . ./conf_flags
-    # Headers only: nginx's own -W -Wall -Werror, and what the distribution hardens with.
+link=('-Wl,-z,relro' '-Wl,-z,now' -fPIC)
+if [ "$source" = "$installed" ] || [ -n "$nginx" ]; then
+    # What the distribution hardens with; nginx adds -W -Wall -Werror.
     if command -v dpkg-buildflags >/dev/null; then
         read -r -a compile <<<"${compile[*]} $(dpkg-buildflags --get CPPFLAGS)"
     fi
+    if [ -n "$nginx" ]; then
+        mapfile -t flags < <(arguments)
+    else
+        # shellcheck source=/dev/null
+        . ./conf_flags
+        flags=("${NGX_CONF_FLAGS[@]}")
+    fi
     quietly "$configure" --with-cc-opt="${compile[*]}" --with-ld-opt="${link[*]}" \
-        "${NGX_CONF_FLAGS[@]}" --add-dynamic-module="$scratch/module"
+        "${flags[@]}" --add-dynamic-module="$scratch/module"
     quietly make -f objs/Makefile -j"$(nproc)" modules
 else
     flags=(--prefix="$output/prefix" --with-compat --with-debug --with-threads
@@ -90,5 +136,14 @@ else
         --add-dynamic-module="$scratch/module"
     quietly make -f objs/Makefile -j"$(nproc)" binary modules
     install -m 755 objs/nginx "$output/nginx"
+fi
+if [ -n "$nginx" ]; then
+    {
+        printf 'load_module %s;\npid nginx.pid;\nevents {}\n' "$PWD/objs/ngx_http_interim_module.so"
+        # Its own user need not exist here.
+        [ "$(id -u)" -ne 0 ] || printf 'user root root;\n'
+    } >"$scratch/nginx.conf"
+    refused=$("$nginx" -t -q -p "$scratch" -e stderr -c "$scratch/nginx.conf" 2>&1) ||
+        die "$nginx does not load the module: $refused"
 fi
 install -m 644 objs/ngx_http_interim_module.so "$output/ngx_http_interim_module.so"
