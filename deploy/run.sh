@@ -110,10 +110,13 @@ try_module() {
 # to the file, the socket's to the working directory): none needs nginx's quoting or is too long,
 # and the workers' user needs no permission on the directories above STATE.
 write_nginx() {
-    local no_ipv6='' user='' module='' name
+    local no_ipv6='' user='' module='' delivered='' name
     grep -q . /proc/net/if_inet6 2>/dev/null || no_ipv6='/listen \[::\]:/d'
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
+    # Where nginx's workers may read it: below the prefix, as everything else.
+    [ -n "$UPSTREAM" ] || [ "$DROP" != "$STATE/delivered" ] ||
+        delivered='/# run: delivered$/{s|#||;s|/var[^;]*;|/proc/self/cwd/delivered/;|;}'
     rm -rf nginx/modules nginx/demo
     mkdir -p nginx/snippets nginx/modules/upstream
     cp -R "$here/nginx/demo" nginx/
@@ -126,6 +129,7 @@ write_nginx() {
         sed -e "$no_ipv6" \
             -e "$user" \
             -e "$module" \
+            -e "$delivered" \
             -e "/# run: port\$/s|8080|$PORT|" \
             -e "/# run: tls-port\$/s|8443|$TLS_PORT|" \
             -e "/# run: names\$/s|server_name [^;]*;|server_name $(server_names);|" \
