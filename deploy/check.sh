@@ -91,6 +91,11 @@ check_auth() {
     sed -i '/# run: auth\>/s|#||' "$nginx/snippets/spoolgate.conf" && check_nginx
 }
 silent=yes check 'nginx takes nginx.conf with auth_request' check_auth
+check_delivered() {
+    sed -i '/# run: delivered$/s|#||' "$nginx/nginx.conf" &&
+        grep -q '^ *location ^~ /delivered/ ' "$nginx/nginx.conf" && check_nginx
+}
+silent=yes check 'nginx takes nginx.conf with the delivered uploads' check_delivered
 check_module() {
     cp .build/nginx-module/ngx_http_interim_module.so nginx/module/interim.conf "$nginx/modules/" &&
         cp nginx/module/keepalive.conf "$nginx/modules/upstream/" &&
@@ -109,6 +114,9 @@ lasting() {
 silent=yes check 'no file of an operator needs a package' lasting
 first() { ! grep -nE '^ *location +/[^ ]+ +\{' "${texts[@]}" nginx/module/README.md; }
 silent=yes check 'each location by a path is chosen before regular expressions' first
+
+# It is a program for a Mac, so it cannot be compiled here.
+silent=yes check 'URLSessionProof.swift parses' swiftc -frontend -parse Tests/Apple/URLSessionProof.swift
 
 # It asks for its directories, so they are moved; nothing is started.
 lighttpd_takes() {

@@ -1,0 +1,687 @@
+// Runs on a Mac only (macOS 14 or later), and no test of this repository runs it: Linux has no such URLSession.
+// What it needs, and what its report means: README.md in this folder.
+//
+//     swift Tests/Apple/URLSessionProof.swift http://localhost:8080/files/
+
+import Foundation
+
+/// Why a case failed.
+struct Failure: Error {
+    let reason: String
+
+    init(_ reason: String) { self.reason = reason }
+}
+
+/// Why a case could not be tried.
+struct NotTried: Error {
+    let reason: String
+
+    init(_ reason: String) { self.reason = reason }
+}
+
+/// Prints a line at once, also into a pipe.
+func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
+
+/// The command line.
+struct Options {
+    /// Where uploads go, with a slash at the end.
+    let target: URL
+    /// Where the server serves delivered uploads, with a slash at the end.
+    var delivered: URL
+    /// The bytes of a large upload.
+    var length: Int64 = 256 << 20
+    /// How long a case waits for one event, in seconds.
+    var patience = 120.0
+    /// A shell command that breaks the server's connections.
+    var cut: String?
+    /// Fields of every request, such as a login.
+    var fields: [String: String] = [:]
+    /// Whether any certificate of the server is accepted.
+    var acceptsAnyCertificate = false
+
+    static let usage = """
+        usage: swift URLSessionProof.swift URL [--mebibytes N] [--cut COMMAND] [--delivered URL]
+                     [--header 'Name: value'] [--insecure] [--patience SECONDS]
+        """
+
+    init?(_ arguments: [String]) {
+        var rest = arguments[...]
+        guard let target = rest.popFirst().flatMap(URL.init(string:)), target.host != nil else {
+            return nil
+        }
+        self.target = target
+        delivered = URL(string: "/delivered/", relativeTo: target)?.absoluteURL ?? target
+        while let option = rest.popFirst() {
+            if option == "--insecure" {
+                acceptsAnyCertificate = true
+                continue
+            }
+            guard let value = rest.popFirst() else { return nil }
+            switch option {
+            case "--mebibytes":
+                guard let number = Int64(value), number > 0 else { return nil }
+                length = number << 20
+            case "--cut":
+                cut = value
+            case "--delivered":
+                guard let url = URL(string: value) else { return nil }
+                delivered = url
+            case "--header":
+                let parts = value.split(separator: ":", maxSplits: 1)
+                guard parts.count == 2 else { return nil }
+                fields[String(parts[0])] = parts[1].trimmingCharacters(in: .whitespaces)
+            case "--patience":
+                guard let number = Double(value) else { return nil }
+                patience = number
+            default:
+                return nil
+            }
+        }
+    }
+}
+
+/// The content of an upload as a stream, once or from an offset on: a thread writes a file into a bound stream pair.
+final class Feeder: @unchecked Sendable {
+    private let file: URL
+    private let condition = NSCondition()
+    /// The thread writes no further than this.
+    private var limit: Int64
+
+    /// A feeder that stops at `limit` until `release()`.
+    init(_ file: URL, limit: Int64 = .max) {
+        self.file = file
+        self.limit = limit
+    }
+
+    /// Lets the thread write all that is left.
+    func release() {
+        condition.lock()
+        limit = .max
+        condition.broadcast()
+        condition.unlock()
+    }
+
+    /// A new stream; it begins with the byte at `offset`.
+    func stream(from offset: Int64) -> InputStream? {
+        var input: InputStream?
+        var output: OutputStream?
+        Stream.getBoundStreams(withBufferSize: 1 << 16, inputStream: &input, outputStream: &output)
+        guard let output, let handle = try? FileHandle(forReadingFrom: file) else { return nil }
+        // Only the thread uses it.
+        nonisolated(unsafe) let sink = output
+        Thread.detachNewThread {
+            sink.open()
+            defer { sink.close() }
+            try? handle.seek(toOffset: UInt64(offset))
+            var position = offset
+            while let part = try? handle.read(upToCount: 1 << 16), !part.isEmpty {
+                self.condition.lock()
+                while position >= self.limit { self.condition.wait() }
+                self.condition.unlock()
+                guard Self.write(part, to: sink) else { return }
+                position += Int64(part.count)
+            }
+        }
+        return input
+    }
+
+    /// Writes all of `part`; false if nothing reads it.
+    private static func write(_ part: Data, to output: OutputStream) -> Bool {
+        part.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) in
+            var rest = bytes.bindMemory(to: UInt8.self)[...]
+            while !rest.isEmpty {
+                let written = UnsafeBufferPointer(rebasing: rest).baseAddress
+                    .map { output.write($0, maxLength: rest.count) }
+                guard let written, written > 0 else { return false }
+                rest = rest.dropFirst(written)
+            }
+            return true
+        }
+    }
+}
+
+/// One task, and what its delegate was told.
+@available(macOS 14.0, *)
+final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate,
+    @unchecked Sendable
+{
+    /// What is known of the task now.
+    struct State {
+        var informational: [HTTPURLResponse] = []
+        /// Bytes of content that this task sent.
+        var sent: Int64 = 0
+        /// Bytes of the file that is downloaded, those before a pause included.
+        var received: Int64 = 0
+        /// Where a download went on.
+        var resumedAt: Int64?
+        /// Where a stream that was asked for begins.
+        var streams: [Int64] = []
+        var response: HTTPURLResponse?
+        var content = Data()
+        /// The downloaded file.
+        var file: URL?
+        var error: (any Error)?
+        var isOver = false
+        /// What a cancellation produced, once it has.
+        var resumeData: Data??
+        /// The requests that the task made, with the statuses of their responses.
+        var requests: [String] = []
+
+        /// The upload resource that the server named first.
+        var resource: URL? {
+            informational.lazy.filter { $0.statusCode == 104 }
+                .compactMap { $0.value(forHTTPHeaderField: "Location") }.first
+                .flatMap(URL.init(string:))
+        }
+    }
+
+    private let condition = NSCondition()
+    private var state = State()
+    private let options: Options
+    private let feeder: Feeder?
+
+    init(_ options: Options, feeder: Feeder? = nil) {
+        self.options = options
+        self.feeder = feeder
+    }
+
+    /// A session whose delegate this is; a session is made for each task.
+    func session(_ configuration: URLSessionConfiguration = .ephemeral) -> URLSession {
+        configuration.timeoutIntervalForRequest = options.patience
+        return URLSession(configuration: configuration, delegate: self, delegateQueue: nil)
+    }
+
+    private func note(_ change: (inout State) -> Void) {
+        condition.lock()
+        change(&state)
+        condition.broadcast()
+        condition.unlock()
+    }
+
+    /// Waits until a condition holds; a failure after the patience of the command line.
+    @discardableResult
+    func wait(for what: String, until holds: (State) -> Bool) throws -> State {
+        let deadline = Date(timeIntervalSinceNow: options.patience)
+        condition.lock()
+        defer { condition.unlock() }
+        while !holds(state) {
+            guard condition.wait(until: deadline) else {
+                throw Failure(
+                    "no \(what) within \(Int(options.patience)) s: \(state.sent) bytes sent, "
+                        + "\(state.informational.count) informational responses"
+                )
+            }
+        }
+        return state
+    }
+
+    /// What is known now.
+    var now: State {
+        condition.lock()
+        defer { condition.unlock() }
+        return state
+    }
+
+    /// Waits for the task's end.
+    func end() throws -> State { try wait(for: "end of the task") { $0.isOver } }
+
+    /// Cancels an upload, for later.
+    func pause(_ task: URLSessionUploadTask) throws -> Data {
+        task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
+        return try resumeData()
+    }
+
+    /// Cancels a download, for later.
+    func pause(_ task: URLSessionDownloadTask) throws -> Data {
+        task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
+        return try resumeData()
+    }
+
+    private func resumeData() throws -> Data {
+        let state = try wait(for: "resume data") { $0.resumeData != nil && $0.isOver }
+        guard case .some(.some(let data)) = state.resumeData else {
+            throw Failure(
+                "the cancellation produced no resume data, after \(state.informational.count) "
+                    + "informational responses: \(state.error.map(String.init(describing:)) ?? "")"
+            )
+        }
+        return data
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didReceiveInformationalResponse response: HTTPURLResponse
+    ) {
+        note { $0.informational.append(response) }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
+    ) {
+        note { $0.streams.append(0) }
+        completionHandler(feeder?.stream(from: 0))
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        needNewBodyStreamFrom offset: Int64,
+        completionHandler: @escaping @Sendable (InputStream?) -> Void
+    ) {
+        note { $0.streams.append(offset) }
+        completionHandler(feeder?.stream(from: offset))
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didSendBodyData bytesSent: Int64,
+        totalBytesSent: Int64,
+        totalBytesExpectedToSend: Int64
+    ) {
+        note { $0.sent += bytesSent }
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        note { $0.content.append(data) }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didWriteData bytesWritten: Int64,
+        totalBytesWritten: Int64,
+        totalBytesExpectedToWrite: Int64
+    ) {
+        note { $0.received = totalBytesWritten }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didResumeAtOffset fileOffset: Int64,
+        expectedTotalBytes: Int64
+    ) {
+        note { $0.resumedAt = fileOffset }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        downloadTask: URLSessionDownloadTask,
+        didFinishDownloadingTo location: URL
+    ) {
+        // The file is removed when this method returns.
+        let kept = location.deletingLastPathComponent()
+            .appendingPathComponent("spoolgate-proof-\(UUID().uuidString)")
+        guard (try? FileManager.default.moveItem(at: location, to: kept)) != nil else { return }
+        note { $0.file = kept }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didFinishCollecting metrics: URLSessionTaskMetrics
+    ) {
+        let requests = metrics.transactionMetrics.map { transaction in
+            let status = (transaction.response as? HTTPURLResponse)?.statusCode
+            return "\(transaction.request.httpMethod ?? "?") \(status.map(String.init) ?? "broken")"
+        }
+        note { $0.requests = requests }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didCompleteWithError error: (any Error)?
+    ) {
+        note {
+            $0.response = task.response as? HTTPURLResponse
+            $0.error = error
+            $0.isOver = true
+        }
+        session.finishTasksAndInvalidate()
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler:
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) {
+        guard options.acceptsAnyCertificate, let trust = challenge.protectionSpace.serverTrust
+        else {
+            completionHandler(.performDefaultHandling, nil)
+            return
+        }
+        completionHandler(.useCredential, URLCredential(trust: trust))
+    }
+}
+
+/// The answer to an upload of a gateway with the upstream `directory:`, as `make run` has it.
+struct Answer: Decodable {
+    let id: String
+    let name: String
+    let length: Int64
+}
+
+/// Where an upload's content comes from.
+enum Body: String {
+    case file
+    case stream
+}
+
+/// The cases, and what they share.
+@available(macOS 14.0, *)
+final class Proof {
+    private let options: Options
+    private let folder: URL
+    /// The content of every large upload.
+    private let large: URL
+    /// Where the first large upload was delivered.
+    private var source: URL?
+
+    init(_ options: Options) throws {
+        self.options = options
+        folder = FileManager.default.temporaryDirectory
+            .appendingPathComponent("spoolgate-proof-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        large = folder.appendingPathComponent("large")
+        try Self.fill(large, length: options.length)
+    }
+
+    deinit { try? FileManager.default.removeItem(at: folder) }
+
+    /// Makes a file with random content.
+    private static func fill(_ file: URL, length: Int64) throws {
+        let random = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/dev/urandom"))
+        try Data().write(to: file)
+        let handle = try FileHandle(forWritingTo: file)
+        var rest = Int(length)
+        while rest > 0, let part = try random.read(upToCount: min(rest, 1 << 20)) {
+            try handle.write(contentsOf: part)
+            rest -= part.count
+        }
+        try handle.close()
+    }
+
+    private func request(_ name: String) -> URLRequest {
+        var request = URLRequest(url: options.target.appendingPathComponent(name))
+        request.httpMethod = "PUT"
+        request.setValue("application/octet-stream", forHTTPHeaderField: "Content-Type")
+        for (field, value) in options.fields { request.setValue(value, forHTTPHeaderField: field) }
+        return request
+    }
+
+    private func task(
+        _ body: Body,
+        _ name: String,
+        in session: URLSession
+    ) -> URLSessionUploadTask {
+        switch body {
+        case .file: session.uploadTask(with: request(name), fromFile: large)
+        case .stream: session.uploadTask(withStreamedRequest: request(name))
+        }
+    }
+
+    /// Checks the response to an upload, and what was delivered.
+    ///
+    /// - Parameters:
+    ///   - state: the end of the task.
+    ///   - content: the file that was sent.
+    ///   - resource: the upload resource that the first 104 named; nil if none is expected.
+    /// - Returns: what was found, for the report.
+    /// - Throws: `Failure` with what is wrong; `NotTried` if the upstream does not name the upload.
+    @discardableResult
+    private func check(_ state: Course.State, content: URL, resource: URL?) throws -> String {
+        if let error = state.error { throw Failure("the task failed: \(error)") }
+        guard let response = state.response, response.statusCode == 201 else {
+            throw Failure(
+                "status \(state.response?.statusCode ?? 0) instead of 201: "
+                    + String(decoding: state.content.prefix(300), as: UTF8.self)
+            )
+        }
+        guard let answer = try? JSONDecoder().decode(Answer.self, from: state.content) else {
+            throw NotTried("the upload got 201, but not from the upstream of make run")
+        }
+        let length = try content.resourceValues(forKeys: [.fileSizeKey]).fileSize ?? 0
+        guard answer.length == Int64(length) else {
+            throw Failure("\(answer.length) bytes were delivered, \(length) were sent")
+        }
+        var found: [String] = []
+        if let resource {
+            // It went on where it was: a new upload would have another identity.
+            guard resource.lastPathComponent == answer.id else {
+                throw Failure("\(resource) is not the upload that was delivered, \(answer.id)")
+            }
+            let isComplete = response.value(forHTTPHeaderField: "Upload-Complete") == "?1"
+            let isNotIncomplete = response.value(forHTTPHeaderField: "Upload-Incomplete") == "?0"
+            guard isComplete || isNotIncomplete else {
+                throw Failure("the final response does not say that the upload is complete")
+            }
+            let interim = state.informational.filter { $0.statusCode == 104 }
+            let version = interim.first?.value(forHTTPHeaderField: "Upload-Draft-Interop-Version")
+            found.append("\(interim.count) times 104")
+            version.map { found.append("interop version \($0)") }
+        }
+        let place = options.delivered.appendingPathComponent("\(answer.id)-\(answer.name)")
+        let copy = try download(place)
+        if let copy {
+            defer { try? FileManager.default.removeItem(at: copy) }
+            guard FileManager.default.contentsEqual(atPath: copy.path, andPath: content.path) else {
+                throw Failure("\(place) has another content than was sent")
+            }
+            found.append("\(length) bytes are equal")
+            if content == large, source == nil { source = place }
+        } else {
+            found.append("content not compared: the server does not serve \(options.delivered)")
+        }
+        return found.joined(separator: ", ")
+    }
+
+    /// Fetches what was delivered; nil if the server does not serve it.
+    private func download(_ place: URL) throws -> URL? {
+        let course = Course(options)
+        course.session().downloadTask(with: place).resume()
+        let state = try course.end()
+        if let error = state.error { throw Failure("no download of \(place): \(error)") }
+        guard state.response?.statusCode == 200 else {
+            state.file.map { try? FileManager.default.removeItem(at: $0) }
+            return nil
+        }
+        return state.file
+    }
+
+    /// An upload below the size from which the gateway makes an upload resource.
+    func small() throws -> String {
+        let content = folder.appendingPathComponent("small")
+        try Self.fill(content, length: 64 << 10)
+        let course = Course(options)
+        course.session().uploadTask(with: request("small.bin"), fromFile: content).resume()
+        let state = try course.end()
+        let found = try check(state, content: content, resource: nil)
+        guard state.informational.allSatisfy({ $0.statusCode != 104 }) else {
+            throw Failure("a 104, although the upload is small")
+        }
+        return "no 104, " + found
+    }
+
+    /// An upload without a break.
+    func whole(_ body: Body) throws -> String {
+        let course = Course(options, feeder: Feeder(large))
+        task(body, "whole-\(body).bin", in: course.session()).resume()
+        let state = try course.end()
+        guard state.error != nil || state.resource != nil else {
+            throw Failure(
+                "\(state.informational.count) informational responses, and no 104 with Location"
+            )
+        }
+        return try check(state, content: large, resource: state.resource)
+    }
+
+    /// A data task with `httpBodyStream`: no upload task, so URLSession need not make it resumable.
+    func bodyStream() throws -> String {
+        let feeder = Feeder(large)
+        let course = Course(options, feeder: feeder)
+        var request = request("body-stream.bin")
+        request.httpBodyStream = feeder.stream(from: 0)
+        course.session().dataTask(with: request).resume()
+        let state = try course.end()
+        return try check(state, content: large, resource: state.resource)
+    }
+
+    /// Begins an upload, and waits until a part of it is sent and the upload resource is known.
+    private func begin(_ body: Body, _ name: String) throws -> (
+        Course, Feeder, URLSessionUploadTask, URL
+    ) {
+        let feeder = Feeder(large, limit: options.length / 2)
+        let course = Course(options, feeder: feeder)
+        let task = task(body, name, in: course.session())
+        task.resume()
+        let state = try course.wait(for: "104 and first quarter of the content") {
+            $0.isOver || ($0.resource != nil && $0.sent >= options.length / 4)
+        }
+        guard !state.isOver, let resource = state.resource else {
+            if let error = state.error { throw Failure("the task failed: \(error)") }
+            throw NotTried("the upload ended before it could be interrupted: --mebibytes more")
+        }
+        return (course, feeder, task, resource)
+    }
+
+    /// Goes on with an upload by its resume data, in another session.
+    private func goOn(_ data: Data, feeder: Feeder, resource: URL) throws -> String {
+        feeder.release()
+        let course = Course(options, feeder: feeder)
+        course.session().uploadTask(withResumeData: data).resume()
+        let state = try course.end()
+        let found = try check(state, content: large, resource: resource)
+        let from = state.streams.first.map { ", asked for its stream from \($0)" } ?? ""
+        return "the second task sent \(state.sent) of \(options.length) bytes\(from), "
+            + "\(state.requests.joined(separator: ", ")), " + found
+    }
+
+    /// An upload that the app pauses.
+    func paused(_ body: Body) throws -> String {
+        let (course, feeder, task, resource) = try begin(body, "paused-\(body).bin")
+        return try goOn(course.pause(task), feeder: feeder, resource: resource)
+    }
+
+    /// An upload whose connection breaks: URLSession resumes by itself, or leaves resume data in the error.
+    func cut(_ body: Body) throws -> String {
+        guard let command = options.cut else {
+            throw NotTried("--cut names a command that breaks the server's connections")
+        }
+        let (course, feeder, _, resource) = try begin(body, "cut-\(body).bin")
+        let shell = Process()
+        shell.executableURL = URL(fileURLWithPath: "/bin/sh")
+        shell.arguments = ["-c", command]
+        try shell.run()
+        shell.waitUntilExit()
+        guard shell.terminationStatus == 0 else {
+            throw NotTried("the command of --cut ended with \(shell.terminationStatus)")
+        }
+        if course.now.isOver, course.now.error == nil {
+            throw NotTried("the upload ended before the command of --cut did: --mebibytes more")
+        }
+        feeder.release()
+        let state = try course.end()
+        guard let error = state.error else {
+            return "by itself, \(state.requests.joined(separator: ", ")), "
+                + (try check(state, content: large, resource: resource))
+        }
+        guard let data = (error as? URLError)?.uploadTaskResumeData else {
+            throw Failure("the task failed without resume data: \(error)")
+        }
+        return "by the error's resume data, "
+            + (try goOn(data, feeder: feeder, resource: resource))
+    }
+
+    /// A download that the app pauses.
+    func pausedDownload() throws -> String {
+        guard let source else { throw NotTried("nothing to download: see the cases before") }
+        let first = Course(options)
+        let task = first.session().downloadTask(with: source)
+        task.resume()
+        let begun = try first.wait(for: "first quarter of the download") {
+            $0.isOver || $0.received >= options.length / 4
+        }
+        guard !begun.isOver else {
+            throw NotTried("the download ended before it could be paused: --mebibytes more")
+        }
+        let data = try first.pause(task)
+        let second = Course(options)
+        second.session().downloadTask(withResumeData: data).resume()
+        let state = try second.end()
+        if let error = state.error { throw Failure("the second task failed: \(error)") }
+        guard let file = state.file else { throw Failure("the second task has no file") }
+        defer { try? FileManager.default.removeItem(at: file) }
+        guard FileManager.default.contentsEqual(atPath: file.path, andPath: large.path) else {
+            throw Failure("the downloaded file has another content")
+        }
+        guard let offset = state.resumedAt, offset > 0, state.response?.statusCode == 206 else {
+            throw Failure("it began anew, with status \(state.response?.statusCode ?? 0)")
+        }
+        return "resumed at \(offset) of \(options.length) bytes, which are equal"
+    }
+
+    /// An upload and a download by the system's own process.
+    func background() throws -> String {
+        let course = Course(options)
+        let name = "spoolgate-proof-\(UUID().uuidString)"
+        let session = course.session(.background(withIdentifier: name))
+        session.uploadTask(with: request("background.bin"), fromFile: large).resume()
+        let state: Course.State
+        do {
+            state = try course.end()
+        } catch let failure as Failure {
+            session.invalidateAndCancel()
+            throw NotTried("\(failure.reason); the system may want an app with a bundle identifier")
+        }
+        // NSURLErrorBackgroundSession...: the system refuses the session, whatever the server does.
+        if let error = state.error as? URLError, [-995, -996, -997].contains(error.code.rawValue) {
+            throw NotTried("the system refuses a background session of this program: \(error)")
+        }
+        return try check(state, content: large, resource: state.resource)
+    }
+
+    /// Runs every case; the number of those that failed.
+    func run() -> Int {
+        let cases: [(String, () throws -> String)] = [
+            ("small file", small),
+            ("file", { try self.whole(.file) }),
+            ("stream", { try self.whole(.stream) }),
+            ("body stream of a data task", bodyStream),
+            ("file, paused and resumed", { try self.paused(.file) }),
+            ("stream, paused and resumed", { try self.paused(.stream) }),
+            ("file, connection broken", { try self.cut(.file) }),
+            ("stream, connection broken", { try self.cut(.stream) }),
+            ("download, paused and resumed", pausedDownload),
+            ("background session", background),
+        ]
+        var failed = 0
+        for (name, body) in cases {
+            do {
+                say("ok         \(name): \(try body())")
+            } catch let reason as NotTried {
+                say("not tried  \(name): \(reason.reason)")
+            } catch {
+                failed += 1
+                say("FAIL       \(name): \((error as? Failure)?.reason ?? "\(error)")")
+            }
+        }
+        return failed
+    }
+}
+
+guard let options = Options(Array(CommandLine.arguments.dropFirst())) else {
+    print(Options.usage)
+    exit(64)
+}
+guard #available(macOS 14.0, *) else {
+    print("macOS 14 or later is needed")
+    exit(69)
+}
+say("\(ProcessInfo.processInfo.operatingSystemVersionString), \(options.target)")
+exit(try Proof(options).run() == 0 ? 0 : 1)
