@@ -63,6 +63,7 @@ test:
 	swift build --build-tests --explicit-target-dependency-import-check error
 	$(MAKE) --no-print-directory check
 	$(MAKE) --no-print-directory module-test
+	$(MAKE) --no-print-directory nginx-org-test
 	Tests/swift-test.sh --explicit-target-dependency-import-check error --filter $(FIRST_TESTS)
 	Tests/swift-test.sh --explicit-target-dependency-import-check error --skip $(FIRST_TESTS) \
 	    $(ASYNC_TESTS:%=--skip %)
@@ -182,6 +183,13 @@ $(MODULE): $(wildcard nginx/module/*.[ch]) nginx/module/config nginx/module/buil
 
 module-test: $(MODULE)
 	nginx/module/tests/run
+
+.PHONY: nginx-org-test
+# The module for nginx.org's nginx: built by the steps of its packages and images, from a release (its folder or its
+# .tar.gz), or from the release that Debian's nginx is made of.
+NGINX_ORG ?=
+nginx-org-test:
+	nginx/module/tests/nginx-org $(if $(NGINX_ORG),--source '$(NGINX_ORG)')
 
 # The Debian packages of the gateway, of the client and of the nginx module, for Debian's own nginx, below .build/deb.
 deb:

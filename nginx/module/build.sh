@@ -106,7 +106,7 @@ arguments() {
 }
 
 compile=(-g -O2 -fPIC -Wextra -Wno-unused-parameter)
-link=('-Wl,-z,relro' '-Wl,-z,now' -fPIC)
+link=("-Wl,-z,relro" "-Wl,-z,now" -fPIC)
 if [ "$source" = "$installed" ] || [ -n "$nginx" ]; then
     # What the distribution hardens with; nginx adds -W -Wall -Werror.
     if command -v dpkg-buildflags >/dev/null; then
