@@ -27,10 +27,10 @@ LOGS = "/root/nodes"
 SIZE = 3_000_000
 CONTENT = "".join(f"{number}\n" for number in range(3000))
 
-# One upload after the other until somebody has enough: twelve clients that resume, so that each node has some
-# in the middle at any moment, and one that cannot.
+# One upload after the other until somebody has enough: twelve clients that resume, which begin half a second apart, so
+# that each node has some in the middle at any moment, and one that cannot.
 LOAD = f"""for w in $(seq 12); do
-    (n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-$w-$n.bin
+    (sleep $((w / 2)); n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-$w-$n.bin
         upload send $name {SIZE} --pace 0.5 --until-done 90 > {LOGS}/$name 2>&1; done) &
 done
 n=0; while [ ! -e /root/enough ]; do n=$((n + 1)); name=node-ordinary-$n.txt
