@@ -29,7 +29,8 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
-    attack client-test module module-test deb dist drill cluster-test stall-test power-test release clean FORCE
+    attack client-test module module-test deb dist drill cluster-test stall-test container-test power-test release \
+    clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -235,6 +236,14 @@ stall-test:
 	    [ -n "$$STALL_MODULE" ] || $(MAKE) --no-print-directory module || exit 1; \
 	    exec python3 Tests/Stall/stall.py; \
 	fi
+
+# The images of deploy/container, built from this source and run by podman without rights, and the pod of the Kubernetes
+# manifest (Tests/Container/README.md). It wants root; the base images are in its environment. CI does not run it.
+BASE ?=
+SWIFT ?=
+container-test:
+	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh container || :
+	@BASE="$(BASE)" SWIFT="$(SWIFT)" exec python3 Tests/Container/container.py
 
 # Power cuts, performed: a QEMU guest whose disks lose what was not flushed (Tests/Power/README.md). ROUNDS cuts on each
 # file system of FS, each at the MOMENT named, and with spool_receive in the boots that LANE names; SAMPLE=1 takes two

@@ -127,8 +127,16 @@ lighttpd_takes() {
 }
 silent=yes check 'lighttpd takes lighttpd.conf' lighttpd_takes
 
-silent=yes check 'shellcheck finds nothing in the scripts' shellcheck -x deploy/*.sh deploy/debian/*.p* \
-    nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Power/guest/{ask,init} .ci/run
+silent=yes check 'shellcheck finds nothing in the scripts' shellcheck -x deploy/*.sh deploy/container/*.sh \
+    deploy/debian/*.p* nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Power/guest/{ask,init} .ci/run
+
+# By Kubernetes' own schemas, which name each property (Tests/Container/requirements.txt).
+validator=.build/kubernetes/bin/kubernetes-validate
+if [ -x "$validator" ]; then
+    check 'Kubernetes takes the manifest' "$validator" --strict --quiet deploy/kubernetes/*.yaml
+else
+    printf 'skip  Kubernetes takes the manifest (deploy/install-dependencies.sh test)\n'
+fi
 
 # The example is the defaults, but for the upstream: `check` must say that it is missing, and once it is
 # named and the other two paths are moved, name these three alone.

@@ -3,10 +3,10 @@
 # it needs no root, no network and says nothing. It begins with bash, git and Swift; make, sudo and
 # a compiler need not be there.
 #
-# usage: install-dependencies.sh build | run | test | deb | drill | cluster | stall | power
+# usage: install-dependencies.sh build | run | test | deb | drill | cluster | stall | power | container
 #        (run, test and deb include build, test includes run; drill is for a machine in a container,
 #        cluster for several nodes with a Ceph of their own, stall for a disk that stalls, power for a guest in
-#        QEMU whose power is cut)
+#        QEMU whose power is cut, container for images that podman builds and runs)
 
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -31,6 +31,9 @@ stall='fuse-overlayfs:fuse-overlayfs e2fsprogs:mkfs.ext4 mount:losetup nginx:ngi
 power='qemu-system-x86:qemu-system-x86_64 busybox-static cpio:cpio nginx:nginx gcc:gcc libc6-dev
        binutils:strip openssl:openssl e2fsprogs:mkfs.ext4 xfsprogs:mkfs.xfs btrfs-progs:mkfs.btrfs
        python3:python3'
+container='podman:podman buildah:buildah crun:crun netavark aardvark-dns iptables:iptables catatonit
+           uidmap:newuidmap debootstrap:debootstrap curl:curl git:git iproute2:ip util-linux:unshare
+           util-linux:setpriv python3:python3'
 
 # What is done without where it is not to be had. For `make run` nginx's own source, for the module: beside an
 # nginx that is not the distribution's, or without root. For the tests a browser: Ubuntu has none as a
@@ -46,8 +49,9 @@ case ${1:-} in
     cluster) wanted=$cluster ;;
     stall) wanted=$stall ;;
     power) wanted=$power optional='python3-h2 zstd' ;;
+    container) wanted=$container optional='runc python3-yaml podman-compose python3-venv' ;;
     *)
-        echo "usage: $0 build | run | test | deb | drill | cluster | stall | power" >&2
+        echo "usage: $0 build | run | test | deb | drill | cluster | stall | power | container" >&2
         exit 64
         ;;
 esac
@@ -87,20 +91,28 @@ look_for_swift() {
     }
 }
 
-# The tus clients that the tests drive, below .build; without them those tests are skipped.
-add_tus_clients() {
-    local root pins clients
+# Python programs that the tests use, below .build; without them those tests are skipped.
+add_python() { # the directory, the list of packages, what they are for
+    local root pins programs
     root=$(cd "$(dirname "$0")/.." && pwd)
-    pins=$root/Tests/TusClients/requirements.txt clients=$root/.build/tus-clients
-    if [ "$1" != test ] || cmp -s "$pins" "$clients/requirements.txt"; then return 0; fi
+    pins=$root/$2 programs=$root/.build/$1
+    if cmp -s "$pins" "$programs/requirements.txt"; then return 0; fi
     mkdir -p "$root/.build"
     # The list is copied last: where it lies, all of it is there.
-    { python3 -m venv --clear "$clients" &&
-        "$clients/bin/python" -m pip install --disable-pip-version-check --only-binary :all: \
+    { python3 -m venv --clear "$programs" &&
+        "$programs/bin/python" -m pip install --disable-pip-version-check --only-binary :all: \
             --retries 1 --timeout 20 --requirement "$pins" &&
-        cp "$pins" "$clients/"; } >"$clients.log" 2>&1 ||
-        echo "tuspy and aiotus cannot be installed, and their tests are skipped:" \
-            "$(tail -n 1 "$clients.log")" >&2
+        cp "$pins" "$programs/"; } >"$programs.log" 2>&1 ||
+        echo "$3 cannot be installed, and their tests are skipped: $(tail -n 1 "$programs.log")" >&2
+}
+
+add_python_programs() {
+    case $1 in
+        test) add_python tus-clients Tests/TusClients/requirements.txt 'tuspy and aiotus' ;;
+    esac
+    case $1 in
+        test | container) add_python kubernetes Tests/Container/requirements.txt "Kubernetes' schemas" ;;
+    esac
 }
 
 as_root=''
@@ -108,7 +120,7 @@ if [ "$(id -u)" -ne 0 ]; then as_root=$(command -v sudo || echo none); fi
 if [ -z "$missing" ]; then
     [ "$as_root" = none ] || add_optional
     [ -n "$missing" ] || {
-        add_tus_clients "$1"
+        add_python_programs "$1"
         look_for_swift
         exit 0
     }
@@ -136,5 +148,5 @@ case "$missing " in
 esac
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
-add_tus_clients "$1"
+add_python_programs "$1"
 look_for_swift
