@@ -28,6 +28,14 @@ RELEASE = -c release --static-swift-stdlib -Xswiftc -use-ld=lld \
     -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=/usr/src/spoolgate" \
     -Xcc "-ffile-prefix-map=$(CURDIR)=/usr/src/spoolgate"
 
+# Says in linked programs which build they are: the commit, or what BUILD says, as for a source without its history.
+# Each target that makes programs ends its build with it.
+BUILD ?=
+export BUILD
+IDENTIFY = deploy/identify.sh
+GATEWAY = .build/release/spoolgate
+CLIENT = .build/release/spoolgate-upload
+
 .PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
     attack client-test module module-test deb dist drill cluster-test stall-test container-test power-test release \
     clean FORCE
@@ -37,12 +45,14 @@ build:
 	@deploy/install-dependencies.sh build
 	swift build $(RELEASE) --product spoolgate
 	swift build $(RELEASE) --product spoolgate-upload
+	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
 
 # What serves ends with this make, even with one that is killed: it gets SIGTERM then.
 run:
 	@$(FIRST_BUILD)
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE) --product spoolgate
+	@$(IDENTIFY) $(GATEWAY)
 	@mkdir -p .build
 	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
 	@exec setpriv --pdeathsig TERM deploy/run.sh
@@ -145,6 +155,7 @@ BENCH ?=
 bench:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
+	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
 	@mkdir -p .build
 	@$(MAKE) --no-print-directory module >.build/nginx-module.log 2>&1 || :
 	.build/release/spoolgate-bench $(if $(TUSD),--tusd '$(TUSD)') $(BENCH)
@@ -158,6 +169,7 @@ client-test:
 budget:
 	@deploy/install-dependencies.sh test
 	swift build $(RELEASE) --product spoolgate
+	@$(IDENTIFY) $(GATEWAY)
 	Tests/Budget/budget.py
 
 # One client against all others: it must not keep another one waiting for a second. And one application that does not
@@ -165,6 +177,7 @@ budget:
 attack:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
+	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
 	Tests/Attack/attack.py
 	Tests/Attack/attack.py --descriptors 1024
 	Tests/Attack/fairness.py

@@ -46,7 +46,7 @@ let package = Package(
     ],
     targets: [
         // A target depends only on those above it (Tests/FloorTests).
-        // System libraries and the one C target; each has exactly one importer.
+        // System libraries and the C targets; each has exactly one importer.
         .systemLibrary(
             name: "CSpoolgateFastCGI",
             path: "Sources/Gateway/CFastCGI",
@@ -74,6 +74,13 @@ let package = Package(
         .target(
             name: "CSpoolgateLinux",
             path: "Sources/Base/CLinux",
+            cSettings: [
+                .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error),
+            ]
+        ),
+        .target(
+            name: "CSpoolgateBuild",
+            path: "Sources/Base/CBuild",
             cSettings: [
                 .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error),
             ]
@@ -111,6 +118,13 @@ let package = Package(
                 "CSpoolgateCurl", httpTypes,
             ],
             path: "Sources/Base/Curl",
+            swiftSettings: settings
+        ),
+        // Which build a program is; not for the library.
+        .target(
+            name: "SpoolgateBuild",
+            dependencies: ["CSpoolgateBuild"],
+            path: "Sources/Base/Build",
             swiftSettings: settings
         ),
         // The library, and the lowest of the gateway
@@ -232,7 +246,7 @@ let package = Package(
                 "SpoolgateExchange", "SpoolgateSpool", "SpoolgateCurl", "SpoolgateUpstream",
                 "SpoolgateFastCGIFront", "SpoolgateSettings", "SpoolgateJournal",
                 "SpoolgateDiagnosis", "SpoolgateDelivery", "SpoolgateRequests",
-                "SpoolgateAdmin", argumentParser, logging, httpTypes,
+                "SpoolgateAdmin", "SpoolgateBuild", argumentParser, logging, httpTypes,
             ],
             path: "Sources/Gateway/Program",
             swiftSettings: settings
@@ -243,7 +257,7 @@ let package = Package(
             name: "spoolgate-upload",
             dependencies: [
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
-                "SpoolgateCrypto", "ResumableUpload",
+                "SpoolgateCrypto", "SpoolgateBuild", "ResumableUpload",
                 argumentParser, httpTypes,
             ],
             path: "Sources/Client/Program",

@@ -57,7 +57,7 @@ struct AdminTests {
             "spoolgate_received_bytes_total{route=\"default\"} 5",
             "spoolgate_deliveries_total{route=\"default\",result=\"taken\"} 1",
             "spoolgate_uploads{queue=\"delivered\",cause=\"\"} 1", "spoolgate_ready 1",
-            "spoolgate_build_info{version=\"0.1.0\"} 1",
+            "spoolgate_build_info{version=\"0.1.0\",build=\"unknown\"} 1",
         ] {
             #expect(text.contains("\n\(line)\n"), "\(line) is not in \(text)")
         }

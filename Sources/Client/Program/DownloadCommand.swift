@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import ResumableUpload
+import SpoolgateBuild
 import SpoolgatePosix
 import SpoolgateTextFormats
 
@@ -20,7 +21,7 @@ struct DownloadCommand: ParsableCommand {
             name when it is whole. Exits 0 when it is there, 1 when it was refused, 2 for a wrong \
             command line, 75 when the same command is to be run again. See spoolgate-download(1).
             """,
-        version: ProgramVersion.version
+        version: ProgramVersion.text(build: ProgramBuild.identity)
     )
 
     @Argument(help: "What is fetched.", transform: transferURL)

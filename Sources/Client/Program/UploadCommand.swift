@@ -7,6 +7,7 @@ import ArgumentParser
 import Glibc
 import HTTPTypes
 import ResumableUpload
+import SpoolgateBuild
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
@@ -26,7 +27,7 @@ struct UploadCommand: ParsableCommand {
             Exits 0 when the upload was taken, 1 when it was refused, 2 for a wrong command line, 75 \
             when the same command is to be run again. See spoolgate-upload(1).
             """,
-        version: ProgramVersion.version
+        version: ProgramVersion.text(build: ProgramBuild.identity)
     )
 
     /// How an upload begins.

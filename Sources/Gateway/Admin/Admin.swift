@@ -35,6 +35,7 @@ package struct FrontLoad: Sendable {
 package final class Admin: Sendable {
     let gateway: Gateway
     let version: String
+    let build: String?
     let node: String?
     let load: @Sendable () -> FrontLoad
     let sampler: Sampler
@@ -46,16 +47,19 @@ package final class Admin: Sendable {
     /// - Parameters:
     ///   - gateway: the gateway.
     ///   - version: the program's.
+    ///   - build: which build of that version it is; nil: not known.
     ///   - node: the node that this is; nil: there is one.
     ///   - load: what the front that serves uploads says of itself; called by any thread.
     package init(
         _ gateway: Gateway,
         version: String,
+        build: String? = nil,
         node: String? = nil,
         load: @escaping @Sendable () -> FrontLoad
     ) {
         self.gateway = gateway
         self.version = version
+        self.build = build
         self.node = node
         self.load = load
         sampler = Sampler(gateway.deliveries.spool)

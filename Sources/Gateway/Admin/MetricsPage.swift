@@ -26,8 +26,8 @@ extension Admin {
 
     private func addProcess(to text: inout MetricsText) {
         let metrics = gateway.metrics
-        text.begin("build_info", .gauge, "The program's version; always 1.")
-        text.add(1, [("version", version)])
+        text.begin("build_info", .gauge, "The program's version and build; always 1.")
+        text.add(1, [("version", version), ("build", build ?? "unknown")])
         text.begin("start_time_seconds", .gauge, "When the daemon began, in Unix time.")
         text.add(metrics.start.seconds)
         text.begin(

@@ -40,6 +40,8 @@ struct Status: Sendable {
     static let most = 20
 
     let version: String
+    /// Which build of that version it is; nil: not known.
+    let build: String?
     /// The node; nil: there is one.
     let node: String?
     let start: WallTime
@@ -80,6 +82,7 @@ struct Status: Sendable {
     init(of admin: Admin) {
         let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
         version = admin.version
+        build = admin.build
         node = admin.node
         start = metrics.start
         now = gateway.deliveries.clock.now
@@ -126,8 +129,10 @@ struct Status: Sendable {
         return first == second ? one.id.description < other.id.description : first < second
     }
 
+    private var versionText: String { ProgramVersion.text(version, build: build) }
+
     /// What this is a status of.
-    private var program: String { "spoolgate \(version)\(node.map { ", node \($0)" } ?? "")" }
+    private var program: String { "spoolgate \(versionText)\(node.map { ", node \($0)" } ?? "")" }
 
     /// What this is a status of, for how long it has run and how busy it is.
     var running: String { "\(program), up \(since(start)), \(busy) of \(maximum) threads" }
@@ -301,6 +306,7 @@ extension Status {
             [
                 ("level", .string(level.rawValue)), ("line", .string(line)),
                 ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
+                ("build", build.map { .string($0) } ?? .null),
                 ("start", .string(start.description)), ("time", .string(now.description)),
                 (
                     "checks",

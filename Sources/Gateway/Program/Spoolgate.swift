@@ -1,6 +1,7 @@
 // The command: its subcommands, and how each failure becomes one line and a sysexits(3) code.
 
 import ArgumentParser
+import SpoolgateBuild
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
@@ -16,7 +17,7 @@ struct Spoolgate: ParsableCommand {
             for the spool directory, and spoolgate-log(5), spoolgate-events(5) and \
             spoolgate-metrics(7) for what it tells.
             """,
-        version: ProgramVersion.version,
+        version: ProgramVersion.text(build: ProgramBuild.identity),
         subcommands: [
             Serve.self, Check.self, List.self, Show.self, Hold.self, Release.self, Requeue.self,
             Purge.self, Probe.self, StatusCommand.self,

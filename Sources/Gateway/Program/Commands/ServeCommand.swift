@@ -7,6 +7,7 @@ import ArgumentParser
 import Glibc
 import Logging
 import SpoolgateAdmin
+import SpoolgateBuild
 import SpoolgateDelivery
 import SpoolgateExchange
 import SpoolgateFastCGIFront
@@ -62,7 +63,12 @@ struct Serve: SpoolgateCommand {
         let threads = Self.threadBudget(settings, log)
         let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
         let server = try Self.startServer(settings, threads, gateway, log)
-        let admin = Admin(gateway, version: ProgramVersion.version, node: settings.node) {
+        let admin = Admin(
+            gateway,
+            version: ProgramVersion.version,
+            build: ProgramBuild.identity,
+            node: settings.node
+        ) {
             FrontLoad(
                 busy: server.load.active,
                 maximum: threads.maximum,
