@@ -13,6 +13,10 @@ UPSTREAM_CA ?=
 NAMES ?=
 export PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
 
+# Settings that the environment of whoever types this may give are not for what is started here.
+unexport $(shell sed -n 's/.*SettingsVariable."\([A-Z_]*\)".*/SPOOLGATE_\1/p' \
+    Sources/Gateway/Settings/SettingsVariable.swift 2>/dev/null)
+
 SOURCES = Package.swift Sources Tests
 
 # Said before anything else, where there is no program yet.

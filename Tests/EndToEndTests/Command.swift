@@ -16,7 +16,7 @@ extension Command {
         let process = Process()
         process.executableURL = URL(filePath: path)
         process.arguments = arguments
-        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        process.environment = Self.environment(with: environment)
         let files = FileManager.default.temporaryDirectory
             .appending(path: "command-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: files, withIntermediateDirectories: true)
@@ -31,6 +31,12 @@ extension Command {
         status = process.terminationStatus
         output = try String(contentsOf: outputs[0], encoding: .utf8)
         errors = try String(contentsOf: outputs[1], encoding: .utf8)
+    }
+
+    /// The variables of a program: this process's, without those that could give settings, and `own`.
+    static func environment(with own: [String: String]) -> [String: String] {
+        ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SPOOLGATE_") }
+            .merging(own) { $1 }
     }
 
     /// The path of an installed program, or nil.
@@ -55,7 +61,7 @@ final class Daemon {
     ) throws {
         process.executableURL = URL(filePath: path)
         process.arguments = arguments
-        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        process.environment = Command.environment(with: environment)
         if !FileManager.default.fileExists(atPath: log.path()) {
             try Data().write(to: log)
         }

@@ -56,6 +56,13 @@ package struct Log: Sendable {
         }
     }
 
+    /// Variables of the environment, by name, have given settings.
+    package func settingsFromEnvironment(_ variables: [String]) {
+        write(.notice, "settings from environment") {
+            ["variables": variables.joined(separator: ",")]
+        }
+    }
+
     /// What a walk through the spool found and did.
     package func recovered(_ recovery: Recovery) {
         write(.notice, "spool recovered") {

@@ -1,4 +1,4 @@
-// Where a command's settings come from: the file named, the system's file, or the defaults.
+// Where a command's settings come from: the file named or the system's, the environment, or the defaults.
 
 import ArgumentParser
 import Glibc
@@ -25,7 +25,8 @@ struct SettingsOptions: ParsableArguments {
     @Option(
         name: .shortAndLong,
         help: ArgumentHelp(
-            "The settings file (default: \(systemFile) if it is there, else the built-in defaults).",
+            "The settings file (default: \(systemFile) if it is there, else the environment or the "
+                + "built-in defaults).",
             valueName: "file"
         ),
         completion: .file(extensions: ["yaml"])
@@ -41,7 +42,7 @@ struct SettingsOptions: ParsableArguments {
     )
     var spool: String?
 
-    /// The file the settings come from, an absolute path; nil: the defaults.
+    /// The file the settings come from, an absolute path; nil: none.
     var file: String? {
         config.map { WorkingDirectory.absolute($0) }
             ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
@@ -53,27 +54,49 @@ struct SettingsOptions: ParsableArguments {
         return identity == FileIdentity(of: systemFile)
     }
 
-    /// What a sentence about the settings from `file` begins with.
-    func source(of file: String?) -> String { file ?? "built-in defaults" }
-
-    /// The settings, with what the command line says in place of what the file says.
+    /// The settings, with what the command line says in place of what the environment and the file say.
     func settings() throws(CommandFailure) -> Settings { try settings(from: file) }
 
-    /// The settings that `file` has, or the defaults, with what the command line says in place of them.
+    /// The settings that `file` and the environment have, or the defaults, with what the command line says in place of
+    /// them.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
-        var settings = Settings()
-        if let file {
-            do throws(SettingsFault) {
-                settings = try Settings.load(file)
-            } catch {
-                try requireRight(.read, to: file)
-                throw CommandFailure(code: .configuration, sentence: error.description)
-            }
+        var settings: Settings
+        do throws(SettingsFault) {
+            settings = try Settings.load(file, environment: Listener.processEnvironment)
+        } catch {
+            if let file { try requireRight(.read, to: file) }
+            throw CommandFailure(code: .configuration, sentence: error.description)
         }
         if let spool {
             settings.spoolDirectory = WorkingDirectory.absolute(spool)
+            settings.noteOption("spool.directory")
         }
         return settings
+    }
+}
+
+extension ListenOption {
+    /// Puts the address of the command line, if there is one, in place of the settings'.
+    func apply(to settings: inout Settings) {
+        guard let listen else { return }
+        settings.listen = listen
+        for key in ["listen", "socket-mode", "socket-group"] { settings.noteOption(key) }
+    }
+}
+
+extension Settings {
+    /// What a sentence about the settings begins with.
+    ///
+    /// - Parameter file: the file that they come from; nil: none.
+    /// - Returns: the file's name, or what gives the settings in its place.
+    func source(_ file: String?) -> String {
+        file ?? (variables.isEmpty ? "built-in defaults" : "environment")
+    }
+
+    /// The variables that have given settings, each with the key, in one line; nil if there are none.
+    var fromEnvironment: String? {
+        guard !variables.isEmpty else { return nil }
+        return variables.map { "\($0.name) (\($0.key))" }.joined(separator: ", ")
     }
 }
 

@@ -64,6 +64,8 @@ package struct Settings: Sendable, Equatable {
     package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
     /// The lines of the file that set what is no setting any more, and so have no effect.
     package internal(set) var ignored: [SettingsError] = []
+    /// The variables of the environment that have given settings.
+    package internal(set) var variables: [SettingsVariable] = []
 
     /// The product's defaults.
     package init() {}
@@ -101,6 +103,9 @@ package struct Settings: Sendable, Equatable {
         )
     }
 
+    /// Notes that a command line gives the setting `key`, and no variable of the environment.
+    package mutating func noteOption(_ key: String) { variables.removeAll { $0.key == key } }
+
     /// What a daemon cannot serve without: one sentence about routes whose upstream is not named.
     ///
     /// Nil where nothing is missing.
@@ -111,6 +116,7 @@ package struct Settings: Sendable, Equatable {
         return
             "\(keys.joined(separator: ", ")): not set; name the application that gets the uploads, "
             + "as in upstream: http://127.0.0.1:3000"
+            + (variables.isEmpty ? "" : " or SPOOLGATE_UPSTREAM=http://127.0.0.1:3000")
     }
 }
 

@@ -1,4 +1,4 @@
-// A settings file becomes Settings, strictly.
+// A settings file, and what variables of the environment give in place of it, become Settings, strictly.
 //
 // A key that no table has is an error with its place, as is a value that its kind does not take.
 
@@ -9,20 +9,31 @@ extension Settings {
     /// The largest settings file that is read.
     private static let fileLimit = 1 << 20
 
-    /// Reads a settings file.
+    /// Reads a settings file and the environment, which wins.
     ///
-    /// - Throws: `SettingsFault.unreadable` if the file cannot be read, `.wrong` with line and column if
-    ///   it is not what settings must be.
-    package static func load(_ path: String) throws(SettingsFault) -> Settings {
-        let text: String
-        do {
-            text = try TextFile.read(path, limit: fileLimit)
-        } catch {
-            throw .unreadable(error)
+    /// - Parameters:
+    ///   - path: the file; nil: the environment alone gives settings, and without any all are the product's defaults.
+    ///   - environment: looks a variable of the environment up.
+    /// - Returns: the settings.
+    /// - Throws: `SettingsFault.unreadable` if the file cannot be read, `.wrong` with line and column, or with the
+    ///   variable, if something is not what settings must be.
+    package static func load(
+        _ path: String?,
+        environment: (String) -> String? = { _ in nil }
+    ) throws(SettingsFault) -> Settings {
+        var text = ""
+        if let path {
+            do {
+                text = try TextFile.read(path, limit: fileLimit)
+            } catch {
+                throw .unreadable(error)
+            }
         }
         do throws(SettingsError) {
-            try requireUTF8(text, file: path)
-            return try Settings(text, file: path)
+            if let path { try requireUTF8(text, file: path) }
+            let given = try SettingsVariable.given(in: environment)
+            if path == nil, given.isEmpty { return Settings() }
+            return try Settings(text, file: path ?? "", given)
         } catch {
             throw .wrong(error)
         }
@@ -43,19 +54,44 @@ extension Settings {
     /// Decodes the text of a settings file; what it does not name keeps its default, but for the routes
     /// and their upstreams: a file has those that it names.
     package init(_ text: String, file: String) throws(SettingsError) {
+        try self.init(text, file: file, [])
+    }
+
+    private init(
+        _ text: String,
+        file: String,
+        _ given: [(variable: SettingsVariable, value: SettingsValue)]
+    ) throws(SettingsError) {
         self.init()
+        variables = given.map(\.variable)
         var missing = RouteSettings()
         missing.upstream.targets = []
         routes = [RouteSettings.defaultName: missing]
-        guard let root = try YAMLDocument.root(of: text, file: file) else { return }
-        let values = try SettingsValue(file: file, name: "", node: root)
-            .values(of: Self.keys.map(\.name) + ["routes"], &ignored)
+        var values: [String: SettingsValue] = [:]
+        if let root = try YAMLDocument.root(of: text, file: file) {
+            values = try SettingsValue(file: file, name: "", node: root)
+                .values(of: Self.keys.map(\.name) + ["routes"], &ignored)
+        }
+        var givenToRoute: [String: SettingsValue] = [:]
+        for (variable, value) in given {
+            if variable.key.hasPrefix(SettingsVariable.routePrefix) {
+                let key = variable.key.dropFirst(SettingsVariable.routePrefix.count)
+                givenToRoute[String(key)] = value
+            } else {
+                values[variable.key] = value
+            }
+        }
         try SettingsKey.take(values, by: Self.keys, into: &self)
-        let named = try values["routes"]?.sections() ?? []
+        var named: [(name: String, section: SettingsValue?)] =
+            try values["routes"]?.sections().map { ($0.key, $0.value) } ?? []
+        if !givenToRoute.isEmpty, !named.contains(where: { $0.name == RouteSettings.defaultName }) {
+            named.append((RouteSettings.defaultName, nil))
+        }
         if !named.isEmpty { routes = [:] }
-        for (name, _, section) in named {
+        for (name, section) in named {
             var route = missing
-            let values = try section.values(of: RouteSettings.keys.map(\.name), &ignored)
+            var values = try section?.values(of: RouteSettings.keys.map(\.name), &ignored) ?? [:]
+            if name == RouteSettings.defaultName { values.merge(givenToRoute) { $1 } }
             try SettingsKey.take(values, by: RouteSettings.keys, into: &route)
             if let (key, reason) = route.contradiction, let value = values[key] {
                 throw value.fault("'\(try value.scalar(else: reason))': \(reason)")
@@ -82,16 +118,28 @@ package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible 
     }
 }
 
-/// What a file says for one key, or in one section.
+/// What a file, or a variable of the environment, says for one key or in one section.
 struct SettingsValue {
+    /// The name of the file or of the variable.
     let file: String
     /// The dotted key, empty for the root; part of every error.
     let name: String
     let node: YAMLNode
+    /// Whether an error says where in the file it is.
+    var hasPlaces = true
 
     /// An error at this place.
     func fault(_ reason: String) -> SettingsError {
-        SettingsError(file: file, place: node.place, reason: "\(name): \(reason)")
+        error("\(name): \(reason)")
+    }
+
+    private func error(_ reason: String) -> SettingsError {
+        SettingsError(file: file, place: hasPlaces ? node.place : nil, reason: reason)
+    }
+
+    /// A part of it.
+    private func part(_ name: String, _ node: YAMLNode) -> SettingsValue {
+        SettingsValue(file: file, name: name, node: node, hasPlaces: hasPlaces)
     }
 
     /// The text of a scalar; anything else is refused with `reason`.
@@ -103,7 +151,7 @@ struct SettingsValue {
     /// The items of a list; one value alone is a list of one.
     var listed: [SettingsValue] {
         guard case .sequence(let nodes) = node.content else { return [self] }
-        return nodes.map { SettingsValue(file: file, name: name, node: $0) }
+        return nodes.map { part(name, $0) }
     }
 
     /// The entries of a mapping, in the file's order, each with its key's place; anything else is
@@ -112,11 +160,11 @@ struct SettingsValue {
         else words: String
     ) throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)] {
         guard case .mapping(let entries) = node.content else {
-            throw SettingsError(file: file, place: node.place, reason: words)
+            throw error(words)
         }
         return entries.map { key, place, node in
             let name = name.isEmpty ? key : "\(name).\(key)"
-            return (key, place, SettingsValue(file: file, name: name, node: node))
+            return (key, place, part(name, node))
         }
     }
 

@@ -30,15 +30,18 @@ extension SourcePlace {
 
 /// Why a settings file is refused: one sentence and its place.
 package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The file's name as the operator gave it.
+    /// The file's name as the operator gave it, or the name of a variable of the environment.
     package var file: String
-    /// Where the fault stands.
-    package var place: SourcePlace
+    /// Where the fault stands; nil in a variable.
+    package var place: SourcePlace?
     /// What is wrong and what would be right.
     package var reason: String
 
-    /// `settings.yaml:12:5: reason`.
-    package var description: String { "\(file):\(place.line):\(place.column): \(reason)" }
+    /// `settings.yaml:12:5: reason`, or `SPOOLGATE_LISTEN: reason`.
+    package var description: String {
+        let place = place.map { ":\($0.line):\($0.column)" } ?? ""
+        return "\(file)\(place): \(reason)"
+    }
 }
 
 /// One node of a document.

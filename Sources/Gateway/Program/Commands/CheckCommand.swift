@@ -55,15 +55,15 @@ struct Check: SpoolgateCommand {
         if user == nil, isSystems { try requireJudge(judge) }
         if let file { try requireReadable(file, by: judge) }
         var settings = try options.settings(from: file)
-        if let listen = address.listen { settings.listen = listen }
-        let source = options.source(of: file)
+        address.apply(to: &settings)
+        let source = settings.source(file)
         // The shipped units make the socket's directory, or the socket.
         let isUnits = isSystems && settings.listen.text == Settings().listen.text
         var faults = SettingsFaults(
             settings,
             as: judge,
             bindsItself: !isUnits,
-            makesDirectories: file == nil
+            makesDirectories: file == nil && settings.variables.isEmpty
         ).sentences
         if let lack = settings.lack { faults.insert("\(source): \(lack)", at: 0) }
         if let nginx {
@@ -92,6 +92,7 @@ struct Check: SpoolgateCommand {
             printError("warning: \(warning)")
         }
         print("\(source): ok")
+        if let variables = settings.fromEnvironment { print("from the environment: \(variables)") }
         printDifferences(settings)
     }
 
@@ -109,6 +110,9 @@ struct Check: SpoolgateCommand {
             )
         }
         if faults.isEmpty { findings.append(.ok("settings", "usable")) }
+        if let variables = settings.fromEnvironment {
+            findings.append(.ok("settings", "from the environment: \(variables)"))
+        }
         findings += settings.ignored.map { Finding(.warning, "settings", $0.description) }
         let doors = settings.openDoors
         findings += doors.map { door in

@@ -96,7 +96,8 @@ struct Probe: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "With --local: the daemon's admin socket (default: admin.sock beside the one in nginx's files).",
+            "With --local: the daemon's admin socket (default: SPOOLGATE_ADMIN_LISTEN, "
+                + "or admin.sock beside the one in nginx's files).",
             valueName: "path"
         )
     )
@@ -126,9 +127,6 @@ struct Probe: SpoolgateCommand {
             for finding in check.findings { report.tell(finding) }
             machine = check
         }
-        let daemon = DaemonQuestion(
-            socket ?? machine?.adminSocket ?? Settings().adminSocket
-        )
         var question = ProbeQuestion(url)
         question.fields = HTTPFields(header)
         question.versions = http.versions
@@ -136,7 +134,10 @@ struct Probe: SpoolgateCommand {
         question.origin = origin
         question.certificateAuthority = cacert
         question.isThorough = thorough
-        if local { question.contentPath = { daemon.contentPath(of: $0) } }
+        if local {
+            let daemon = DaemonQuestion(try adminSocket(machine))
+            question.contentPath = { daemon.contentPath(of: $0) }
+        }
         question.lane = machine?.lane
         let probe = UploadProbe(question, isStopped: { stop.isAsked }) { finding in
             report.tell(machine?.placed(finding) ?? finding)
@@ -146,6 +147,17 @@ struct Probe: SpoolgateCommand {
             throw CommandFailure(code: .unavailable, sentence: "stopped before the end")
         }
         try report.end()
+    }
+
+    /// The daemon's admin socket: what the command line or the environment names, else the one beside nginx's.
+    private func adminSocket(_ machine: LocalCheck?) throws(CommandFailure) -> String {
+        if let socket { return socket }
+        do throws(SettingsFault) {
+            let settings = try Settings.load(nil, environment: Listener.processEnvironment)
+            return settings.adminPath ?? machine?.adminSocket ?? settings.adminSocket
+        } catch {
+            throw CommandFailure(code: .configuration, sentence: error.description)
+        }
     }
 }
 

@@ -53,12 +53,15 @@ struct Serve: SpoolgateCommand {
         let signals = Signals.block()
         Thread.prepareProcess()
         let settings = try effectiveSettings()
-        if options.file == nil { try settings.makeDirectories() }
+        if options.file == nil, settings.variables.isEmpty { try settings.makeDirectories() }
         let log = Log(
             Self.logger(settings.logLevel, node: settings.node),
             showsQueries: settings.showsQueries
         )
         for line in settings.ignored { log.settingIgnored(reason: line.description) }
+        if !settings.variables.isEmpty {
+            log.settingsFromEnvironment(settings.variables.map(\.name))
+        }
         let spool = try Self.openSpool(settings, log)
         let threads = Self.threadBudget(settings, log)
         let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
@@ -136,15 +139,16 @@ struct Serve: SpoolgateCommand {
 
     private func effectiveSettings() throws(CommandFailure) -> Settings {
         var settings = try options.settings()
-        if let listen = address.listen { settings.listen = listen }
+        address.apply(to: &settings)
         if let upstream {
             settings.routes[RouteSettings.defaultName, default: RouteSettings()].upstream.targets =
                 [upstream]
+            settings.noteOption("routes.\(RouteSettings.defaultName).upstream")
         }
         if let lack = settings.lack {
             throw CommandFailure(
                 code: .configuration,
-                sentence: "\(options.source(of: options.file)): \(lack)"
+                sentence: "\(settings.source(options.file)): \(lack)"
             )
         }
         return settings

@@ -1,0 +1,79 @@
+// The settings that variables of the environment may give, so that a container needs no file.
+//
+// A new one is a row here and an entry of the section ENVIRONMENT of spoolgate.yaml(5); a test compares both.
+
+import SpoolgatePosix
+
+/// A variable of the environment that gives one setting.
+package struct SettingsVariable: Sendable, Equatable {
+    /// Its name, such as `SPOOLGATE_LISTEN`.
+    package let name: String
+    /// The dotted key of the setting, such as `listen`.
+    package let key: String
+
+    private init(_ name: String, _ key: String) {
+        self.name = "SPOOLGATE_\(name)"
+        self.key = key
+    }
+
+    /// What the keys of the one route begin with whose settings can be given.
+    static let routePrefix = "routes.\(RouteSettings.defaultName)."
+
+    /// Every variable; others that begin with `SPOOLGATE_` are somebody else's, such as Kubernetes' for a service.
+    package static let all = [
+        SettingsVariable("UPSTREAM", routePrefix + "upstream"),
+        SettingsVariable("ANONYMOUS", routePrefix + "anonymous"),
+        SettingsVariable("AUTHORIZE_URL", routePrefix + "authorize.url"),
+        SettingsVariable("MAX_SIZE", routePrefix + "limits.max-size"),
+        SettingsVariable("REPLY", routePrefix + "reply"),
+        SettingsVariable("FORM", routePrefix + "form"),
+        SettingsVariable("CORS_ORIGINS", routePrefix + "cors.origins"),
+        SettingsVariable("LISTEN", "listen"),
+        SettingsVariable("SOCKET_MODE", "socket-mode"),
+        SettingsVariable("SOCKET_GROUP", "socket-group"),
+        SettingsVariable("ADMIN_LISTEN", "admin-listen"),
+        SettingsVariable("NODE", "node"),
+        SettingsVariable("SPOOL_DIRECTORY", "spool.directory"),
+        SettingsVariable("SPOOL_RESERVE", "spool.reserve"),
+        SettingsVariable("SPOOL_QUOTA", "spool.quota"),
+        SettingsVariable("THREADS_MAXIMUM", "threads.maximum"),
+        SettingsVariable("LOG_LEVEL", "log-level"),
+        SettingsVariable("EVENTS_TO", "events.to"),
+    ]
+
+    /// The values that the environment gives.
+    ///
+    /// - Parameter environment: looks a variable up.
+    /// - Returns: each variable with its value, without those that say nothing.
+    /// - Throws: `SettingsError` if a value is no YAML.
+    static func given(
+        in environment: (String) -> String?
+    ) throws(SettingsError) -> [(variable: SettingsVariable, value: SettingsValue)] {
+        var given: [(variable: SettingsVariable, value: SettingsValue)] = []
+        for variable in all {
+            guard let text = environment(variable.name), !text.isEmpty else { continue }
+            let node: YAMLNode?
+            do throws(SettingsError) {
+                guard !text.unicodeScalars.contains("\u{FFFD}") else {
+                    throw variable.fault("this is not UTF-8")
+                }
+                node = try YAMLDocument.root(of: text, file: variable.name)
+            } catch {
+                throw variable.fault(error.reason)
+            }
+            guard let node, !node.isNull else { continue }
+            let value = SettingsValue(
+                file: variable.name,
+                name: variable.key,
+                node: node,
+                hasPlaces: false
+            )
+            given.append((variable, value))
+        }
+        return given
+    }
+
+    private func fault(_ reason: String) -> SettingsError {
+        SettingsError(file: name, place: nil, reason: reason)
+    }
+}
