@@ -100,6 +100,30 @@ struct UploadCommandTests {
         #expect(try world.delivered("later.bin") == [file.bytes])
     }
 
+    @Test(
+        "an application that is away ends a small file as a large one: later, and then it is taken once"
+    )
+    func smallAway() throws {
+        let world = try UploadCommandWorld()
+        let sandbox = world.sandbox
+        let delivered = "directory:\(sandbox.directory.path())/delivered"
+        let dead = "http://127.0.0.1:\(try FreePort.take(1)[0])"
+        try sandbox.reload(replacing: delivered, with: dead)
+        let files = try [(9_000, "small.bin"), (Self.size, "large.bin")].map {
+            try sandbox.randomFile($0.0, $0.1)
+        }
+        for file in files {
+            let name = file.url.lastPathComponent
+            let said = try world.run("--retry-for", "1s", file.url.path(), world.url(name))
+            #expect(said.status == 75, "\(name): \(said)")
+            #expect(said.errors.contains("could not be reached"), "\(name): \(said.errors)")
+        }
+        try sandbox.reload(replacing: dead, with: delivered)
+        let small = world.url("small.bin")
+        #expect(try world.run("--retry-for", "1s", files[0].url.path(), small).status == 0)
+        #expect(try world.delivered("small.bin") == [files[0].bytes])
+    }
+
     @Test("stopped by SIGTERM; where the upload is gone since, it begins anew")
     func gone() throws {
         let world = try UploadCommandWorld()

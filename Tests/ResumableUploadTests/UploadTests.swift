@@ -312,6 +312,89 @@ struct UploadTests {
         #expect(busy.asked.count == 1)
     }
 
+    /// How often one request with the whole body is sent whose first answer is this one.
+    struct Repetition: Sendable, CustomTestStringConvertible {
+        var status: Int
+        /// Whether the answer is the gateway's, whether it asks for another request.
+        var isGateways = false
+        var asks = false
+        /// Which of POST, POST with a key and PUT are sent again.
+        var isRepeated: [Bool]
+
+        var testDescription: String {
+            "\(status)\(isGateways ? " of the gateway" : "")\(asks ? " that asks for another" : "")"
+        }
+    }
+
+    @Test(
+        "an ordinary request is sent again if nothing of it was kept, or if repeating is safe",
+        arguments: [
+            Repetition(status: 408, isRepeated: [true, true, true]),
+            Repetition(status: 423, isRepeated: [true, true, true]),
+            Repetition(status: 425, isRepeated: [true, true, true]),
+            Repetition(status: 429, isRepeated: [true, true, true]),
+            Repetition(status: 503, isRepeated: [true, true, true]),
+            Repetition(status: 502, isRepeated: [false, true, true]),
+            Repetition(status: 504, isRepeated: [false, true, true]),
+            Repetition(status: 504, isGateways: true, isRepeated: [false, true, true]),
+            Repetition(status: 500, isRepeated: [false, false, false]),
+            Repetition(status: 507, isGateways: true, isRepeated: [false, false, false]),
+            Repetition(status: 502, asks: true, isRepeated: [false, true, true]),
+            Repetition(status: 500, asks: true, isRepeated: [false, true, true]),
+            Repetition(status: 502, isGateways: true, asks: true, isRepeated: [true, true, true]),
+            Repetition(status: 507, isGateways: true, asks: true, isRepeated: [true, true, true]),
+            Repetition(
+                status: 413,
+                isGateways: true,
+                asks: true,
+                isRepeated: [false, false, false]
+            ),
+            Repetition(
+                status: 501,
+                isGateways: true,
+                asks: true,
+                isRepeated: [false, false, false]
+            ),
+        ]
+    )
+    func ordinaryAgain(repetition: Repetition) async throws {
+        let problem = #"{"title":"x","status":\#(repetition.status),"code":"y"}"#
+        let fields =
+            (repetition.isGateways ? ["Content-Type: application/problem+json"] : [])
+            + (repetition.asks ? ["Retry-After: 1"] : [])
+        let ways: [(HTTPRequest.Method, String?)] = [(.post, nil), (.post, "\"k\""), (.put, nil)]
+        for ((method, key), isRepeated) in zip(ways, repetition.isRepeated) {
+            let origin = try UploadOrigin { request in
+                guard request.number == 0 else { return .serve }
+                let content = repetition.isGateways ? problem : "no"
+                return .answer("\(repetition.status) No", fields, content: content)
+            }
+            var options = quickOptions(.plain)
+            options.method = method
+            if let key { options.fields[.init("Idempotency-Key")!] = key }
+            let (result, _) = await upload(.bytes(pattern(3_000)), to: origin.base + "/f", options)
+            #expect(result.error?.kind == (isRepeated ? nil : .refused), "\(method) \(key ?? "")")
+            #expect(origin.asked.count == (isRepeated ? 2 : 1), "\(method) \(key ?? "")")
+        }
+    }
+
+    @Test("a whole upload that names no resource is sent again after 502 and 504 if that is safe")
+    func optimisticAgain() async throws {
+        for status in [502, 504] {
+            for (method, isRepeated) in [(HTTPRequest.Method.post, false), (.put, true)] {
+                let origin = try UploadOrigin {
+                    $0.number == 0 ? .answer("\(status) No", ["Upload-Complete: ?0"]) : .serve
+                }
+                var options = quickOptions(.optimistic)
+                options.method = method
+                let result = await upload(.bytes(pattern(3_000)), to: origin.base + "/f", options)
+                    .result
+                #expect(result.error?.kind == (isRepeated ? nil : .refused), "\(status) \(method)")
+                #expect(origin.asked.count == (isRepeated ? 2 : 1), "\(status) \(method)")
+            }
+        }
+    }
+
     @Test("a server may ask for a pause by a date (RFC 9110 §10.2.3)")
     func laterByDate() async throws {
         let origin = try UploadOrigin { request in

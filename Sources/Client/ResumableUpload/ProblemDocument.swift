@@ -11,11 +11,21 @@ import SpoolgateUploadProtocol
 enum ProblemDocument {
     /// Its detail, else its title; nil where there is none.
     static func sentence(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
+        guard let members = members(fields, content) else { return nil }
+        return members["detail"] ?? members["title"]
+    }
+
+    /// Its `code`, by which programs tell a gateway's refusals; nil where there is none.
+    static func code(_ fields: HTTPFields, _ content: [UInt8]) -> String? {
+        members(fields, content)?["code"]
+    }
+
+    /// The members of a problem document that are strings; nil where there is no such document.
+    private static func members(_ fields: HTTPFields, _ content: [UInt8]) -> [String: String]? {
         guard let type = fields.value(of: .contentType),
             MediaType.of(type, is: "application/problem+json")
         else { return nil }
-        let members = strings(content)
-        return members["detail"] ?? members["title"]
+        return strings(content)
     }
 
     /// The members of the outermost object that are strings.

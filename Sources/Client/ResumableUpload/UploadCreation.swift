@@ -70,8 +70,12 @@ extension UploadRun {
         if resource == nil, result.head == nil, let foreign { throw isForeign(foreign) }
         guard let (answer, read) = try answered(result, purpose) else { return nil }
         limit(by: read)
-        let step = Step.optimisticCreation(isComplete: portion.isLast)
-        let verdict = Verdict(of: read, to: step, by: options.method)
+        let verdict = Verdict(
+            of: read,
+            to: .optimisticCreation(isComplete: portion.isLast),
+            by: options.method,
+            repeating: isRepeatable ? .safe : .unsafe
+        )
         // An upload resource was made, so whoever made it says more than that.
         if resource != nil, (200..<300).contains(read.status), !read.knowsUploads {
             unconfirmed = (answer, 0, portion.count)
@@ -120,13 +124,32 @@ extension UploadRun {
         )
         try checkRepeatable(result, portion, purpose)
         guard let (answer, read) = try answered(result, purpose) else { return nil }
-        switch Verdict(of: read, to: .plain, by: options.method) {
+        let verdict = Verdict(
+            of: read,
+            to: .plain,
+            by: options.method,
+            repeating: repeating(after: answer, read)
+        )
+        switch verdict {
         case .later:
             try wait(purpose, answer, read)
             return nil
         case .redirected: throw redirected(answer, from: target, purpose)
         default: return answer
         }
+    }
+
+    /// What is known of sending an ordinary request again.
+    ///
+    /// `Retry-After` alone is no proof that a `POST` was not passed on: proxies send it as well. A problem document with
+    /// a `code` is the gateway's own (spoolgate(8)), which asks for another try only if it has kept and passed on
+    /// nothing.
+    private func repeating(after answer: Answer, _ read: UploadAnswer) -> Repeating {
+        let isOwn = ProblemDocument.code(answer.fields, answer.content) != nil
+        guard read.retryAfter != nil, isRepeatable || isOwn else {
+            return isRepeatable ? .safe : .unsafe
+        }
+        return .asked
     }
 
     /// Throws where everything may have arrived, nobody answered, and sending it again is not safe.

@@ -31,6 +31,16 @@ enum Step: Equatable {
     }
 }
 
+/// What is known of sending everything once more after a response.
+enum Repeating {
+    /// The server may take it twice.
+    case unsafe
+    /// The method, or an `Idempotency-Key`, makes it safe.
+    case safe
+    /// It is safe, or the server says that it took nothing, and the server asks for it.
+    case asked
+}
+
 /// What a response means.
 enum Verdict: Equatable {
     /// It is the final response, whatever its status.
@@ -57,7 +67,18 @@ enum Verdict: Equatable {
     case refused
 
     /// The row of `answer` to `step` of an upload by `method`.
-    init(of answer: UploadAnswer, to step: Step, by method: HTTPRequest.Method) {
+    ///
+    /// - Parameters:
+    ///   - answer: the response.
+    ///   - step: the request.
+    ///   - method: the method of the upload.
+    ///   - repeating: what is known of sending everything once more; only for a request with the whole body.
+    init(
+        of answer: UploadAnswer,
+        to step: Step,
+        by method: HTTPRequest.Method,
+        repeating: Repeating = .unsafe
+    ) {
         if (300..<400).contains(answer.status) {
             self = Self.redirection(answer, step, method)
             return
@@ -71,11 +92,12 @@ enum Verdict: Equatable {
         }
         self =
             switch step {
-            case .plain: Self.plain(answer)
+            case .plain: Self.plain(answer, repeating)
             case .carefulCreation: Self.creation(answer)
             case .optimisticCreation(let isComplete):
-                Self.content(answer, isComplete, hasResource: false)
-            case .append(let isComplete): Self.content(answer, isComplete, hasResource: true)
+                Self.content(answer, isComplete, hasResource: false, repeating)
+            case .append(let isComplete):
+                Self.content(answer, isComplete, hasResource: true, repeating)
             case .retrieval: Self.retrieval(answer)
             case .cancellation: Self.cancellation(answer)
             }
@@ -104,9 +126,18 @@ enum Verdict: Equatable {
         }
     }
 
-    private static func plain(_ answer: UploadAnswer) -> Verdict {
-        // These say that nothing was done (RFC 6585 §4, RFC 9110 §15.6.4); whatever else is the target's word.
-        answer.status == 429 || answer.status == 503 ? .later : .final
+    private static func plain(_ answer: UploadAnswer, _ repeating: Repeating) -> Verdict {
+        switch answer.status {
+        // These say that nothing was done (RFC 6585 §4, RFC 9110 §15.6.4).
+        case 429, 503: .later
+        // 4xx: nothing was done either (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
+        case 408, 423, 425: .later
+        // The server of an ordinary request that asks for a later one has kept nothing of it.
+        case let status where isPassing(status) && repeating == .asked: .later
+        case 502, 504: repeating == .unsafe ? .final : .later
+        // Whatever else is the target's word.
+        default: .final
+        }
     }
 
     private static func creation(_ answer: UploadAnswer) -> Verdict {
@@ -123,7 +154,8 @@ enum Verdict: Equatable {
     private static func content(
         _ answer: UploadAnswer,
         _ isComplete: Bool,
-        hasResource: Bool
+        hasResource: Bool,
+        _ repeating: Repeating
     ) -> Verdict {
         if answer.isComplete == true { return .final }
         switch answer.status {
@@ -141,6 +173,7 @@ enum Verdict: Equatable {
             return hasResource || answer.isComplete != nil ? .refused : .final
         case 413 where answer.maxAppend != nil: return .tooLarge
         case 429, 503: return .later
+        case 502 where repeating != .unsafe, 504 where repeating != .unsafe: return .later
         case let status where isPassing(status): return hasResource ? .later : .final
         default: return hasResource || answer.isComplete != nil ? .refused : .final
         }
