@@ -411,6 +411,27 @@ struct RecipeTests {
         #expect(said.errors == "asking for the offset of \(resource): 410 \(why)\n")
     }
 
+    @Test(
+        "that script takes a redirect that applications answer a form with for success, and says where it leads",
+        arguments: [(302, 0), (303, 0), (301, 1), (422, 1)] as [(Int, Int32)]
+    )
+    func curlScriptRedirected(status: Int, code: Int32) throws {
+        let application = try LoopbackOrigin { connection in
+            while try connection.receiveRequest() != nil {
+                try connection.answer("\(status) Yes", fields: ["Location: /films/1"])
+            }
+        }
+        let sandbox = try Sandbox(upstream: application.base)
+        let script = sandbox.directory.appending(path: "upload.sh")
+        try write(RecipeBlock.text("curl", "upload.sh"), to: script)
+        let file = try sandbox.randomFile(200_000).url.path()
+        let target = "http://127.0.0.1:\(sandbox.port)/files/film"
+        let said = try Command("/bin/sh", [script.path(), file, target])
+        #expect(said.status == code, "\(said)")
+        let place = "the server took \(file), and goes on at /films/1\n"
+        #expect(said.errors == (code == 0 ? place : ""), "\(said.errors)")
+    }
+
     @Test("two routes, each with a location")
     func routes() throws {
         let upstream = try RealUpstream()
