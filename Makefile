@@ -2,8 +2,8 @@
 # `make power-test`, and `make test` (.ci/run).
 # Invariant: a target that needs packages asks for the missing ones and for nothing else.
 
-# make run: ports, the directory of delivered uploads (or the URL of an upstream instead), and the
-# directory that everything else goes to.
+# make run: ports, an address to listen on beside 127.0.0.1 and [::1] (* is all interfaces), the directory of delivered
+# uploads (or the URL of an upstream instead), and the directory that everything else goes to.
 PORT ?= 8080
 TLS_PORT ?= 8443
 STATE ?= .run
@@ -11,7 +11,8 @@ DROP ?= $(STATE)/delivered
 UPSTREAM ?=
 UPSTREAM_CA ?=
 NAMES ?=
-export PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
+ADDRESS ?=
+export ADDRESS PORT TLS_PORT STATE DROP UPSTREAM UPSTREAM_CA NAMES
 
 # Settings that the environment of whoever types this may give are not for what is started here.
 unexport $(shell sed -n 's/.*SettingsVariable."\([A-Z_]*\)".*/SPOOLGATE_\1/p' \

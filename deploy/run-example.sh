@@ -37,6 +37,8 @@ Open http://localhost:$PORT/upload/ in a browser, and drop files there; at http:
 the gateway is, for a browser on this machine.
 
 spoolgate serves http://localhost:$PORT/files/ and https://localhost:$TLS_PORT/files/ (HTTP/2)
+  listens on   $reach
+  answers to   $(server_names)
   delivers to  ${UPSTREAM:-$DROP}
   state, logs  $STATE
 Ctrl-C ends it. In another terminal:

@@ -7,7 +7,8 @@
 # included, is started again.
 #
 # Environment: PORT, TLS_PORT, STATE, DROP, UPSTREAM, UPSTREAM_CA, NAMES, SPOOLGATE (the binary),
-# MODULE (ngx_http_interim_module.so; where nginx cannot load it, everything works but the 104).
+# MODULE (ngx_http_interim_module.so; where nginx cannot load it, everything works but the 104), ADDRESS (an
+# address to listen on beside 127.0.0.1 and [::1]; * or 0.0.0.0: all interfaces).
 
 set -euo pipefail
 umask 022
@@ -20,6 +21,7 @@ DROP=${DROP:-$STATE/delivered}
 UPSTREAM=${UPSTREAM:-}
 UPSTREAM_CA=${UPSTREAM_CA:-}
 NAMES=${NAMES:-}
+ADDRESS=${ADDRESS:-}
 SPOOLGATE=${SPOOLGATE:-$here/.build/release/spoolgate}
 MODULE=${MODULE:-$here/.build/nginx-module/ngx_http_interim_module.so}
 PATH=$PATH:/usr/sbin:/sbin
@@ -73,10 +75,40 @@ write_settings() {
     } >"$STATE/spoolgate.yaml"
 }
 
+# What nginx listens on: `four` and `six` are what stands before the port in each line for IPv4 and for IPv6. `reach`
+# says to people who can reach it.
+choose_addresses() {
+    local address=$ADDRESS loopback6=''
+    address=${address#[}
+    address=${address%]}
+    ! grep -q '^0\{31\}1 ' /proc/net/if_inet6 2>/dev/null || loopback6='[::1]'
+    four=127.0.0.1: six=${loopback6:+$loopback6:} is_open=''
+    reach="127.0.0.1${loopback6:+ and [::1]}: this machine only (ADDRESS=* lets other machines in)"
+    case $address in
+        '' | localhost | 127.0.0.1 | ::1) ;;
+        '*' | 0.0.0.0 | ::)
+            is_open=all four='*:' six=''
+            reach='all interfaces: any machine that reaches this one may upload'
+            ! grep -q . /proc/net/if_inet6 2>/dev/null || six='[::]:'
+            ;;
+        *[!0-9A-Fa-f:.]*) die "ADDRESS is no address: $ADDRESS" ;;
+        *:*) is_open=$address six="$six [$address]:" ;;
+        *) is_open=$address four="$four $address:" ;;
+    esac
+    [ "${is_open:-all}" = all ] ||
+        reach="127.0.0.1${loopback6:+, [::1]} and $address: any machine that reaches $address may upload"
+}
+
+# The names that nginx answers to; those of the machine only if other machines may reach it.
 server_names() {
-    local name
+    local name names=''
+    case $is_open in
+        '') ;;
+        all) names="$(hostname 2>/dev/null || :) $(hostname -I 2>/dev/null || :)" ;;
+        *) names="$(hostname 2>/dev/null || :) $is_open" ;;
+    esac
     printf 'localhost 127.0.0.1 [::1]'
-    for name in $(hostname 2>/dev/null) $(hostname -I 2>/dev/null) $NAMES; do
+    for name in $names $NAMES; do
         case $name in
             localhost | 127.0.0.1 | *[!A-Za-z0-9.:_*-]*) ;;
             *:*) printf ' [%s]' "$name" ;;
@@ -106,12 +138,25 @@ try_module() {
     say "without interim responses (104), clients cannot resume a one-request upload: $reason"
 }
 
+# Puts the addresses and the port into each line that says where nginx listens, once for each address.
+listen_lines() { # mark, port
+    awk -v mark="# run: $1\$" -v port="$2" -v four="$four" -v six="$six" '
+        $0 !~ mark { print; next }
+        {
+            count = split(/\[::\]:/ ? six : four, before, " ")
+            for (i = 1; i <= count; i++) {
+                line = $0
+                sub(/listen [^ ;]*/, "listen " before[i] port, line)
+                print line
+            }
+        }'
+}
+
 # The shipped nginx files with the marked lines filled in. All paths become relative (to the prefix,
 # to the file, the socket's to the working directory): none needs nginx's quoting or is too long,
 # and the workers' user needs no permission on the directories above STATE.
 write_nginx() {
-    local no_ipv6='' user='' module='' delivered='' name
-    grep -q . /proc/net/if_inet6 2>/dev/null || no_ipv6='/listen \[::\]:/d'
+    local user='' module='' delivered='' name
     [ -z "$worker_user" ] ||
         user="s|^#user [^;]*;\(.*# run: user\)|user $worker_user $worker_group;\1|"
     # Where nginx's workers may read it: below the prefix, as everything else.
@@ -126,12 +171,9 @@ write_nginx() {
         cp "$here/nginx/module/keepalive.conf" nginx/modules/upstream/
     }
     for name in nginx.conf snippets/spoolgate.conf {admin,demo,http,location,params,pass,server}.conf; do
-        sed -e "$no_ipv6" \
-            -e "$user" \
+        sed -e "$user" \
             -e "$module" \
             -e "$delivered" \
-            -e "/# run: port\$/s|8080|$PORT|" \
-            -e "/# run: tls-port\$/s|8443|$TLS_PORT|" \
             -e "/# run: names\$/s|server_name [^;]*;|server_name $(server_names);|" \
             -e "/# run: certificate\$/s|/[^;]*;|../tls/certificate.pem;|" \
             -e "/# run: key\$/s|/[^;]*;|../tls/key.pem;|" \
@@ -142,7 +184,8 @@ write_nginx() {
             -e "/# run: socket\$/s|unix:[^;]*;|unix:spoolgate.sock;|" \
             -e "s|/usr/share/spoolgate/nginx/||" \
             -e "s|/etc/nginx/conf.d/spoolgate\*|http*|" \
-            "$here/nginx/$name" >"$STATE/nginx/$name"
+            "$here/nginx/$name" |
+            listen_lines port "$PORT" | listen_lines tls-port "$TLS_PORT" >"$STATE/nginx/$name"
     done
 }
 
@@ -282,6 +325,7 @@ flock -n 9 || { is_gone "$(cat run.pid 2>/dev/null)" && flock -w 10 9; } ||
     die "another run uses $STATE (process $(cat run.pid 2>/dev/null)): end it or set STATE=..."
 echo $$ >run.pid
 
+choose_addresses
 check_port PORT "$PORT"
 check_port TLS_PORT "$TLS_PORT"
 [ "$PORT" -ne "$TLS_PORT" ] || die "PORT and TLS_PORT are the same: $PORT"

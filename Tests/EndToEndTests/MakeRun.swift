@@ -25,8 +25,13 @@ final class MakeRun {
     /// - Parameters:
     ///   - user: who runs it; nil: whoever runs the tests. Another user is for root to choose.
     ///   - upstream: `UPSTREAM`; nil: the drop directory.
+    ///   - variables: further variables, such as `ADDRESS`.
     /// - Throws: what copying throws; `NeverHappened` when it does not serve.
-    init(user: String? = nil, upstream: String? = nil) throws {
+    init(
+        user: String? = nil,
+        upstream: String? = nil,
+        variables: [String: String] = [:]
+    ) throws {
         let files = FileManager.default
         directory = files.temporaryDirectory.appending(path: "run-\(UUID().uuidString.prefix(8))")
         clone = directory.appending(path: "x y/ü spoolgate")
@@ -64,7 +69,8 @@ final class MakeRun {
         environment = [
             "PATH": bin.path() + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? ""),
             "PORT": "\(port)", "TLS_PORT": "\(tlsPort)", "UPSTREAM": upstream ?? "",
-        ]
+            "ADDRESS": "", "NAMES": "", "BUILD": "",
+        ].merging(variables) { $1 }
         make = try Self.start(command, environment, in: directory)
         try awaitServing()
     }
@@ -148,6 +154,19 @@ final class MakeRun {
 
     /// Whether a port is listened on.
     func listens(_ port: Int) -> Bool { (try? WireClient(port: port)) != nil }
+
+    /// The addresses on which a port is listened on, as the kernel's tables write them.
+    func addresses(of port: Int) throws -> Set<String> {
+        let end = ":" + String(format: "%04X", port)
+        let rows = try ["tcp", "tcp6"].flatMap {
+            try String(contentsOfFile: "/proc/net/\($0)", encoding: .utf8).split(separator: "\n")
+                .map { $0.split(separator: " ") }
+        }
+        return Set(
+            rows.filter { $0.count > 3 && $0[3] == "0A" && $0[1].hasSuffix(end) }
+                .map { String($0[1].dropLast(end.count)) }
+        )
+    }
 
     /// Whether nginx and the gateway take an upload.
     func serves() -> Bool {

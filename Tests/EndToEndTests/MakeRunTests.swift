@@ -83,6 +83,67 @@ struct MakeRunTests {
         try run.awaitNothing()
     }
 
+    private static let loopback: Set<String> = ["0100007F", "00000000000000000000000001000000"]
+    private static let any: Set<String> = ["00000000", String(repeating: "0", count: 32)]
+
+    @Test(
+        "only this machine reaches it, unless an address or all interfaces are asked for",
+        arguments: ["", "127.0.0.1", "*", "0.0.0.0", "127.0.0.9"]
+    )
+    func reach(address: String) throws {
+        let run = try MakeRun(
+            upstream: Self.upstream,
+            variables: ["ADDRESS": address, "NAMES": "given.test", "BUILD": "4711"]
+        )
+        let isOpen = ["*", "0.0.0.0"].contains(address)
+        var expected = isOpen ? Self.any : Self.loopback
+        if address == "127.0.0.9" { expected.insert("0900007F") }
+        for port in [run.port, run.tlsPort] {
+            let addresses = try run.addresses(of: port)
+            // Without IPv6 there is none of it.
+            #expect(addresses.isSubset(of: expected) && !addresses.isEmpty, "\(addresses)")
+            #expect(addresses.contains { $0.count == 8 })
+            #expect(address != "127.0.0.9" || addresses.contains("0900007F"))
+        }
+        let reach = try #require(run.output.firstMatch(of: /listens on   (.*)\n/)).1
+        switch address {
+        case "", "127.0.0.1": #expect(reach.contains("this machine only"))
+        case "127.0.0.9":
+            let words = " and 127.0.0.9: any machine that reaches 127.0.0.9 may upload"
+            #expect(reach.hasSuffix(words), "\(reach)")
+        default: #expect(reach.hasPrefix("all interfaces: "))
+        }
+        // The names of this machine are for others.
+        let own = ProcessInfo.processInfo.hostName
+        let names = try #require(run.output.firstMatch(of: /answers to   (.*)\n/)).1
+            .split(separator: " ").map(String.init)
+        #expect(names.contains("given.test"))
+        #expect(names.contains(address) == (address == "127.0.0.9" || address == "127.0.0.1"))
+        for name in names + [own] where !name.hasPrefix("[") {
+            let answer = try Command(
+                Command.find("curl") ?? "curl",
+                [
+                    "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: \(name)",
+                    "http://127.0.0.1:\(run.port)/",
+                ]
+            )
+            #expect(answer.output == (names.contains(name) ? "404" : "421"), "\(name)")
+        }
+        if address.isEmpty { #expect(!names.contains(own) || own == "localhost") }
+        // What is started says which build it is.
+        let version = try run.paste(".build/release/spoolgate --version")
+        #expect(version.output == "0.1.0 (4711)\n", "\(version)")
+        run.end()
+        try run.awaitNothing()
+    }
+
+    @Test("an address that is none is refused with its name")
+    func noAddress() {
+        #expect {
+            try MakeRun(upstream: Self.upstream, variables: ["ADDRESS": "elsewhere"])
+        } throws: { "\($0)".contains("run: ADDRESS is no address: elsewhere") }
+    }
+
     @Test("the example that is printed can be pasted: cut, resumed, identical, nothing beside .run")
     func printedExample() throws {
         let run = try MakeRun()
