@@ -232,13 +232,27 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
-            "1:63: routes.a.limits.min-append-size: '2KiB' is not a size from 0 to 1KiB, such as "
-                + "64KiB or 16GiB"
+            "1:63: routes.a.limits.min-append-size: '2KiB' is more than limits.max-append-size: 1KiB"
+        ),
+        Wrong(
+            "routes: {a: {limits: {max-size: 1KiB, min-append-size: 2KiB}}}\n",
+            "1:56: routes.a.limits.min-append-size: '2KiB' is more than limits.max-size: 1KiB"
+        ),
+        Wrong(
+            "routes: {a: {limits: {min-size: 2KiB, max-size: 1KiB}}}\n",
+            "1:33: routes.a.limits.min-size: '2KiB' is more than limits.max-size: 1KiB"
+        ),
+        Wrong(
+            "routes: {a: {limits: {min-size: 17GiB}}}\n",
+            "1:33: routes.a.limits.min-size: '17GiB' is more than limits.max-size: 16GiB"
         ),
         Wrong(
             "routes: {a: {queue: {minimum-backoff: 5s, maximum-backoff: 3s}}}\n",
-            "1:39: routes.a.queue.minimum-backoff: '5s' is not a duration from 1s to 3s, such as 30s "
-                + "or 24h"
+            "1:39: routes.a.queue.minimum-backoff: '5s' is more than queue.maximum-backoff: 3s"
+        ),
+        Wrong(
+            "routes: {a: {queue: {minimum-backoff: 2h}}}\n",
+            "1:39: routes.a.queue.minimum-backoff: '2h' is more than queue.maximum-backoff: 1h"
         ),
     ]
 

@@ -210,6 +210,13 @@ struct DocumentTests {
                 == "max-size=999999999999999, min-size=0, max-age=0"
         )
     }
+
+    @Test("Upload-Limit has no minimum above its maximum, which an authorizer may lower")
+    func lowered() {
+        let limits = UploadLimits(maxSize: 10, minSize: 100, minAppendSize: 50, maxAge: 60)
+        let text = "max-size=10, min-size=10, min-append-size=10, max-age=60"
+        #expect(limits.fieldValue("max-age") == text)
+    }
 }
 
 @Suite("fields between client and upstream")

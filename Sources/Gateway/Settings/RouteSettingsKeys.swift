@@ -19,11 +19,21 @@ extension RouteSettings {
             Key("anonymous", \.anonymous, .word()),
             Key("upload-resources", \.uploadResources, .prefix()),
             Key("limits.max-size", \.limits.maxSize, .size(sizes)),
-            Key("limits.min-size", \.limits.minSize, .size(0...sizes.upperBound)),
+            Key(
+                "limits.min-size",
+                \.limits.minSize,
+                .size(0...sizes.upperBound),
+                atMost: .init("limits.max-size") { $0.limits.maxSize }
+            ),
             Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
-            Key("limits.min-append-size", \.limits.minAppendSize, atMost: \.mostOfAppend) {
-                .size(0...$0)
-            },
+            // Above either of them, no append but the last could be right.
+            Key(
+                "limits.min-append-size",
+                \.limits.minAppendSize,
+                .size(0...sizes.upperBound),
+                atMost: .init("limits.max-append-size") { $0.limits.maxAppendSize },
+                .init("limits.max-size") { $0.limits.maxSize }
+            ),
             Key("limits.max-age", \.limits.maxAge, .seconds(60...31_536_000)),
             Key("timeouts.connect", \.upstream.connectTimeout, .duration(1...3_600)),
             Key("timeouts.stall", \.upstream.stallTimeout, .duration(1...86_400)),
@@ -46,8 +56,9 @@ extension RouteSettings {
             Key(
                 "queue.minimum-backoff",
                 \.queue.minimumBackoff,
-                atMost: \.queue.maximumBackoff
-            ) { .duration(1...$0.components.seconds) },
+                .duration(1...604_800),
+                atMost: .init("queue.maximum-backoff") { $0.queue.maximumBackoff }
+            ),
             Key("queue.maximum-backoff", \.queue.maximumBackoff, .duration(1...604_800)),
             Key("queue.lifetime", \.queue.lifetime, .duration(60...31_536_000)),
             Key("queue.failed-retention", \.queue.failedRetention, .duration(60...31_536_000)),
@@ -91,9 +102,6 @@ extension RouteSettings {
             Key("cors.request-fields", \.crossOrigin.requestFields, .anyNames()),
             Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
         ]
-
-    /// Above it, no append but the last could be right.
-    private var mostOfAppend: Int64 { limits.maxAppendSize ?? Self.sizes.upperBound }
 
     /// The first setting that does not go with the others, and why; nil where all can be carried out.
     var contradiction: (key: String, reason: String)? {

@@ -1,5 +1,18 @@
 // One row of a table of settings: all that a file, `check` and a reload know of one key.
 
+/// Another setting that says how great a value may be.
+struct SettingsBound<Root, Value>: Sendable {
+    /// The other setting's key, such as `limits.max-size`.
+    let name: String
+    /// What it says; nil: it is not set.
+    let value: @Sendable (Root) -> Value?
+
+    /// Makes it.
+    init(_ name: String, _ value: @escaping @Sendable (Root) -> Value?) {
+        (self.name, self.value) = (name, value)
+    }
+}
+
 /// One setting of `Root`.
 struct SettingsKey<Root>: Sendable {
     /// Where the value of a setting is.
@@ -38,20 +51,31 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// A setting that is at most what another one says.
+    /// A setting that is at most what others say.
+    ///
+    /// A file with a greater value is refused. A default that is greater is lowered.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
-        atMost bound: any KeyPath<Root, Value> & Sendable,
-        _ kind: @escaping @Sendable (Value) -> SettingsKind<Value>
+        _ kind: SettingsKind<Value>,
+        atMost bounds: SettingsBound<Root, Value>...
     ) {
         self.name = name
         needsRestart = false
-        text = { kind($0[keyPath: bound]).text($0[keyPath: path]) }
+        text = { kind.text($0[keyPath: path]) }
         read = { value, root throws(SettingsError) in
-            root[keyPath: path] = try kind(root[keyPath: bound]).read(value)
+            let read = try kind.read(value)
+            for bound in bounds {
+                guard let most = bound.value(root), read > most else { continue }
+                let written = try value.scalar(else: kind.expected)
+                throw value.fault("'\(written)' is more than \(bound.name): \(kind.text(most))")
+            }
+            root[keyPath: path] = read
         }
-        lower = { $0[keyPath: path] = min($0[keyPath: path], $0[keyPath: bound]) }
+        lower = { root in
+            let most = bounds.compactMap { $0.value(root) }
+            root[keyPath: path] = (most + [root[keyPath: path]]).min() ?? root[keyPath: path]
+        }
     }
 
     /// The same setting of a part of `Root`, in the section `section`.

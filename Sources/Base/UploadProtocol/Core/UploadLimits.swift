@@ -62,9 +62,10 @@ package struct UploadLimits: Sendable, Equatable {
             text.put(decimal: min(max(value, 0), StructuredField.maxInteger))
         }
         put("max-size=", maxSize)
-        put(", min-size=", minSize)
+        // An authorizer may have lowered the maximum.
+        put(", min-size=", min(minSize, maxSize))
         if let maxAppendSize { put(", max-append-size=", maxAppendSize) }
-        if minAppendSize > 0 { put(", min-append-size=", minAppendSize) }
+        if minAppendSize > 0 { put(", min-append-size=", min(minAppendSize, maxSize)) }
         text.put(", ")
         text.put(text: lifetimeKey)
         put("=", remainingAge ?? maxAge)
