@@ -5,9 +5,15 @@ import SpoolgateTextFormats
 
 /// The list of one kind of transfers.
 enum TransferListing {
-    /// Prints a line for each, the oldest first.
+    /// Prints a line for each, the oldest first; if there is none, says so on standard error.
     static func tell(_ kind: TransferState.Kind) throws(Ending) {
-        for (state, isInUse) in try StateDirectory().all() where state.kind == kind {
+        let transfers = try StateDirectory().all().filter { $0.state.kind == kind }
+        if transfers.isEmpty {
+            let noun = kind == .upload ? "uploads" : "downloads"
+            // If it cannot be written, nobody reads it.
+            try? StandardError().write(line: "There are no interrupted \(noun).", .notice)
+        }
+        for (state, isInUse) in transfers {
             let ends = [state.file, state.url]
             let words = kind == .upload ? ends : ends.reversed()
             let received = ByteSize.rounded(state.received)

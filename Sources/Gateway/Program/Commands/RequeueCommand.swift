@@ -96,11 +96,30 @@ struct Requeue: SpoolgateCommand {
     private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {
         let queues = queue.isEmpty ? Self.queues : queue
         let spool = action.spool
+        var count = 0
+        var held = 0
         try askSpool(
             try spool.forEachUpload { summary in
-                guard queues.contains(summary.queue), summary.holdCause != .held else { return }
+                guard queues.contains(summary.queue) else { return }
+                guard summary.holdCause != .held else {
+                    held += 1
+                    return
+                }
+                count += 1
                 requeue(summary, &action)
             }
+        )
+        if count == 0, !json { noteNothing(in: spool.directory, queues, held: held) }
+    }
+
+    /// Says that there was no upload to requeue.
+    private func noteNothing(in directory: String, _ queues: [Queue], held: Int) {
+        let names = Self.queues.filter(queues.contains).map(\.rawValue)
+        let rest =
+            held == 0
+            ? "" : " \(uploads: held) held by an operator: spoolgate list --state held, then release."
+        print(
+            "No uploads to requeue in \(names.joined(separator: " and ")) of \(directory).\(rest)"
         )
     }
 
