@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # run.sh assigns what is shown
 # What deploy/run.sh prints once it serves: an upload that is cut and goes on, to be pasted into
 # another terminal. Sourced. README's section "Try it" has the same commands.
 #

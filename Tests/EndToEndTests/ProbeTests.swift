@@ -463,7 +463,8 @@ struct ProbeTests {
         arguments: [
             ["files"], ["ftp://a/"], ["http://a/", "-H", "x"], ["http://a/", "--size", "0"],
             ["http://a/", "--origin", "https://a/"], ["http://a/", "--http", "3"],
-            ["http://a/", "--cacert", "/nowhere"],
+            ["http://a/", "--cacert", "/nowhere"], ["http://a/", "--nginx", "nginx -T"],
+            ["http://a/", "--socket", "/run/admin.sock"],
         ]
     )
     func refused(arguments: [String]) throws {

@@ -17,10 +17,9 @@ struct ListenOption: ParsableArguments {
     var listen: ListenAddress?
 }
 
-struct SettingsOptions: ParsableArguments {
+/// The option of a command that reads settings and not the spool.
+struct SettingsFileOption: ParsableArguments {
     static let systemFile = "/etc/spoolgate/spoolgate.yaml"
-    /// Whom the shipped service runs as.
-    static let serviceUser = "spoolgate"
 
     @Option(
         name: .shortAndLong,
@@ -33,6 +32,30 @@ struct SettingsOptions: ParsableArguments {
     )
     var config: String?
 
+    /// The file the settings come from, an absolute path; nil: none.
+    var file: String? {
+        config.map { WorkingDirectory.absolute($0) }
+            ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
+    }
+
+    /// The settings that `file` and the environment have, or the defaults.
+    func settings(from file: String?) throws(CommandFailure) -> Settings {
+        do throws(SettingsFault) {
+            return try Settings.load(file, environment: Listener.processEnvironment)
+        } catch {
+            if let file { try requireRight(.read, to: file) }
+            throw CommandFailure(code: .configuration, sentence: error.description)
+        }
+    }
+}
+
+struct SettingsOptions: ParsableArguments {
+    static let systemFile = SettingsFileOption.systemFile
+    /// Whom the shipped service runs as.
+    static let serviceUser = "spoolgate"
+
+    @OptionGroup var settingsFile: SettingsFileOption
+
     @Option(
         help: ArgumentHelp(
             "The spool directory, instead of the settings' spool.directory.",
@@ -43,10 +66,7 @@ struct SettingsOptions: ParsableArguments {
     var spool: String?
 
     /// The file the settings come from, an absolute path; nil: none.
-    var file: String? {
-        config.map { WorkingDirectory.absolute($0) }
-            ?? (access(Self.systemFile, F_OK) == 0 ? Self.systemFile : nil)
-    }
+    var file: String? { settingsFile.file }
 
     /// Whether `file` is the system's, whatever it is called by.
     static func isSystems(_ file: String?) -> Bool {
@@ -60,13 +80,7 @@ struct SettingsOptions: ParsableArguments {
     /// The settings that `file` and the environment have, or the defaults, with what the command line says in place of
     /// them.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
-        var settings: Settings
-        do throws(SettingsFault) {
-            settings = try Settings.load(file, environment: Listener.processEnvironment)
-        } catch {
-            if let file { try requireRight(.read, to: file) }
-            throw CommandFailure(code: .configuration, sentence: error.description)
-        }
+        var settings = try settingsFile.settings(from: file)
         if let spool {
             settings.spoolDirectory = WorkingDirectory.absolute(spool)
             settings.noteOption("spool.directory")

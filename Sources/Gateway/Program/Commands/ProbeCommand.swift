@@ -88,11 +88,11 @@ struct Probe: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "With --local: the command that prints nginx's files.",
+            "With --local: the command that prints nginx's files (default: nginx -T).",
             valueName: "command"
         )
     )
-    var nginx: String = "nginx -T"
+    var nginx: String?
 
     @Option(
         help: ArgumentHelp(
@@ -110,6 +110,9 @@ struct Probe: SpoolgateCommand {
     var json = false
 
     func validate() throws {
+        if !local, nginx != nil || socket != nil {
+            throw ValidationError("--nginx and --socket go with --local.")
+        }
         if let cacert, access(cacert, R_OK) != 0 {
             throw ValidationError("--cacert \(cacert) cannot be read.")
         }
@@ -122,7 +125,8 @@ struct Probe: SpoolgateCommand {
         if local {
             let check = LocalCheck(
                 of: url,
-                nginx: nginx.split(separator: " ").map(String.init)
+                nginx: (nginx ?? "nginx -T").split(separator: " ").map(String.init),
+                fields: HTTPFields(header)
             )
             for finding in check.findings { report.tell(finding) }
             machine = check

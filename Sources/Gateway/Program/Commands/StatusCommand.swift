@@ -18,7 +18,7 @@ struct StatusCommand: SpoolgateCommand {
             """
     )
 
-    @OptionGroup var options: SettingsOptions
+    @OptionGroup var options: SettingsFileOption
 
     @Flag(help: "One line, and exit as a Nagios plugin: 0, 1 or 2.")
     var check = false
@@ -67,7 +67,7 @@ struct StatusCommand: SpoolgateCommand {
 
     private func ask() throws(CommandFailure) -> String {
         var path = socket ?? ""
-        if socket == nil { path = try options.settings().adminSocket }
+        if socket == nil { path = try options.settings(from: options.file).adminSocket }
         let answer: FastCGIQuestion.Answer
         do throws(SystemError) {
             answer = try FastCGIQuestion(path: path, timeout: Self.timeout)
