@@ -69,7 +69,53 @@ struct AdminTests {
         let rules = Sandbox.root.appending(path: "deploy/prometheus/spoolgate.rules.yml").path()
         let said = try Command(Promtool.path, ["check", "rules", rules])
         #expect(said.status == 0, "\(said.output)\(said.errors)")
-        #expect(said.output.contains("10 rules found"))
+        #expect(said.output.contains("11 rules found"))
+    }
+
+    @Test(
+        "the example of Prometheus' settings is one that asks over https, and the texts of alerts fit any number",
+        .enabled(if: Promtool.isInstalled, Promtool.missing)
+    )
+    func prometheus() throws {
+        let rules = Sandbox.root.appending(path: "deploy/prometheus/spoolgate.rules.yml")
+        let text = try String(contentsOf: rules, encoding: .utf8)
+        let example = text.split(separator: "\n").prefix { $0.hasPrefix("#") }
+            .filter { $0.hasPrefix("#     ") }.map { $0.dropFirst(6) }.joined(separator: "\n")
+        #expect(example.contains("scheme: https\n"), "\(example)")
+        let scratch = try ScratchDirectory()
+        let shipped = "/usr/share/spoolgate/prometheus/spoolgate.rules.yml"
+        try example.replacing(shipped, with: rules.path())
+            .write(toFile: scratch.file("prometheus.yml"), atomically: true, encoding: .utf8)
+        let said = try Command(Promtool.path, ["check", "config", scratch.file("prometheus.yml")])
+        #expect(said.status == 0, "\(said.output)\(said.errors)")
+        var tests = "rule_files: [\(rules.path())]\ntests:\n"
+        for count in 1...2 {
+            tests += """
+                - interval: 1m
+                  input_series:
+                    - {series: 'spoolgate_uploads{instance="a",queue="hold",cause="failed"}', values: '\(count)x3'}
+                    - {series: 'spoolgate_spool_full{instance="a",cause="reserve"}', values: '1x3'}
+                  alert_rule_test:
+                    - eval_time: 1m
+                      alertname: SpoolgateNeedsYou
+                      exp_alerts:
+                        - exp_labels: {instance: a, cause: failed, severity: warning}
+                          exp_annotations:
+                            summary: 'a: uploads that wait for a person (failed): \(count)'
+                            description: 'They are kept until somebody decides: spoolgate list, then requeue or purge.'
+                    - eval_time: 1m
+                      alertname: SpoolgateSpoolFull
+                      exp_alerts:
+                        - exp_labels: {instance: a, cause: reserve, severity: critical}
+                          exp_annotations:
+                            summary: 'a: the spool is full (reserve), uploads are refused with 507'
+                            description: 'spoolgate status says how much is free. Make room: clients resume by themselves.'
+
+                """
+        }
+        try tests.write(toFile: scratch.file("tests.yml"), atomically: true, encoding: .utf8)
+        let tested = try Command(Promtool.path, ["test", "rules", scratch.file("tests.yml")])
+        #expect(tested.status == 0, "\(tested.output)\(tested.errors)")
     }
 
     @Test("with every thread taken the operator is still answered, and it is not ready")
@@ -119,6 +165,38 @@ struct AdminTests {
         #expect(object?["v"] as? Int == 1)
         #expect(object?["level"] as? String == "OK")
         #expect(try sandbox.spoolgate("status", "--json", "--check").status == 64)
+        let help = try sandbox.spoolgate("status", "--help").output
+        #expect(help.contains("--config") && !help.contains("--spool"), "\(help)")
+        #expect(try sandbox.spoolgate("status", "--spool", "/").status == 64)
+    }
+
+    @Test(
+        "below the reserve uploads are 507, and status, its check, the page and the metrics say so"
+    )
+    func full() throws {
+        let sandbox = try Sandbox(front: .nginxWithAdmin)
+        try sandbox.reload(replacing: "reserve: 16MiB", with: "reserve: 1000TiB")
+        let large = Data(repeating: 7, count: 200_000)
+        #expect(try sandbox.ask("PUT", "/files/a", content: large).status == 507)
+        let check = try sandbox.spoolgate("status", "--check")
+        #expect(check.status == 2, "\(check.output)")
+        let words = "uploads are refused with 507: "
+        #expect(check.output.hasPrefix("CRITICAL: ") && check.output.contains(words))
+        #expect(check.output.contains("spool full"))
+        let screen = try sandbox.spoolgate("status").output
+        #expect(
+            screen.contains(words) && screen.contains("free space there, or lower spool.reserve")
+        )
+        #expect(try sandbox.ask("GET", Self.prefix).text.contains(words))
+        let metrics = try sandbox.ask("GET", Self.prefix + "metrics").text
+        #expect(metrics.contains("\nspoolgate_spool_full{cause=\"reserve\"} 1\n"))
+        #expect(metrics.contains("\nspoolgate_spool_full{cause=\"quota\"} 0\n"))
+        #expect(
+            try sandbox.ask("GET", Self.prefix + "ready").status == 200,
+            "what makes room goes on"
+        )
+        try sandbox.reload(replacing: "reserve: 1000TiB", with: "reserve: 16MiB")
+        #expect(try sandbox.spoolgate("status", "--check").status == 0)
     }
 
     @Test("without a daemon status says so and exits 69, for Nagios 2")

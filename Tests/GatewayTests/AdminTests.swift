@@ -141,6 +141,85 @@ struct AdminTests {
         #expect(ask("/ready", of: admin).status == 200)
     }
 
+    /// A gateway that refuses every upload, and why.
+    struct Full: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var quota: Int64?
+        var change: @Sendable (inout Settings) -> Void = { _ in }
+        var cause: String
+        var words: String
+    }
+
+    @Test(
+        "a spool that refuses uploads is critical, says why, and stays ready",
+        arguments: [
+            Full(
+                testDescription: "the reserve",
+                change: { $0.spoolReserve = 1 << 50 },
+                cause: "reserve",
+                words: "are free on "
+            ),
+            Full(
+                testDescription: "the quota",
+                quota: 10,
+                cause: "quota",
+                words: "of at most 10B: purge it or raise spool.quota"
+            ),
+            Full(
+                testDescription: "the number of uploads",
+                change: { $0.maximumUploads = 1 },
+                cause: "uploads",
+                words: "spool.maximum-uploads"
+            ),
+        ]
+    )
+    func full(full: Full) throws {
+        let test = try GatewayUnderTest(quota: full.quota)
+        _ = test.createPartial("ten bytes.")
+        let admin = Admin.of(test.gateway)
+        if full.quota == nil { #expect(Status(of: admin).full.isEmpty) }
+        test.reload(full.change)
+        try admin.start()
+        #expect(test.serve(.creation(["x"], length: .known(200_000))).status == 507)
+        let status = Status(of: admin)
+        #expect(status.level == .critical)
+        #expect(status.full.compactMap(\.fullness?.rawValue) == [full.cause])
+        let sentence = try #require(status.concerns.first)
+        #expect(sentence.hasPrefix("uploads are refused with 507: "), "\(sentence)")
+        #expect(sentence.contains(full.words), "\(sentence)")
+        #expect(status.concerns.count == 1, "\(status.concerns)")
+        #expect(status.line.hasSuffix("spool full") || status.line.contains("spool full, "))
+        #expect(ask("/", of: admin).text.contains("uploads are refused with 507"))
+        #expect(status.json.text.contains("\"full\":[\"\(full.cause)\"]"))
+        for cause in ["reserve", "quota", "files", "uploads"] {
+            let line = "spoolgate_spool_full{cause=\"\(cause)\"} \(cause == full.cause ? 1 : 0)\n"
+            #expect(admin.metricsText.contains(line))
+        }
+        #expect(ask("/ready", of: admin).status == 200)
+    }
+
+    @Test("screen, page and JSON show the machine and where each route's uploads go")
+    func routes() throws {
+        let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9/<base>"))
+        let status = Status(of: Admin.of(test.gateway))
+        let host = HostName.current
+        #expect(!host.isEmpty)
+        #expect(status.text.contains(", on \(host), up "))
+        #expect(status.text.contains("\nRoutes (1)\n  default  http://127.0.0.1:9/<base>\n"))
+        #expect(status.html.contains("<title>OK: spoolgate on \(host)</title>"))
+        #expect(status.html.contains("<p class=\"none\">spoolgate on \(host)</p>"))
+        #expect(status.html.contains("<b>default</b><code>http://127.0.0.1:9/&lt;base&gt;</code>"))
+        let json = status.json.text
+        #expect(json.contains("\"host\":\"\(host)\""))
+        #expect(
+            json.contains("\"routes\":[{\"v\":1,\"route\"")
+                || json.contains(
+                    "\"routes\":[{\"route\":\"default\",\"upstream\":[\"http://127.0.0.1:9/<base>\"]}]"
+                ),
+            "\(json)"
+        )
+    }
+
     @Test("an upstream that is down and settings that were refused do not make it unready")
     func others() throws {
         let test = try GatewayUnderTest(.http(base: "http://127.0.0.1:9"))

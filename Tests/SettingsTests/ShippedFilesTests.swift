@@ -170,6 +170,13 @@ import Testing
         }
     }
 
+    @Test("no text of an alert has a number before a noun, which would be wrong for one")
+    func alertTexts() throws {
+        let text = try Self.text("deploy/prometheus/spoolgate.rules.yml")
+        let wrong = text.matches(of: /\{\{ \$value \}\} [a-z]+/).map { String($0.0) }
+        #expect(wrong.isEmpty, "\(wrong)")
+    }
+
     // MARK: The log's page
 
     /// A log line: its level and the keys that come with it.

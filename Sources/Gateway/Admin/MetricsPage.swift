@@ -169,6 +169,11 @@ extension Admin {
             text.begin("spool_quota_bytes", .gauge, "Most bytes in the spool (spool.quota).")
             text.add(quota)
         }
+        let full = Set(spool.refusals(with: sample.space).compactMap(\.fullness))
+        text.begin("spool_full", .gauge, "Whether uploads are refused with 507, by cause.")
+        for cause in SpoolFullness.allCases {
+            text.add(full.contains(cause) ? 1 : 0, [("cause", cause.rawValue)])
+        }
         if let space = sample.space {
             text.begin("spool_free_bytes", .gauge, "Bytes that are free on its file system.")
             text.add(space.freeBytes)

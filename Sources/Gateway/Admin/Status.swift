@@ -42,6 +42,10 @@ struct Status: Sendable {
     let version: String
     /// Which build of that version it is; nil: not known.
     let build: String?
+    /// The name of the machine.
+    let host: String
+    /// The routes, by name.
+    let routes: [RouteTargets]
     /// The node; nil: there is one.
     let node: String?
     let start: WallTime
@@ -75,6 +79,8 @@ struct Status: Sendable {
     let failures: [RecentFailure]
     let figures: SpoolFigures
     let sample: Sampler.Sample
+    /// Why uploads are refused with 507, but for small ones that stay in memory; empty: none is for want of room.
+    let full: [SpoolError]
     /// Mistakes of the web server's configuration that were seen in the last quarter of an hour.
     let faults: [FrontFault]
     let isReloadRefused: Bool
@@ -83,6 +89,7 @@ struct Status: Sendable {
         let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
         version = admin.version
         build = admin.build
+        host = HostName.current
         node = admin.node
         start = metrics.start
         now = gateway.deliveries.clock.now
@@ -113,9 +120,11 @@ struct Status: Sendable {
         // Ordinary uploads have no record.
         partial = max(0, queues.incoming - (receiving - ordinary))
         failing = admin.routes.compactMap { FailingRoute($0) }
+        routes = admin.routes.map { RouteTargets(name: $0.name, targets: $0.targets) }
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
+        full = gateway.deliveries.spool.refusals(with: sample.space)
         faults = FrontFault.allCases.filter(gateway.faults.recent.contains)
         isReloadRefused = metrics.refusedReload.count > 0
     }
@@ -135,7 +144,9 @@ struct Status: Sendable {
     private var program: String { "spoolgate \(versionText)\(node.map { ", node \($0)" } ?? "")" }
 
     /// What this is a status of, for how long it has run and how busy it is.
-    var running: String { "\(program), up \(since(start)), \(busy) of \(maximum) threads" }
+    var running: String {
+        "\(program), on \(host), up \(since(start)), \(busy) of \(maximum) threads"
+    }
 
     /// For how long something has been so since `time`, in words.
     func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
@@ -144,13 +155,14 @@ struct Status: Sendable {
 
     /// How bad it is.
     var level: Level {
-        if !checks.allSatisfy(\.isGood) { return .critical }
+        if !checks.allSatisfy(\.isGood) || !full.isEmpty { return .critical }
         return concerns.isEmpty ? .ok : .warning
     }
 
     /// What somebody should look at, a few words each.
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
+        all += full.map { "uploads are refused with 507: \($0.sentence)" }
         all += failing.map(\.concern)
         if needy.count > 0 { all.append(needs) }
         if isAfterDeath {
@@ -163,16 +175,7 @@ struct Status: Sendable {
         if let oldestWait, oldestWait > 900 {
             all.append("an upload has been waiting for \(DurationText.rounded(oldestWait))")
         }
-        if let free = sample.space?.freeBytes, free < 2 * figures.reserve {
-            all.append("only \(ByteSize.rounded(free)) are free")
-        }
-        if let quota = figures.quota, quota > 0, figures.bytes > quota / 10 * 9 {
-            let used = ByteSize.rounded(figures.bytes)
-            all.append("\(used) of the quota of \(ByteSize.rounded(quota)) are taken")
-        }
-        if let files = sample.space?.freeFiles, files < 2_000 {
-            all.append("only \(files) more files can be made")
-        }
+        all += roomConcerns
         let dead = sample.nodes.filter { !$0.isAlive }.map(\.name)
         if !dead.isEmpty {
             all.append("node \(dead.joined(separator: ", ")) died, and is not cleared up yet")
@@ -189,6 +192,27 @@ struct Status: Sendable {
         return all
     }
 
+    /// What there is little room for, and not yet none.
+    private var roomConcerns: [String] {
+        let causes = full.map(\.fullness)
+        var all: [String] = []
+        if let free = sample.space?.freeBytes, free < 2 * figures.reserve,
+            !causes.contains(.reserve)
+        {
+            all.append("only \(ByteSize.rounded(free)) are free")
+        }
+        if let quota = figures.quota, quota > 0, figures.bytes > quota / 10 * 9,
+            !causes.contains(.quota)
+        {
+            let used = ByteSize.rounded(figures.bytes)
+            all.append("\(used) of the quota of \(ByteSize.rounded(quota)) are taken")
+        }
+        if let files = sample.space?.freeFiles, files < 2_000, !causes.contains(.files) {
+            all.append("files that can still be made: \(files)")
+        }
+        return all
+    }
+
     /// Those that the line does not say already.
     var furtherConcerns: [String] { concerns.filter { $0 != needs } }
 
@@ -202,9 +226,46 @@ struct Status: Sendable {
         if held.count > 0 { parts.append("\(held.count) held") }
         if partial > 0 { parts.append("\(partial) partial") }
         if isCounting { parts.append("still counting") }
+        if !full.isEmpty { parts.append("spool full") }
         if let free = sample.space?.freeBytes { parts.append("\(ByteSize.rounded(free)) free") }
         return parts.joined(separator: ", ")
     }
+}
+
+/// What refuses uploads for want of room, as the metrics name it.
+enum SpoolFullness: String, CaseIterable {
+    /// `spool.reserve`.
+    case reserve
+    /// `spool.quota`.
+    case quota
+    /// Too few files can still be made.
+    case files
+    /// `spool.maximum-uploads`.
+    case uploads
+}
+
+extension SpoolError {
+    /// What refuses uploads; nil for an error that is no want of room.
+    var fullness: SpoolFullness? {
+        switch self {
+        case .full: .reserve
+        case .overQuota: .quota
+        case .fewFiles: .files
+        case .tooMany: .uploads
+        default: nil
+        }
+    }
+}
+
+/// A route and where its uploads go.
+struct RouteTargets: Sendable {
+    /// The route.
+    let name: String
+    /// Its upstream's targets, as they are written in the settings.
+    let targets: [String]
+
+    /// Its targets in one text.
+    var upstream: String { targets.joined(separator: ", ") }
 }
 
 /// A route whose uploads do not get through to its upstream.
@@ -307,6 +368,7 @@ extension Status {
                 ("level", .string(level.rawValue)), ("line", .string(line)),
                 ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
                 ("build", build.map { .string($0) } ?? .null),
+                ("host", .string(host)),
                 ("start", .string(start.description)), ("time", .string(now.description)),
                 (
                     "checks",
@@ -325,6 +387,7 @@ extension Status {
                 ("held", .integer(Int64(held.count))),
                 ("on-hold", .array(held.first.map(\.json))),
                 ("failures", .array(failures.map(\.json))), ("room", roomJSON),
+                ("routes", .array(routes.map(\.json))),
             ] + (node.map { [("node", .string($0)), ("nodes", nodesJSON)] } ?? [])
         )
     }
@@ -345,6 +408,7 @@ extension Status {
             ("free", sample.space.map { .integer($0.freeBytes) } ?? .null),
             ("free-files", sample.space?.freeFiles.map { .integer($0) } ?? .null),
             ("last-purge", sample.lastPurge.map { .string($0.description) } ?? .null),
+            ("full", .array(full.compactMap(\.fullness).map { .string($0.rawValue) })),
         ])
     }
 }
@@ -374,6 +438,14 @@ extension WaitingUpload {
             ("reason", reason.map { .string($0) } ?? .null),
             ("question", question.map { .string($0) } ?? .null),
             ("commands", .array(steps.map { .string($0.command) })),
+        ])
+    }
+}
+
+extension RouteTargets {
+    fileprivate var json: JSON {
+        .object([
+            ("route", .string(name)), ("upstream", .array(targets.map { .string($0) })),
         ])
     }
 }

@@ -44,16 +44,17 @@ extension Status {
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">
             <meta http-equiv="refresh" content="5">
-            <title>\(HTML.text("\(level.rawValue): spoolgate"))</title>
+            <title>\(HTML.text("\(level.rawValue): spoolgate on \(host)"))</title>
             <link rel="stylesheet" href="style.css">
             </head>
             <body>
             <header class="\(kind)">
+            \(HTML.element("p", "spoolgate on \(host)", class: "none"))
             <h1>\(HTML.text(level.rawValue)) <span>\(HTML.text(line))</span></h1>
             \(list(furtherConcerns))
             </header>
             <main>
-            \(fails)\(receives)\(needsYou)\(isHeld)\(waits)\(partialPart)\(recent)\(roomPart)</main>
+            \(fails)\(receives)\(needsYou)\(isHeld)\(waits)\(partialPart)\(recent)\(goesTo)\(roomPart)</main>
             <footer>\(HTML.text("\(running), \(now)"))</footer>
             </body>
             </html>
@@ -120,6 +121,13 @@ extension Status {
             "<li class=\"failing\"><div>" + HTML.element("b", route.name)
                 + HTML.element("code", route.upstream) + "</div>"
                 + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
+        }
+    }
+
+    private var goesTo: String {
+        part("Routes", Part(routes, most: .max)) { route in
+            "<li><div>" + HTML.element("b", route.name) + HTML.element("code", route.upstream)
+                + "</div></li>"
         }
     }
 

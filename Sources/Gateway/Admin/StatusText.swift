@@ -29,7 +29,7 @@ extension Status {
                 transfer.client ?? "-", "\(transfer.connections)x",
             ]
         }
-        add("Failing", Part(failing, most: .max), to: &lines) { route in
+        add("Failing", Part(failing, most: .max), most: .max, to: &lines) { route in
             [route.name, route.upstream, route.count, route.run.reason]
         }
         if partial > 0 {
@@ -62,6 +62,9 @@ extension Status {
                 "\(since(failure.time)) ago", "\(failure.id)", failure.route, failure.reason,
             ]
         }
+        add("Routes", Part(routes, most: .max), most: .max, to: &lines) { route in
+            [route.name, route.upstream]
+        }
         lines += ["", "Room", "  " + room.joined(separator: ", ")]
         return lines.map { $0.forTerminal + "\n" }.joined()
     }
@@ -70,12 +73,13 @@ extension Status {
         _ title: String,
         _ part: Part<Element>,
         ordinary: Int = 0,
+        most: Int = Status.rows,
         to lines: inout [String],
         _ cells: (Element) -> [String]
     ) {
         guard part.count + ordinary > 0 else { return }
         lines += ["", "\(title) (\(part.count + ordinary))"]
-        let rows = part.first.prefix(Self.rows).map { cells($0).map(\.forTerminal) }
+        let rows = part.first.prefix(most).map { cells($0).map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in
             rows.map { $0[column].terminalColumns }.max() ?? 0
         }

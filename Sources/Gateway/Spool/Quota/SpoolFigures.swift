@@ -42,6 +42,14 @@ extension Spool {
     /// All of it only after the first walk; what another process has made or removed shows after the next count.
     package var figures: SpoolFigures { room.figures }
 
+    /// Why every upload that needs a file would be refused now, with 507; without looking at the disk.
+    ///
+    /// - Parameter space: what was free on its file system; nil: not known.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty: uploads are taken.
+    package func refusals(with space: FileSystemSpace?) -> [SpoolError] {
+        room.refusals(with: space)
+    }
+
     /// Most uploads that are counted only for the figures' sake.
     private static let mostRecounted = 10_000
 

@@ -125,6 +125,35 @@ final class SpoolRoom: Sendable {
         }
     }
 
+    /// Why every upload that needs a file would be refused now, as far as that is known without a count.
+    ///
+    /// - Parameter space: what is free on the file system; nil: not known.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota`, `.tooMany`; empty: uploads are taken.
+    func refusals(with space: FileSystemSpace?) -> [SpoolError] {
+        let state = state.updateQuietly { $0 }
+        var all: [SpoolError] = []
+        if let space {
+            let free = space.freeBytes - state.lent
+            if free <= state.reserve {
+                all.append(
+                    .full(directory: root.path, needed: 0, free: free, reserve: state.reserve)
+                )
+            }
+            if let files = space.freeFiles, files < Self.reservedFiles {
+                all.append(
+                    .fewFiles(directory: root.path, free: files, reserve: Self.reservedFiles)
+                )
+            }
+        }
+        if let quota, state.bytes >= quota {
+            all.append(overQuota(0, used: state.bytes, quota: quota))
+        }
+        if let total = state.bounds.total, state.known.uploads >= total {
+            all.append(.tooMany(directory: root.path, .total(total)))
+        }
+        return all
+    }
+
     // MARK: Asking and taking bytes
 
     /// Refuses content of `count` bytes, or of an unknown number, for which there is no room now.
