@@ -68,6 +68,41 @@ package final class CurlConnection: @unchecked Sendable {
         return text.isEmpty ? end.description : text
     }
 
+    /// The same of a connection to a unix socket, for which libcurl's words name its own default, a port of localhost.
+    ///
+    /// - Parameters:
+    ///   - end: how the last transfer ended.
+    ///   - socket: the path of the socket; nil: it went over TCP.
+    /// - Returns: the words.
+    package func explanation(of end: CurlEnd, socket: String?) -> String {
+        guard end == .noConnection, let socket, let errno = refusal else {
+            return explanation(of: end)
+        }
+        return "\(SystemError(call: "connect", subject: "unix:\(socket)", errno: errno))"
+    }
+
+    /// Why the last connection was not made, the system's number of it; nil: it was made, or the system did not say.
+    private var refusal: Int32? {
+        var number = 0
+        let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
+        return code == CURLE_OK && number != 0 ? Int32(number) : nil
+    }
+
+    /// What TLS failed on in the last transfer, which ended with `end`; nil: it did not fail.
+    package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
+        switch end {
+        case .untrusted:
+            var number = 0
+            let code = spoolgate_curl_get_long(easy, CURLINFO_SSL_VERIFYRESULT, &number)
+            return TLSTrouble(verification: code == CURLE_OK ? number : 0, explanation(of: end))
+        case .badAuthorities: return .authoritiesFile
+        case .badCertificate: return .clientCertificate
+        case .noTLS: return TLSTrouble(handshake: explanation(of: end))
+        case .timedOut: return explanation(of: end).contains("SSL") ? .silence : nil
+        default: return nil
+        }
+    }
+
     /// The time of one round trip, as connecting took it; zero over a kept connection.
     package var roundTrip: Duration {
         guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),

@@ -127,6 +127,12 @@ package struct ClientFault: Error, Sendable, Equatable {
     /// Whether a handshake that broke may have been a connection's fault, not a certificate's.
     package var mayPass: Bool
 
+    /// What TLS failed on; nil: it did not fail.
+    package var tls: TLSTrouble?
+
+    /// Whether the time to connect was over.
+    package var isLate = false
+
     /// Makes a fault.
     package init(_ kind: Kind, _ reason: String, mayPass: Bool = false) {
         self.kind = kind

@@ -98,7 +98,11 @@ package final class ClientTransfer: CurlTransfer {
         roundTrip = connection.roundTrip
         uploaded = connection.uploaded
         retryAfter = connection.retryAfter
-        fault = fault(end, connection.explanation(of: end))
+        fault = fault(end, connection.explanation(of: end, socket: request.socket))
+        if fault != nil {
+            fault?.tls = connection.tlsTrouble(of: end)
+            fault?.isLate = end == .timedOut
+        }
     }
 
     // MARK: Options

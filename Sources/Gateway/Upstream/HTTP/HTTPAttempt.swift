@@ -326,7 +326,7 @@ final class HTTPAttempt: CurlTransfer {
                 reason: "\(purpose) was sent, and the connection ended inside the response's head"
             )
         }
-        let text = connection.explanation(of: end)
+        let text = connection.explanation(of: end, socket: reasons.location.socket)
         let timedOut = end == .timedOut
         guard wasTaken else {
             let lacksDescriptors = end == .noConnection && connection.context.lacksDescriptors

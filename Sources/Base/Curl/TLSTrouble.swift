@@ -1,0 +1,62 @@
+// What TLS failed on, told apart as far as OpenSSL and libcurl say it.
+//
+// Pure. The numbers are OpenSSL's (x509_vfy.h); the words are OpenSSL's and libcurl's own.
+
+/// What TLS failed on.
+package enum TLSTrouble: Sendable, Equatable, CaseIterable {
+    /// The other side's certificate has expired.
+    case expired
+    /// It is not valid yet.
+    case notYetValid
+    /// No trusted authority has signed it; a self-signed one is its own.
+    case authority
+    /// It is for other names.
+    case name
+    /// It is not trusted for another reason.
+    case distrust
+    /// The file of trusted authorities cannot be used.
+    case authoritiesFile
+    /// This side's certificate, or its key, cannot be used.
+    case clientCertificate
+    /// The other side does not speak TLS.
+    case notTLS
+    /// The other side took the connection and never answered over TLS.
+    case silence
+    /// The other side ended the connection within the handshake.
+    case ended
+    /// Both sides speak TLS, and found no common ground.
+    case handshake
+
+    /// What a verification failed on.
+    ///
+    /// - Parameters:
+    ///   - number: OpenSSL's, of the chain; the name is libcurl's to check.
+    ///   - text: what libcurl says.
+    init(verification number: Int, _ text: String) {
+        switch number {
+        case 10: self = .expired
+        case 9: self = .notYetValid
+        // No issuer, a self-signed certificate or chain, and a leaf whose signature cannot be verified.
+        case 2, 18, 19, 20, 21: self = .authority
+        case 62, 64: self = .name
+        default: self = text.contains("name") ? .name : .distrust
+        }
+    }
+
+    /// What a handshake failed on, by the words for it.
+    init(handshake text: String) {
+        func says(_ words: String...) -> Bool { words.contains { text.contains($0) } }
+        if says(
+            "wrong version number",
+            "packet length too long",
+            "http request",
+            "unknown protocol"
+        ) {
+            self = .notTLS
+        } else if says("unexpected eof", "SSL_ERROR_SYSCALL", "reset by peer", "SSL_ERROR_ZERO") {
+            self = .ended
+        } else {
+            self = .handshake
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// What connecting to an upstream, an authorizer or the webhook brought, and which line of the settings is to change.
+//
+// Pure: what was seen, and what that means. Each way to fail has advice of its own: to start what runs already helps
+// nobody.
+
+import SpoolgateCurl
+import SpoolgateTextFormats
+
+/// What connecting to one target brought.
+struct UpstreamSeen: Seen, Sendable, Equatable {
+    /// `upstream`, `authorizer` or `webhook`.
+    var check: String
+    /// The route; `events` for the webhook.
+    var name: String
+    /// The target as it is written in the settings.
+    var target: String
+    /// The path of the unix socket; nil: the target is a URL.
+    var socket: String?
+    /// The file of trusted authorities in the settings; nil: the system's.
+    var authorities: String?
+    /// Why there is no connection; nil: there is one.
+    var fault: ClientFault?
+    /// Whether a server that is to speak plain HTTP speaks TLS.
+    var speaksTLS = false
+
+    /// What it means.
+    var finding: Finding {
+        if speaksTLS {
+            return failure(
+                "\(name): \(target): that port speaks TLS, and \(setting) says http",
+                ["\(setting): \(other(scheme: "https"))  (in place of \(target))"]
+            )
+        }
+        guard let fault else { return ok("\(name): \(target) takes connections") }
+        // libcurl's words for a socket name it.
+        let place = socket == nil ? "\(target): " : ""
+        return failure("\(name): \(place)\(fault.reason)", mends(fault))
+    }
+
+    // MARK: What mends it
+
+    private func mends(_ fault: ClientFault) -> [String] {
+        if let socket {
+            return [
+                "start the application that listens on \(socket), let the daemon's user connect, or name "
+                    + "another socket in \(setting)"
+            ]
+        }
+        if let tls = fault.tls { return mends(tls) }
+        switch fault.kind {
+        case .noAddress:
+            return ["getent hosts \(host)  (the name in \(setting), or the resolver, is wrong)"]
+        case .noConnection where fault.isLate:
+            return [
+                "look at firewalls on the way to \(host), and at the port in \(setting): nothing "
+                    + "answers, and nothing refuses"
+            ]
+        default: return ["start what listens there, or name another one in \(setting)"]
+        }
+    }
+
+    private func mends(_ trouble: TLSTrouble) -> [String] {
+        let look = "openssl s_client -connect \(place) -servername \(host) </dev/null 2>/dev/null"
+        switch trouble {
+        case .expired:
+            return [
+                "renew the certificate of \(place): it has expired",
+                "\(look) | openssl x509 -noout -dates",
+            ]
+        case .notYetValid:
+            return [
+                "date  (the clock here, or there: the certificate of \(place) is not valid yet)",
+                "\(look) | openssl x509 -noout -dates",
+            ]
+        case .authority:
+            return [
+                authorities.map {
+                    "the certificate of the authority that signed that of \(place), in \($0) (\(tls).ca)"
+                }
+                    ?? "\(tls).ca: a PEM file with the certificate of the authority that signed that of "
+                    + "\(place), or with that itself if it is self-signed",
+                "\(look) | openssl x509 -noout -issuer",
+            ]
+        case .name:
+            return [
+                "in \(setting), one of the names in the certificate; or a certificate for \(host)",
+                "\(look) | openssl x509 -noout -ext subjectAltName",
+            ]
+        case .authoritiesFile:
+            return [
+                "\(tls).ca: a PEM file of certificates; \(authorities ?? "the system's") is none"
+            ]
+        case .clientCertificate:
+            return ["\(tls).certificate and \(tls).key: PEM files of a certificate and its key"]
+        case .notTLS:
+            return [
+                "\(setting): \(other(scheme: "http"))  (that port speaks no TLS), or the port that does"
+            ]
+        case .silence, .ended:
+            return [
+                "\(setting): \(other(scheme: "http"))  (if that port speaks plain HTTP), or the port that "
+                    + "speaks TLS", look,
+            ]
+        case .distrust, .handshake:
+            return [
+                look,
+                "TLS 1.2 or newer at the server; \(tls).certificate, if it asks for a certificate",
+            ]
+        }
+    }
+
+    /// The key of the setting that names the target.
+    private var setting: String {
+        switch check {
+        case "webhook": "events.webhook.url"
+        case "authorizer": "routes.\(name).authorize.url"
+        default: "routes.\(name).upstream"
+        }
+    }
+
+    /// The keys of its TLS settings, without the last part.
+    private var tls: String {
+        switch check {
+        case "webhook": "events.webhook.tls"
+        case "authorizer": "routes.\(name).authorize.tls"
+        default: "routes.\(name).tls"
+        }
+    }
+
+    private var url: AbsoluteURL? {
+        AbsoluteURL(target.hasPrefix("s3:") ? String(target.dropFirst(3)) : target)
+    }
+
+    private var host: String { url?.origin[1] ?? target }
+
+    /// Host and port.
+    private var place: String { url.map { "\($0.origin[1]):\($0.origin[2])" } ?? target }
+
+    /// The target with another scheme and, written out, the same port.
+    private func other(scheme: String) -> String {
+        guard let url else { return target }
+        let prefix = target.hasPrefix("s3:") ? "s3:" : ""
+        let path = url.path == "/" ? "" : url.path
+        return "\(prefix)\(scheme)://\(place)\(path)"
+    }
+}

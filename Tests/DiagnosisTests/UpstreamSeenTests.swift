@@ -1,0 +1,137 @@
+// Each way in which an upstream is not reached has advice of its own, which names the setting.
+
+@testable import SpoolgateCurl
+@testable import SpoolgateDiagnosis
+import Testing
+
+@Suite struct UpstreamSeenTests {
+    private static func seen(
+        _ fault: ClientFault?,
+        check: String = "upstream",
+        target: String = "https://app.example:8443/base",
+        authorities: String? = nil
+    ) -> UpstreamSeen {
+        var seen = UpstreamSeen(check: check, name: "photos", target: target)
+        (seen.fault, seen.authorities) = (fault, authorities)
+        return seen
+    }
+
+    private static func tls(_ trouble: TLSTrouble) -> ClientFault {
+        var fault = ClientFault(.noTLS, "words of OpenSSL")
+        fault.tls = trouble
+        return fault
+    }
+
+    private static let words: [TLSTrouble: [String]] = [
+        .expired: ["renew the certificate of app.example:8443", "-noout -dates"],
+        .notYetValid: ["clock"],
+        .authority: ["routes.photos.tls.ca: a PEM file", "self-signed"],
+        .name: ["routes.photos.upstream", "one of the names in the certificate", "subjectAltName"],
+        .distrust: ["openssl s_client -connect app.example:8443"],
+        .authoritiesFile: ["routes.photos.tls.ca"],
+        .clientCertificate: ["routes.photos.tls.certificate and routes.photos.tls.key"],
+        .notTLS: [
+            "routes.photos.upstream: http://app.example:8443/base  (that port speaks no TLS)"
+        ],
+        .silence: ["http://app.example:8443/base  (if that port speaks plain HTTP)"],
+        .ended: ["http://app.example:8443/base  (if that port speaks plain HTTP)"],
+        .handshake: ["openssl s_client", "TLS 1.2", "routes.photos.tls.certificate"],
+    ]
+
+    @Test(
+        "what TLS failed on has its own advice, and never to start what runs",
+        arguments: TLSTrouble.allCases
+    )
+    func troubles(trouble: TLSTrouble) throws {
+        let finding = Self.seen(Self.tls(trouble)).finding
+        #expect(finding.level == .failure)
+        #expect(finding.text == "photos: https://app.example:8443/base: words of OpenSSL")
+        let mends = finding.mends.joined(separator: "\n")
+        for word in try #require(Self.words[trouble]) { #expect(mends.contains(word), "\(mends)") }
+        #expect(!mends.contains("start what listens there"))
+    }
+
+    @Test(
+        "an authorizer and the webhook have settings of their own, and a file of authorities is named"
+    )
+    func settings() {
+        func mends(_ check: String, _ authorities: String? = nil) -> String {
+            Self.seen(Self.tls(.authority), check: check, authorities: authorities).finding.mends[0]
+        }
+        #expect(mends("authorizer").contains("routes.photos.authorize.tls.ca"))
+        #expect(mends("webhook").contains("events.webhook.tls.ca"))
+        #expect(mends("upstream", "/etc/ca.pem").contains("in /etc/ca.pem (routes.photos.tls.ca)"))
+    }
+
+    @Test("a port that speaks TLS where the setting says http")
+    func speaksTLS() {
+        var seen = Self.seen(nil, target: "http://app.example/base")
+        #expect(
+            seen.finding == .ok("upstream", "photos: http://app.example/base takes connections")
+        )
+        seen.speaksTLS = true
+        #expect(seen.finding.level == .failure)
+        #expect(
+            seen.finding.mends == [
+                "routes.photos.upstream: https://app.example:80/base  (in place of http://app.example/base)"
+            ]
+        )
+    }
+
+    @Test("no address, nobody there and no answer at all are told apart")
+    func unreached() {
+        #expect(
+            Self.seen(ClientFault(.noAddress, "x")).finding.mends[0].hasPrefix(
+                "getent hosts app.example"
+            )
+        )
+        #expect(
+            Self.seen(ClientFault(.noConnection, "x")).finding.mends[0].hasPrefix(
+                "start what listens"
+            )
+        )
+        var late = ClientFault(.noConnection, "x")
+        late.isLate = true
+        #expect(Self.seen(late).finding.mends[0].contains("firewalls on the way to app.example"))
+    }
+
+    @Test("a socket is named by its path alone")
+    func socket() {
+        var seen = Self.seen(
+            ClientFault(.noConnection, "connect unix:/run/app.sock: No such file or directory"),
+            target: "unix:/run/app.sock"
+        )
+        seen.socket = "/run/app.sock"
+        #expect(
+            seen.finding.text == "photos: connect unix:/run/app.sock: No such file or directory"
+        )
+        #expect(seen.finding.mends[0].contains("listens on /run/app.sock"))
+    }
+
+    @Test(
+        "the words of OpenSSL and libcurl for a handshake",
+        arguments: [
+            ("error:0A00010B:SSL routines::wrong version number", TLSTrouble.notTLS),
+            ("error:0A0000C6:SSL routines::packet length too long", .notTLS),
+            ("OpenSSL SSL_connect: SSL_ERROR_SYSCALL in connection to a:1", .ended),
+            ("Recv failure: Connection reset by peer", .ended),
+            ("error:0A000126:SSL routines::unexpected eof while reading", .ended),
+            ("error:0A000410:SSL routines::sslv3 alert handshake failure", .handshake),
+        ]
+    )
+    func handshakes(text: String, trouble: TLSTrouble) {
+        #expect(TLSTrouble(handshake: text) == trouble)
+    }
+
+    @Test(
+        "OpenSSL's numbers for a verification, and libcurl's words for a name",
+        arguments: [
+            (10, "", TLSTrouble.expired), (9, "", .notYetValid), (18, "", .authority),
+            (19, "", .authority), (20, "", .authority), (23, "", .distrust),
+            (1, "SSL: no alternative certificate subject name matches target host name 'a'", .name),
+        ]
+    )
+    func verifications(number: Int, text: String, trouble: TLSTrouble) {
+        #expect(TLSTrouble(verification: number, text) == trouble)
+    }
+}
